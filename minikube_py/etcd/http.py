@@ -10,21 +10,20 @@ import contextlib
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from aiohttp import web
-from google.protobuf import json_format
 from grpc import StatusCode
 
 from minikube_py.errors import MinikubeError
 from minikube_py.etcd.errors import Refused, status_of
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
-from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
-from minikube_py.etcd.proto_json import Values, Wrong, read
+from minikube_py.etcd.messages import BY_NAME
+from minikube_py.etcd.proto_json import Values, Wrong, read, write
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.server import EtcdServer, not_built
 from minikube_py.etcd.watch import FRAGMENT_BYTES
@@ -33,6 +32,8 @@ from minikube_py.mvcc.validate import INT64_MAX, INT64_MIN
 from minikube_py.ports.bodies import Bodies
 from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import Incoming, Port
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,10 @@ class HttpDoor:
         if call is None:
             raise not_built(name)
         async with asyncio.timeout(within_s):
-            return _told(_json(await call(message)))
+            answer = await call(message)
+            if type(answer) is bytes:
+                answer = BY_NAME[method.response].FromString(answer)
+            return _told(await in_steps(write(answer)))
 
     async def _stream(
         self, answers: AsyncIterator[Any], request: web.BaseRequest, within_s: float | None
@@ -282,7 +286,7 @@ class HttpDoor:
                     if response is None:
                         response = web.StreamResponse(headers={"Content-Type": "application/json"})
                         await response.prepare(request)
-                    await response.write(f'{{"result":{_json(each)}}}\n'.encode())
+                    await response.write(f'{{"result":{await in_steps(write(each))}}}\n'.encode())
         except TimeoutError:
             code, text = LATE
         except (Refused, MinikubeError) as error:
@@ -385,12 +389,16 @@ async def _message(method: Method, bodies: Values) -> Any:
     text = bodies.next()
     if text is None:
         return None
-    reading = read(method.request, text)
+    return await in_steps(read(method.request, text))
+
+
+async def in_steps(work: Generator[None, None, T]) -> T:
+    """What it returns, with the loop's other work between its steps."""
     while True:
         try:
-            next(reading)
+            next(work)
         except StopIteration as ended:
-            return ended.value
+            return cast(T, ended.value)
         await asyncio.sleep(0)
 
 
@@ -408,12 +416,6 @@ def timeout_s(header: str) -> float | None:
         raise Refused(StatusCode.INVALID_ARGUMENT, f"invalid grpc-timeout: {header}")
     wrapped_ns = (int(found[1]) * _UNITS_NS[found[2]] - INT64_MIN) % (1 << 64) + INT64_MIN
     return wrapped_ns / 10**9 if wrapped_ns else None
-
-
-def _json(message: Any) -> str:
-    whole = WHOLE_BY_NAME[message.DESCRIPTOR.name].FromString(message.SerializeToString())
-    plain = json_format.MessageToDict(whole, preserving_proto_field_name=True)
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
 
 def _error(code: Any, text: str) -> str:

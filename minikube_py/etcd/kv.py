@@ -5,11 +5,12 @@ What is wrong whatever the state is refused here, in etcd's order (api/v3rpc/key
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, NamedTuple, cast
 
 from grpc import StatusCode
 
+from minikube_py.etcd.answers import in_parts, kvs_of, put_response, range_response
 from minikube_py.etcd.errors import (
     EMPTY_KEY,
     INVALID_SORT,
@@ -19,6 +20,8 @@ from minikube_py.etcd.errors import (
     VALUE_PROVIDED,
     Refused,
 )
+from minikube_py.etcd.large import check_cost, delete_bytes, range_bytes, txn_bytes
+from minikube_py.etcd.large import read as read_range
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.wire import read
@@ -28,22 +31,17 @@ from minikube_py.mvcc.types import (
     Compare,
     DeleteRange,
     DeleteResult,
-    KeyValue,
     Op,
     Put,
     PutResult,
     RangeRequest,
-    RangeResult,
     Txn,
     TxnResult,
 )
-from minikube_py.store.protocol import split
 
 OPS_MAX: Final = 128
 NESTED_MAX: Final = 4_096
 """Txns within one. etcd bounds them by the size of the request alone."""
-STREAM_BYTES: Final = 1 << 20
-"""About so many of a RangeStream are in one part."""
 ORDERS: Final = ("NONE", "ASCEND", "DESCEND")
 TARGETS: Final = ("KEY", "VERSION", "CREATE", "MOD", "VALUE")
 OPERATORS: Final = ("=", ">", "<", "!=")
@@ -65,7 +63,7 @@ class KV:
         asked = range_of(request)
         if not request.serializable:
             await self._node.confirmed()
-        return range_response(self._node.header, self._node.member.read(asked))
+        return await range_bytes(self._node.header, await read_range(self._node.member, asked))
 
     async def range_stream(self, request: Any) -> AsyncIterator[Any]:
         """The last part alone has header, count and more."""
@@ -78,7 +76,7 @@ class KV:
             raise Refused(StatusCode.UNIMPLEMENTED, "RangeStream does not support revision filters")
         if not request.serializable:
             await self._node.confirmed()
-        result = self._node.member.read(asked)
+        result = await read_range(self._node.member, asked)
         parts = list(in_parts(result.kvs))
         for part in parts[:-1]:
             yield pb.RangeStreamResponse(range_response=pb.RangeResponse(kvs=kvs_of(part)))
@@ -89,21 +87,20 @@ class KV:
         return put_response(self._node.header, cast(PutResult, await self._node.command(put_of(request))))
 
     async def delete_range(self, request: Any) -> Any:
-        return delete_response(self._node.header, cast(DeleteResult, await self._node.command(delete_of(request))))
+        return await delete_bytes(self._node.header, cast(DeleteResult, await self._node.command(delete_of(request))))
 
     async def txn(self, request: Any) -> Any:
         """One that only reads goes through no log."""
         tree = tree_of(request)
         txn = txn_of(tree, OPS_MAX)
+        check_cost(txn, self._node.member.state.index)
         if reads_only(txn):
             if not all(read.serializable for read in reads_of(tree)) or txn.compare:
                 await self._node.confirmed()
             result = self._node.member.state.read_txn(txn)
         else:
             result = cast(TxnResult, await self._node.command(txn))
-        response = txn_response(result)
-        response.header.CopyFrom(self._node.header(result.revision))
-        return response
+        return await txn_bytes(self._node.header(result.revision), result)
 
     async def compact(self, request: Any) -> Any:
         """`physical`: returns when what is compacted takes no memory any more."""
@@ -236,71 +233,3 @@ def reads_of(tree: Tree) -> Iterator[Any]:
             yield op.request_range
     for each in tree.nested:
         yield from reads_of(each)
-
-
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
-def kv_of(kv: KeyValue) -> Any:
-    key, value, create_revision, mod_revision, version, lease = kv
-    return pb.KeyValue(
-        key=key,
-        value=value,
-        create_revision=create_revision,
-        mod_revision=mod_revision,
-        version=version,
-        lease=lease,
-    )
-
-
-def kvs_of(kvs: Iterable[KeyValue]) -> list[Any]:
-    return [kv_of(kv) for kv in kvs]
-
-
-def in_parts(kvs: list[KeyValue]) -> Iterator[list[KeyValue]]:
-    """At least one, which may be empty."""
-    sizes = (len(kv.key) + len(kv.value) for kv in kvs)
-    return (kvs[start:stop] for start, stop in [*split(kvs, sizes, STREAM_BYTES)] or [(0, 0)])
-
-
-def bare_header(revision: int) -> Any:
-    """Of an answer within a txn's."""
-    return pb.ResponseHeader(revision=revision)
-
-
-def range_response(header: Any, result: RangeResult) -> Any:
-    return pb.RangeResponse(
-        header=header(result.revision), kvs=kvs_of(result.kvs), more=result.more, count=result.count
-    )
-
-
-def put_response(header: Any, result: PutResult) -> Any:
-    response = pb.PutResponse(header=header(result.revision))
-    if result.prev_kv is not None:
-        response.prev_kv.CopyFrom(kv_of(result.prev_kv))
-    return response
-
-
-def delete_response(header: Any, result: DeleteResult) -> Any:
-    return pb.DeleteRangeResponse(
-        header=header(result.revision), deleted=result.deleted, prev_kvs=kvs_of(result.prev_kvs)
-    )
-
-
-def txn_response(result: TxnResult) -> Any:
-    """With an empty header, as that of a nested txn is."""
-    return pb.TxnResponse(
-        header=pb.ResponseHeader(),
-        succeeded=result.succeeded,
-        responses=[_op_response(each) for each in result.responses],
-    )
-
-
-def _op_response(result: Any) -> Any:
-    if type(result) is PutResult:
-        return pb.ResponseOp(response_put=put_response(bare_header, result))
-    if type(result) is DeleteResult:
-        return pb.ResponseOp(response_delete_range=delete_response(bare_header, result))
-    if type(result) is TxnResult:
-        return pb.ResponseOp(response_txn=txn_response(result).SerializeToString())
-    return pb.ResponseOp(response_range=range_response(bare_header, result))

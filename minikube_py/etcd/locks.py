@@ -14,8 +14,8 @@ from typing import Any, cast
 from grpc import StatusCode
 
 from minikube_py.errors import MinikubeError, RequestError
+from minikube_py.etcd.answers import kv_of
 from minikube_py.etcd.errors import EMPTY_KEY, LEASE_NOT_FOUND, Refused, status_of
-from minikube_py.etcd.kv import kv_of
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.mvcc.types import (

@@ -1,4 +1,5 @@
-"""JSON bodies of etcd's gateway as messages: what Go's protojson takes, and its words for what it does not.
+"""JSON bodies of etcd's gateway as messages, and answers as JSON: what Go's protojson takes, and its words for what it
+does not.
 
 A body is first found to be JSON, as encoding/json does before protojson looks at it; then it is read value by value, a
 slice at a time. Source: google.golang.org/protobuf/encoding/protojson, grpc-gateway's runtime/marshal_jsonpb.go.
@@ -27,7 +28,9 @@ EXPLAINED_MAX: Final = 20_000
 """Values of a body that is walked once more for Go's words, where it is no JSON."""
 SLICE: Final = 1_000
 """Values read in one step."""
-NESTED: Final = {"request_txn": "TxnRequest"}
+WRITTEN: Final = 250
+"""Values of a list that are written in one step."""
+NESTED: Final = {"request_txn": "TxnRequest", "response_txn": "TxnResponse"}
 """Fields that are bytes in our table, and messages in etcd's."""
 Reading = Generator[None, None, None]
 _STRING: Final = r'"(?:[^"\\\x00-\x1f]++|\\.)*+"'
@@ -345,3 +348,46 @@ def _whole(text: str, kind: str) -> int | None:
     low, high = _BOUNDS[kind]
     found = -int(digits) if sign else int(digits)
     return found if low <= found < high and (low or not sign) else None
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def write(message: Any) -> Generator[None, None, str]:
+    """The JSON of a message, by steps."""
+    parts: list[str] = []
+    yield from _write(message, parts)
+    return "".join(parts)
+
+
+def _write(message: Any, parts: list[str]) -> Reading:
+    before = "{"
+    for field, value in message.ListFields():
+        parts.append(f'{before}"{field.name}":')
+        before = ","
+        if not field.is_repeated:
+            yield from _write_value(field, value, parts)
+            continue
+        for position, each in enumerate(value):
+            parts.append("," if position else "[")
+            yield from _write_value(field, each, parts)
+            if position % WRITTEN == WRITTEN - 1:
+                yield
+        parts.append("]")
+    parts.append("}" if before == "," else "{}")
+
+
+def _write_value(field: Any, value: Any, parts: list[str]) -> Reading:
+    kind = _KINDS.get(field.type)
+    if kind is None:
+        yield from _write(value, parts)
+    elif field.name in NESTED:
+        yield from _write(BY_NAME[NESTED[field.name]].FromString(value), parts)
+    elif kind in ("int64", "uint64"):
+        parts.append(f'"{value}"')
+    elif kind == "bytes":
+        parts.append(f'"{base64.b64encode(value).decode()}"')
+    elif kind == "enum" and value in field.enum_type.values_by_number:
+        parts.append(f'"{field.enum_type.values_by_number[value].name}"')
+    else:
+        parts.append(json.dumps(value, ensure_ascii=False))

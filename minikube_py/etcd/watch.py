@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final, cast
 
 from minikube_py.errors import Compacted, MinikubeError
+from minikube_py.etcd.answers import kv_of
 from minikube_py.etcd.errors import COMPACTED, Refused
-from minikube_py.etcd.kv import kv_of
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch

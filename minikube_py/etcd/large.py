@@ -1,0 +1,137 @@
+"""Answers with many keys: read in pages at one revision, and written a slice at a time, between the loop's other work.
+
+What a protobuf message repeats may come in several parts of its bytes, so that each slice is a message of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+from grpc import StatusCode
+
+from minikube_py.etcd.answers import bare_header, delete_response, kvs_of, put_response, range_response, txn_response
+from minikube_py.etcd.errors import Refused
+from minikube_py.etcd.messages import pb
+from minikube_py.mvcc.key_index import KeyIndex
+from minikube_py.mvcc.reads import fetch_limit
+from minikube_py.mvcc.types import DeleteResult, KeyValue, PutResult, RangeRequest, RangeResult, Txn, TxnResult
+from minikube_py.store.member import StoreMember
+
+PAGE: Final = 10_000
+"""Keys that are read in one step."""
+SLICE: Final = 1_000
+"""Keys that are written in one step; fewer are written whole."""
+TXN_KEYS_MAX: Final = 50_000
+"""That the ranges of one txn, and its compares, look at beside the largest of them."""
+COUNT_COSTS: Final = 50
+"""Keys that could be read while those of a range are counted."""
+
+
+async def read(member: StoreMember, asked: RangeRequest) -> RangeResult:
+    """As `member.read`, in pages where the present is read in the order of keys. Raises: as that."""
+    past = 0 < asked.revision < member.state.revision
+    if past or asked.count_only or not fetch_limit(asked._replace(limit=1)) or 0 < asked.limit <= PAGE:
+        return member.read(asked)
+    first = page = member.read(asked._replace(limit=PAGE))
+    kvs, left = list(page.kvs), max(asked.limit, 0)
+    while page.more and len(kvs) != left:
+        await asyncio.sleep(0)
+        limit = min(PAGE, left - len(kvs)) if left else PAGE
+        # As it stood at the first page.
+        page = member.read(asked._replace(key=kvs[-1].key + b"\0", revision=first.revision, limit=limit))
+        kvs += page.kvs
+    return first._replace(kvs=kvs, more=page.more)
+
+
+def check_cost(txn: Txn, index: KeyIndex) -> None:
+    """Of its compares and both branches: a txn runs in one step, on every member. Raises: Refused."""
+    total = largest = 0
+    for key, range_end, limit in _ranges(txn):
+        keys = max(index.count(key, range_end), COUNT_COSTS)
+        keys = min(keys, max(limit, COUNT_COSTS)) if limit else keys
+        total, largest = total + keys, max(largest, keys)
+        if total - largest > TXN_KEYS_MAX:
+            text = f"the ranges of one txn look at more than {TXN_KEYS_MAX:,} keys beside the largest"
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"etcdserver: {text}: send several, or read less")
+
+
+def _ranges(txn: Txn) -> Iterator[tuple[bytes, bytes, int]]:
+    """Key, end and how many are fetched, 0: all."""
+    for compare in txn.compare:
+        if compare.range_end:
+            yield compare.key, compare.range_end, 0
+    for op in (*txn.success, *txn.failure):
+        if type(op) is Txn:
+            yield from _ranges(op)
+        elif type(op) is RangeRequest and op.range_end:
+            yield op.key, op.range_end, 1 if op.count_only and op.revision <= 0 else fetch_limit(op)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+async def _kvs(kind: Any, name: str, head: Any, kvs: Sequence[KeyValue]) -> bytes:
+    """`head` with `kvs` in its field of that name."""
+    parts = [head.SerializeToString()]
+    for start in range(0, len(kvs), SLICE):
+        parts.append(kind(**{name: kvs_of(kvs[start : start + SLICE])}).SerializeToString())
+        await asyncio.sleep(0)
+    return b"".join(parts)
+
+
+async def range_bytes(header: Any, result: RangeResult) -> Any:
+    if len(result.kvs) <= SLICE:
+        return range_response(header, result)
+    return await _kvs(pb.RangeResponse, "kvs", range_response(header, result._replace(kvs=[])), result.kvs)
+
+
+async def delete_bytes(header: Any, result: DeleteResult) -> Any:
+    if len(result.prev_kvs) <= SLICE:
+        return delete_response(header, result)
+    head = delete_response(header, result._replace(prev_kvs=()))
+    return await _kvs(pb.DeleteRangeResponse, "prev_kvs", head, result.prev_kvs)
+
+
+async def txn_bytes(header: Any, result: TxnResult) -> Any:
+    if _size(result) <= SLICE:
+        response = txn_response(result)
+        response.header.CopyFrom(header)
+        return response
+    parts = [pb.TxnResponse(header=header, succeeded=result.succeeded).SerializeToString()]
+    for each in result.responses:
+        # Fields of ResponseOp and TxnResponse: what is repeated, and what is one of several, has its size before it.
+        if type(each) is RangeResult:
+            kind, made = 1, _bytes(await range_bytes(bare_header, each))
+        elif type(each) is DeleteResult:
+            kind, made = 3, _bytes(await delete_bytes(bare_header, each))
+        elif type(each) is TxnResult:
+            kind, made = 4, _bytes(await txn_bytes(pb.ResponseHeader(), each))
+        else:
+            kind, made = 2, put_response(bare_header, cast(PutResult, each)).SerializeToString()
+        parts.append(_field(3, _field(kind, made)))
+    return b"".join(parts)
+
+
+def _size(result: TxnResult) -> int:
+    sizes = {RangeResult: "kvs", DeleteResult: "prev_kvs"}
+    return sum(
+        [
+            _size(each) if type(each) is TxnResult else len(getattr(each, sizes.get(type(each), ""), ()))
+            for each in result.responses
+        ]
+    )
+
+
+def _bytes(made: Any) -> bytes:
+    return made if type(made) is bytes else bytes(made.SerializeToString())
+
+
+def _field(number: int, data: bytes) -> bytes:
+    size, prefix = len(data), bytearray([number << 3 | 2])
+    while size > 0x7F:
+        prefix.append(size & 0x7F | 0x80)
+        size >>= 7
+    prefix.append(size)
+    return bytes(prefix) + data
