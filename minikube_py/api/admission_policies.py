@@ -6,7 +6,10 @@ Source: apiserver `pkg/admission/plugin/cel`, `pkg/admission/plugin/policy/valid
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, VARIABLES, compiled, match
 from minikube_py.api.errors import Json, go_quote
@@ -24,19 +27,26 @@ _Found = Expression | str
 
 
 class Compiler:
-    """`composed`: expressions may name variables, those that were declared before."""
+    """`composed`: expressions may name variables, those that were declared before. `known` keeps what is compiled for
+    another one of the same policy."""
 
-    def __init__(self, params: bool, composed: bool) -> None:
+    def __init__(self, params: bool, composed: bool, known: dict[object, _Found]) -> None:
         self._names: Mapping[str, Type] = {**VARIABLES, **({"params": DYN} if params else {})}
         self._fields: dict[str, Type] = {}
+        self._known = known
         self.variables: dict[str, _Found] = {}
         if composed:
             self._names = {**self._names, "variables": struct(_COMPOSED)}
 
     def compile(self, expression: str, wanted: Sequence[Type], authorizer: bool = True) -> _Found:
         """What it is, or why it is nothing."""
-        names = {**self._names, **AUTHORIZER} if authorizer else self._names
-        return compiled(expression, Environment(names, {**FIELDS, _COMPOSED: dict(self._fields)}), wanted)
+        key = (expression, tuple(wanted), authorizer, len(self._fields))
+        found = self._known.get(key)
+        if found is None:
+            names = {**self._names, **AUTHORIZER} if authorizer else self._names
+            environment = Environment(names, {**FIELDS, _COMPOSED: dict(self._fields)})
+            found = self._known[key] = compiled(expression, environment, wanted)
+        return found
 
     def declare(self, name: str, expression: str) -> _Found:
         found = self.variables[name] = self.compile(expression, ())
@@ -95,20 +105,39 @@ class _Variables(dict[str, Any]):
         return value
 
 
+class _Compiled(NamedTuple):
+    variables: Mapping[str, _Found]
+    validations: list[_Found]
+    messages: list[_Found | None]
+    annotations: list[_Found]
+
+
 class ValidatingPolicy:
+    """Compiled when it is first asked; what was done before that took too long stays."""
+
     def __init__(self, spec: Json) -> None:
-        compiler = Compiler(spec.get("paramKind") is not None, composed=True)
-        for each in spec.get("variables") or ():
-            compiler.declare(each["name"], each["expression"])
-        self._variables = compiler.variables
+        self._spec = spec
         self._conditions: Sequence[Json] = spec.get("matchConditions") or ()
         self._rules: Sequence[Json] = spec.get("validations") or ()
-        self._validations = [compiler.validation(each["expression"]) for each in self._rules]
-        told = [each.get("messageExpression") for each in self._rules]
-        self._messages = [compiler.message(each) if each else None for each in told]
-        annotations = spec.get("auditAnnotations") or ()
-        self._annotations = [compiler.annotation(each["valueExpression"]) for each in annotations]
         self._fails = spec.get("failurePolicy") != "Ignore"
+        self._known: dict[object, _Found] = {}
+
+    @cached_property
+    def text(self) -> bytes:
+        """The same policy can be made of it elsewhere."""
+        return orjson.dumps(self._spec)
+
+    @cached_property
+    def _compiled(self) -> _Compiled:
+        spec = self._spec
+        compiler = Compiler(spec.get("paramKind") is not None, True, self._known)
+        for each in spec.get("variables") or ():
+            compiler.declare(each["name"], each["expression"])
+        validations = [compiler.validation(each["expression"]) for each in self._rules]
+        told = [each.get("messageExpression") for each in self._rules]
+        messages = [compiler.message(each) if each else None for each in told]
+        annotations = [compiler.annotation(each["valueExpression"]) for each in spec.get("auditAnnotations") or ()]
+        return _Compiled(compiler.variables, validations, messages, annotations)
 
     def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> tuple[list[Decision], list[str]]:
         """What the validations deny, and, apart, errors of annotations, which deny whatever a binding does of it."""
@@ -119,11 +148,11 @@ class ValidatingPolicy:
             return [], []
         bindings = {**bindings, "namespaceObject": namespace}
         try:
-            values, left = self._evaluate(self._validations, bindings, COST_MAX)
+            values, left = self._evaluate(self._compiled.validations, bindings, COST_MAX)
         except _NoBudget:
             return self._errors([_NO_BUDGET]), []
         try:
-            messages, _ = self._evaluate(self._messages, bindings, left)
+            messages, _ = self._evaluate(self._compiled.messages, bindings, left)
         except _NoBudget:
             why = f"failed messageExpression: {_NO_BUDGET}"
             texts = [str(value) if type(value) is EvaluationError else why for value in values]
@@ -144,14 +173,14 @@ class ValidatingPolicy:
 
     def _annotation_errors(self, bindings: Mapping[str, object]) -> list[str]:
         """Raises: _NoBudget."""
-        values, _ = self._evaluate(self._annotations, bindings, COST_MAX)
+        values, _ = self._evaluate(self._compiled.annotations, bindings, COST_MAX)
         return [str(value) for value in values if self._fails and type(value) is EvaluationError]
 
     def _evaluate(
         self, expressions: Sequence[_Found | None], bindings: Mapping[str, object], left: int
     ) -> tuple[list[Any], int]:
         """Values, or errors in their place, and what is left to spend. Raises: _NoBudget."""
-        variables = _Variables(self._variables, bindings)
+        variables = _Variables(self._compiled.variables, bindings)
         scope = {**bindings, "variables": variables}
         values: list[Any] = []
         for found in expressions:

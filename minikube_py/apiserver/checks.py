@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
+import orjson
+
+from minikube_py.api.admission_expressions import Matched, match
+from minikube_py.api.admission_policies import Decision, ValidatingPolicy
 from minikube_py.api.apply.managed_fields import with_times_of
 from minikube_py.api.errors import Json, StatusError, invalid
 from minikube_py.api.kind import Cluster, Kind
+from minikube_py.api.registry import Registry
 from minikube_py.api.validation.dispatch import validate_create, validate_update
 
 
@@ -35,3 +41,21 @@ def conclude(kind: Kind, new: Json, old: Json | None, sub: str, cluster: Cluster
             raise
     if old is not None:
         with_times_of(new, old)
+
+
+# --- jobs, of what admission asks -------------------------------------------------------------------------------------
+
+
+def matched(kinds: Registry, conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool) -> Matched:
+    return match(conditions, bindings, fails)
+
+
+def denials(
+    kinds: Registry, spec: bytes, bindings: Mapping[str, object], namespace: Json | None
+) -> tuple[list[Decision], list[str]]:
+    return _policy(spec).denials(bindings, namespace)
+
+
+@lru_cache(64)
+def _policy(spec: bytes) -> ValidatingPolicy:
+    return ValidatingPolicy(orjson.loads(spec))

@@ -55,6 +55,7 @@ from minikube_py.apiserver.routes import Route, check_segment, parse_path, route
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.scheduling import AskScheduler
 from minikube_py.apiserver.service_accounts import ServiceAccounts
+from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.subresources import Subresources, check_log_accepted
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
@@ -149,9 +150,10 @@ class ApiServer:
 
     def _chain(self, rng: Rng) -> Chain:
         namespaces = Namespaces(self.store, self.cache)
-        given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng)
+        long = Long(self.writer)
+        given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng, long)
         security = PodSecurity(self.cache, namespaces, self.clock)
-        policies = ValidatingPolicies(self.cache, namespaces, lambda: self.registry)
+        policies = ValidatingPolicies(self.cache, namespaces, lambda: self.registry, long)
         of_requests = signers.plugins(self.access)
         return Chain((security, *of_requests, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
 

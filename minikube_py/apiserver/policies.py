@@ -6,6 +6,7 @@ Source: apiserver `pkg/admission/plugin/policy/{generic,matching,validating}`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from minikube_py.api.admission_policies import ValidatingPolicy
@@ -18,6 +19,7 @@ from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
+from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhooks import seen_by_expressions
 
@@ -77,8 +79,11 @@ class ValidatingPolicies:
     name = "ValidatingAdmissionPolicy"
     mutates = False
 
-    def __init__(self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry]) -> None:
+    def __init__(
+        self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry], long: Long
+    ) -> None:
         self._cache = cache
+        self._long = long
         self._policies, self._bindings = cache.caches.get(POLICY), cache.caches.get(BINDING)
         self._namespaces = namespaces
         self._registry = registry
@@ -172,7 +177,8 @@ class ValidatingPolicies:
         actions = binding.spec.get("validationActions") or ()
         for param in params:
             given = {**bindings, "params": param} if hook.spec.get("paramKind") is not None else bindings
-            denied, errors = hook.policy.denials(given, namespace)
+            here = partial(hook.policy.denials, given, namespace)
+            denied, errors = await self._long.run(hook.name, here, "denials", hook.policy.text, given, namespace)
             for decision in denied:
                 if "Deny" in actions:
                     found.append(_Denial(hook.name, binding.name, decision.message, decision.reason))

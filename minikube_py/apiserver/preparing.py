@@ -43,7 +43,7 @@ from minikube_py.api.openapi import swagger
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
-from minikube_py.apiserver.checks import check, conclude
+from minikube_py.apiserver.checks import check, conclude, denials, matched
 from minikube_py.apiserver.options import DeleteOptions, delete_options
 
 if TYPE_CHECKING:
@@ -578,5 +578,5 @@ def checked(kinds: Registry, asked: Body, new: Json, old: Json | None, repeated:
     return check(_kind(kinds, asked), new, old, asked.sub, repeated)
 
 
-_JOBS = (create, update, patch, apply, read, read_delete_options, as_yaml, checked, swagger)
+_JOBS = (create, update, patch, apply, read, read_delete_options, as_yaml, checked, swagger, matched, denials)
 JOBS = {job.__name__: job for job in _JOBS}

@@ -7,6 +7,7 @@ How long they take is found out by beginning (`cel.allowance`); what is long beg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from minikube_py.api import strategy
@@ -29,13 +30,14 @@ class _Worked(Protocol):
 
 
 class Long:
-    """What is begun here, and done elsewhere where it is long. `of` is what to expect the same of."""
+    """What is begun here, and done elsewhere where it is long. `at`: who has the worker processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: _Worked) -> None:
+        self._at = at
         self._spared: dict[object, int] = {}
 
-    async def run(self, of: object, here: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
-        """`elsewhere` gives what is to be awaited."""
+    async def run(self, of: object, here: Callable[[], Any], job: str, *given: Any) -> Any:
+        """`of` is what to expect the same of. `here` must change nothing, and give what the job gives."""
         spared = self._spared.pop(of, 0)
         if spared:
             self._spared[of] = spared - 1
@@ -46,16 +48,13 @@ class Long:
                 if len(self._spared) >= _KINDS_KEPT_MAX:
                     self._spared.clear()
                 self._spared[of] = SPARED
-        return await elsewhere()
+        return await self._at.work.run(job, *given)
 
 
 class Settling:
-    """`at`: who has the worker processes."""
-
     def __init__(self, at: _Worked, cluster: Cluster) -> None:
-        self._at = at
         self._cluster = cluster
-        self._long = Long()
+        self._long = Long(at)
 
     async def create(self, kind: Kind, obj: Json) -> None:
         """As `preparing.settle_create`."""
@@ -79,10 +78,7 @@ class Settling:
         return new
 
     async def _check(self, kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[str]) -> list[str]:
-        def elsewhere() -> Any:
-            asked = Body(key, b"", "", "", "", "", sub, definition=kind.definition)
-            return self._at.work.run("checked", asked, new, old, repeated)
-
-        key = key_of(kind)
-        found: list[str] = await self._long.run((key, sub), lambda: check(kind, new, old, sub, repeated), elsewhere)
+        asked = Body(key_of(kind), b"", "", "", "", "", sub, definition=kind.definition)
+        here = partial(check, kind, new, old, sub, repeated)
+        found: list[str] = await self._long.run((asked.kind, sub), here, "checked", asked, new, old, repeated)
         return found

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from minikube_py.api import json_patch, json_text
-from minikube_py.api.admission_expressions import match
+from minikube_py.api.admission_expressions import Matched, match
 from minikube_py.api.decode import decode_value, target_of
 from minikube_py.api.errors import Json, StatusError, bad_request, go_quote, internal
 from minikube_py.api.kind import Kind, Subresource
@@ -27,6 +27,7 @@ from minikube_py.api.values import json_type
 from minikube_py.apiserver.admission import Attributes, Operation
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.outgoing import NoDoor
+from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhook_calls import Caller, CallFailed, Review
 from minikube_py.env import Rng
@@ -64,8 +65,15 @@ class Webhooks:
     """Of the configurations."""
 
     def __init__(
-        self, cache: WatchCache, namespaces: Namespaces, caller: Caller, registry: Callable[[], Registry], rng: Rng
+        self,
+        cache: WatchCache,
+        namespaces: Namespaces,
+        caller: Caller,
+        registry: Callable[[], Registry],
+        rng: Rng,
+        long: Long,
     ) -> None:
+        self._long = long
         self._cache = cache.caches.get(self.kind)
         self._namespaces = namespaces
         self._caller = caller
@@ -102,7 +110,8 @@ class Webhooks:
         conditions = hook.spec.get("matchConditions")
         if kind is not None and conditions:
             bindings = {**seen_by_expressions(attributes, kind), "namespaceObject": None}
-            found = match(conditions, bindings, not hook.ignores)
+            given = (conditions, bindings, not hook.ignores)
+            found: Matched = await self._long.run(hook.id, partial(match, *given), "matched", *given)
             if found.error:
                 raise attributes.forbidden(found.error)
             if not found.holds:

@@ -55,7 +55,7 @@ def validate_policy(policy: Json, old: Json | None, check_rule: RuleCheck) -> li
     spec, path = policy.get("spec") or {}, "spec"
     errors = validate_object_meta(policy["metadata"], False, is_dns1123_subdomain)
     errors += validate_head(spec, (old or {}).get("spec"), path, check_rule)
-    compiler = Compiler(spec.get("paramKind") is not None, bool(spec.get("variables")))
+    compiler = Compiler(spec.get("paramKind") is not None, bool(spec.get("variables")), {})
     for i, each in enumerate(spec.get("variables") or ()):
         errors += validate_variable(compiler, each, f"{path}.variables[{i}]")
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
