@@ -111,8 +111,8 @@ class ApiServer:
         self.clock = clock
         self.storage = storage
         self.rng = rng
-        self.store = ObjectStore(storage, clock)
         self.cache = WatchCache(registry.kinds, self.limits)
+        self.store = ObjectStore(storage, clock, self.cache.reading)
         self.declared = Declarations(registry.kinds)
         self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
@@ -506,6 +506,7 @@ class ApiServer:
                 continue
             labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
             found[f"apiserver_resource_objects{labels}"] = len(cache.entries)
+        found["apiserver_unreadable_objects"] = len(self.cache.reading.why)
         for resource, broadcaster in self.watching.broadcasters.items():
             labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'
             found[f"apiserver_registered_watchers{labels}"] = broadcaster.streams

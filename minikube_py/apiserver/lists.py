@@ -179,6 +179,7 @@ class Lister:
             entry = self._cache.of(resource).entries.get(key)
             if entry is not None:
                 return KeyValue(key, entry.value, 0, entry.revision, 0, 0)
+            self._store.reading.check(key)
             raise not_found(resource, route.name)
         kv = await self._store.get(key)
         if kv is None:
@@ -219,7 +220,9 @@ class Lister:
     async def answer(self, route: Route, options: ListOptions, form: Form) -> Response:
         """Raises: StatusError 400, 410, 504."""
         page, selection = await self.page(route, options, form.kind == "table")
-        return await self.render(route.resource, page, form, selection)
+        response = await self.render(route.resource, page, form, selection)
+        left_out = self._store.reading.why and self._store.reading.warning(selection.prefix)
+        return response.warning(left_out) if left_out else response
 
     async def page(self, route: Route, options: ListOptions, table: bool = False) -> tuple[Page, Selection]:
         selection = await self.selection(route, options)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 import orjson
 
 from minikube_py.api.errors import StatusError, expired, request_entity_too_large, service_unavailable, timeout
+from minikube_py.apiserver.reading import Reading
 from minikube_py.env import Clock
 from minikube_py.errors import (
     ClusterCorrupt,
@@ -67,14 +68,16 @@ class Outcome(NamedTuple):
 
 
 class ObjectStore:
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    def __init__(self, storage: Storage, clock: Clock, reading: Reading) -> None:
         self.storage = storage
+        self.reading = reading
         self._clock = clock
         self._leases: dict[int, tuple[int, float]] = {}
 
     async def get(self, key: bytes) -> KeyValue | None:
+        """Raises: StatusError 500 where it cannot be read."""
         kv, _ = await translated(self.storage.get(key))
-        return kv
+        return None if kv is None else self.reading.of(kv)
 
     async def current_revision(self) -> int:
         """Linearizable: not below any revision that was acknowledged before this call."""
@@ -82,7 +85,15 @@ class ObjectStore:
         return revision
 
     async def range(self, request: RangeRequest) -> RangeResult:
-        return await translated(self.storage.range(request))
+        """Without what cannot be read."""
+        result = await translated(self.storage.range(request))
+        if request.keys_only:
+            return result
+        found = list(map(self.reading.maybe, result.kvs))
+        fields = result.fields
+        if None in found and fields is not None:
+            fields = [row for row, kv in zip(fields, found) if kv is not None]
+        return result._replace(kvs=[kv for kv in found if kv is not None], fields=fields)
 
     async def create(
         self,
@@ -105,7 +116,7 @@ class ObjectStore:
             compare.append(Compare(claim.key, "MOD", "=", claim.revision))
             success.append(Put(claim.key, claim.value))
             failure.append(RangeRequest(claim.key, keys_only=not claim.revision))
-        return _outcome(await self._txn(compare, success, failure), guard, claims)
+        return self._outcome(await self._txn(compare, success, failure), guard, claims)
 
     async def create_all(self, values: Mapping[bytes, bytes]) -> Outcome:
         """Puts all of them, or none where one of the keys is taken."""
@@ -137,13 +148,13 @@ class ObjectStore:
             if claims or not _frees(old.key, value):
                 raise
             result = await self._release(Txn(tuple(compare), tuple(success), tuple(failure)), full)
-        return _outcome(result, None, claims)
+        return self._outcome(result, None, claims)
 
     async def delete(self, old: KeyValue, released: Sequence[bytes] = ()) -> Outcome:
         """Deletes the object if it is still as `old` has it."""
         success: list[Op] = [DeleteRange(old.key), *(DeleteRange(key) for key in released)]
         compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
-        return _outcome(await self._txn(compare, success, [RangeRequest(old.key)]), None, ())
+        return self._outcome(await self._txn(compare, success, [RangeRequest(old.key)]), None, ())
 
     async def _release(self, txn: Txn, full: OutOfSpace) -> TxnResult:
         """Raises: `full` where the store is of an earlier release, which cannot read the request."""
@@ -152,7 +163,21 @@ class ObjectStore:
         except StatusError as error:
             raise full if error.code == 400 else error from None
 
+    def _outcome(self, result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim]) -> Outcome:
+        """Raises: StatusError 500 where what stands there cannot be read."""
+        if result.succeeded:
+            return Outcome(True, result.revision)
+        found = [_first(response) for response in result.responses]
+        found = [kv and (kv if not kv.value else self.reading.of(kv)) for kv in found]
+        first_claim = 2 if guard is not None else 1
+        standing = {claim.key: kv for claim, kv in zip(claims, found[first_claim:])}
+        taken = [claim for claim in claims if claim.revision != _revision(standing[claim.key])]
+        return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken, standing)
+
     async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
+        for op in success:
+            if isinstance(op, Put):
+                self.reading.wrote(op.key, op.value)
         try:
             return await translated(self.storage.txn(compare, success, failure))
         except LeaseNotFound:
@@ -177,16 +202,6 @@ def _frees(key: bytes, value: bytes) -> bool:
     if key.startswith(LEASES):
         return not key.startswith(NODE_LEASES)
     return bool(orjson.loads(value)["metadata"].get("deletionTimestamp"))
-
-
-def _outcome(result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim]) -> Outcome:
-    if result.succeeded:
-        return Outcome(True, result.revision)
-    found = [_first(response) for response in result.responses]
-    first_claim = 2 if guard is not None else 1
-    standing = {claim.key: kv for claim, kv in zip(claims, found[first_claim:])}
-    taken = [claim for claim in claims if claim.revision != _revision(standing[claim.key])]
-    return Outcome(False, result.revision, found[0], found[1] if guard is not None else None, taken, standing)
 
 
 def _revision(kv: KeyValue | None) -> int:

@@ -24,6 +24,7 @@ from minikube_py.api.errors import path_not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.selectors import field_attributes
 from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.reading import WRONG, Reading
 from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.evaluate import row_of
 from minikube_py.fields.spec import FieldSet
@@ -35,11 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 REGISTRY_PREFIX = b"/registry/"
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
-_STORED_FORM = b'{"metadata":{'
-"""How every object's value begins. What was put into the store past the API, in another form, is no object here."""
 _NO_LABELS: Mapping[str, str] = {}
 _NO_ROW: Mapping[str, int | str] = {}
-_NO_OBJECT = "the value of %s is no object of ours and is left out"
 
 
 class Entry:
@@ -103,19 +101,6 @@ class Entry:
     def row(self) -> Mapping[str, int | str]:
         """The built-in fields that the object alone decides."""
         return self.row_by(self.resource.field_set)
-
-
-def entry_of(resource: Kind, kv: KeyValue) -> Entry | None:
-    """The object in `kv`; None for a value that was put into the store past the API and is none."""
-    entry = Entry(resource, kv)
-    if kv.value.startswith(_STORED_FORM):
-        try:
-            entry.decode()
-            return entry
-        except (ValueError, TypeError, AttributeError, LookupError):
-            pass
-    log.error(_NO_OBJECT, kv.key)
-    return None
 
 
 WHOLE_BYTES_MAX: Final = 1 << 20
@@ -233,7 +218,7 @@ class ResourceCache:
         key = kv.key
         entries = self.entries
         previous = entries.get(key)
-        entry = entry_of(self.resource, kv) if event.type == "PUT" else None
+        entry = self.owner.entry_of(self.resource, kv, event.type != "PUT")
         if entry is not None:
             entries[key] = entry
         elif previous is not None:
@@ -370,7 +355,8 @@ class SharedKeys:
         self.caches = caches
         for cache in caches:
             kvs = (kv_as_read(cache.resource, kv) for _, kv in sorted(self._kvs.items()))
-            cache.load((kv for kv in kvs if entry_of(cache.resource, kv) is not None), revision)
+            read = (cache.owner.reading.take(cache.resource, kv) for kv in kvs)
+            cache.load((kv for kv in read if kv is not None), revision)
 
     def apply(self, event: Event) -> None:
         kv = event.kv
@@ -392,6 +378,7 @@ class WatchCache:
     def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
         self.revision = 0
         stored = [resource for resource in resources if resource.stored]
+        self.reading = Reading(self._standing)
         self.caches: dict[Kind, ResourceCache] = {
             resource: ResourceCache(self, resource, limits) for resource in stored if resource.converts is None
         }
@@ -460,8 +447,32 @@ class WatchCache:
         """Those that hold objects of the registry's resources."""
         for kv in kvs:
             cache = self.find(kv.key)
-            if isinstance(cache, SharedKeys) or (cache is not None and entry_of(cache.resource, kv) is not None):
+            if isinstance(cache, SharedKeys):
                 yield kv
+            elif cache is not None and (read := self.reading.take(cache.resource, kv)) is not None:
+                yield read
+
+    def entry_of(self, resource: Kind, kv: KeyValue, gone: bool = False) -> Entry | None:
+        """The object in `kv`; None for what is `gone`, or cannot be read."""
+        read = self.reading.take(resource, kv, gone)
+        if read is None:
+            return None
+        entry = Entry(resource, read)
+        try:
+            entry.decode()
+        except WRONG as error:
+            self.reading.leave_out(kv.key, error)
+            return None
+        return entry
+
+    def _standing(self, key: bytes) -> tuple[Kind | None, KeyValue | None]:
+        cache = self.find(key)
+        if isinstance(cache, SharedKeys) or cache is None:
+            return None, None
+        entry: Entry | None = cache.entries.get(key)
+        if entry is None:
+            return cache.resource, None
+        return cache.resource, KeyValue(key, entry.value, 0, entry.revision, 0, 0)
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
         """Begins again with all objects of the registry at `revision`, which `readable` gave."""

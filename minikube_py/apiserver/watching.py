@@ -22,10 +22,11 @@ from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import ListOptions
+from minikube_py.apiserver.reading import WRONG, Reading
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.selection import STEPS_OF_OBJECT, Selection, pick_all
 from minikube_py.apiserver.watch import Broadcaster, Encoder, Group, single_event_stream, unshown
-from minikube_py.apiserver.watch_cache import Entry, WatchCache, entry_of
+from minikube_py.apiserver.watch_cache import Entry, WatchCache
 from minikube_py.apiserver.watch_stream import Batch, Stream, WatchBudget, error_event
 from minikube_py.client.transport import WatchEvent
 from minikube_py.env import Clock
@@ -203,8 +204,9 @@ class Watching:
         elif not revision:
             revision = await self._store.current_revision()
         feed = _StoreFeed(
-            self._store_streams, selection, encoder, self._limits, options.bookmarks, revision, self.budget
-        )
+            self._store_streams, selection, encoder, self._limits, options.bookmarks, revision, self.budget,
+            self._store.reading,
+        )  # fmt: skip
         try:
             feed.handle = self._store.storage.watch(
                 selection.prefix, prefix_end(selection.prefix), revision + 1, feed.take, selection.fields.indexed
@@ -255,8 +257,10 @@ class _StoreFeed:
         bookmarks: bool,
         revision: int,
         budget: WatchBudget,
+        reading: Reading,
     ) -> None:
         self._registered = registered
+        self._reading = reading
         self._selection = selection
         self.encoder = encoder
         self._bookmarks = bookmarks
@@ -297,20 +301,24 @@ class _StoreFeed:
         """The store matched what is indexed; the other selectors look at both states of the object."""
         encode = self.encoder.encode
         kv, previous = event.kv, event.prev_kv
+        # What was there before was looked at when it came.
         before = previous is not None and self._matches(previous)
         if event.type == "DELETE":
             if not before or previous is None:
                 return None
             return WatchEvent("DELETED", encode(previous.value, kv.mod_revision))
-        if self._matches(kv):
-            return WatchEvent("MODIFIED" if before else "ADDED", encode(kv.value, kv.mod_revision))
+        read = self._reading.maybe(kv)
+        if read is not None and self._matches(read):
+            return WatchEvent("MODIFIED" if before else "ADDED", encode(read.value, kv.mod_revision))
         if before and previous is not None:
             return WatchEvent("DELETED", encode(previous.value, kv.mod_revision))
         return None
 
     def _matches(self, kv: KeyValue) -> bool:
-        entry = entry_of(self._selection.resource, kv)
-        return entry is not None and self._selection.matches(entry)
+        try:
+            return self._selection.matches(Entry(self._selection.resource, kv))
+        except WRONG:
+            return False
 
 
 def _status_of(error: MinikubeError) -> StatusError:

@@ -7,9 +7,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from api_core import MAPS, MERGE, PODS, TABLE, Core, config_map, node, pod
+from api_core import JSON, MAPS, MERGE, PARTIAL_LIST, PODS, TABLE, Core, config_map, node, pod
 
+from minikube_py.api.tables import TablePrinter
 from minikube_py.apiserver import core as core_module
+from minikube_py.apiserver import reading
 from minikube_py.apiserver.watch import Group
 from minikube_py.errors import Compacted, Unavailable
 from minikube_py.mvcc.types import Put, RangeRequest
@@ -146,7 +148,8 @@ async def test_what_is_put_into_the_store_past_the_api_is_left_out(
     for events in (labelled, all_of_them):
         assert await events.named(3) == [("ADDED", "x"), ("DELETED", "x"), ("ADDED", "z")]
     assert [item["metadata"]["name"] for item in (await core.done("GET", MAPS))["items"]] == ["z"]
-    assert "is no object of ours" in caplog.text
+    for name in ("x", "y"):
+        assert f"/registry/configmaps/default/{name} cannot be read, and is left out" in caplog.text
 
 
 BROKEN = {
@@ -177,7 +180,48 @@ async def test_what_only_begins_like_an_object_is_left_out(
     for query in queries:
         assert [item["metadata"]["name"] for item in (await core.done("GET", PODS + query))["items"]] == ["z"]
     await first.stop()
-    assert "is no object of ours" in caplog.text
+    assert "/registry/pods/default/x cannot be read, and is left out" in caplog.text
+
+
+async def test_what_is_left_out_is_told_to_all_who_ask_for_it(core: Core) -> None:
+    """And once it can be read it is there, as its kind reads it: with defaults, without what nobody knows."""
+    value = b'{"metadata":{"name":"x","namespace":"default","uid":"u"},"status":{"phase":[]}}'
+    await core.member.storage.txn((), (Put(b"/registry/pods/default/x", value),))
+    await core.done("POST", PODS, pod("z"))
+    for query in ("", "?resourceVersion=0", "?limit=1"):
+        listed = await core.respond("GET", PODS + query)
+        told = '299 - "1 stored objects cannot be read and are left out: x"'
+        assert (listed.status, listed.headers["Warning"]) == (200, told)
+    for accept in (TABLE, PARTIAL_LIST):
+        assert (await core.respond("GET", "/api/v1/pods", accept=accept)).status == 200
+    why = "json: cannot unmarshal array into Go struct field PodStatus.status.phase of type v1.PodPhase"
+    for method, body in (("GET", None), ("PUT", pod("x")), ("PATCH", {}), ("DELETE", None)):
+        code, status = await core.ask(method, f"{PODS}/x", body, content_type=MERGE if method == "PATCH" else JSON)
+        assert code == 500 and status["message"].endswith(f"can be deleted in the store alone: {why}")
+    for path, method, body in ((f"{PODS}/x?resourceVersion=0", "GET", None), (PODS, "POST", pod("x"))):
+        assert (await core.ask(method, path, body))[0] == 500
+    assert core.api.metrics()["apiserver_unreadable_objects"] == 1
+    value = b'{"metadata":{"name":"x","namespace":"default","uid":"u"},"spec":{"containers":[]},"unknown":1}'
+    await core.member.storage.txn((), (Put(b"/registry/pods/default/x", value),))
+    for query in ("", "?resourceVersion=0"):
+        found = await core.done("GET", f"{PODS}/x{query}")
+        assert found["spec"]["restartPolicy"] == "Always" and "status" in found and "unknown" not in found
+    assert "Warning" not in (await core.respond("GET", PODS)).headers
+    assert core.api.metrics()["apiserver_unreadable_objects"] == 0
+
+
+async def test_what_this_server_writes_is_not_read_again(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    real = reading.as_kind
+    monkeypatch.setattr(reading, "as_kind", lambda kind, kv: (read.append(kv.key), real(kind, kv))[1])
+    await core.done("POST", PODS, pod("x"))
+    for at in range(3):
+        await core.done("PATCH", f"{PODS}/x", {"metadata": {"labels": {"a": str(at)}}}, MERGE)
+    await core.done("GET", PODS)
+    await core.done("DELETE", f"{PODS}/x")
+    assert not read
+    await core.member.storage.txn((), (Put(b"/registry/configmaps/default/x", b'{"metadata":{}}'),))
+    assert read == [b"/registry/configmaps/default/x"]
 
 
 async def test_a_start_goes_on_where_compactions_overtake_its_reading(
@@ -239,11 +283,21 @@ async def test_a_deletion_that_was_announced_is_done_though_its_client_goes(
     assert await events.named(3) == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
 
 
-async def test_a_value_that_a_form_cannot_show_ends_its_watches_and_no_others(core: Core) -> None:
-    """It was put into the store past the API: an object, but not one that could be printed."""
+def _unprintable(real: Any) -> Any:
+    def row_bytes(printer: Any, value: bytes, *given: Any) -> bytes:
+        if b'"name":"x"' in value:
+            raise KeyError("a bug")
+        return real(printer, value, *given)
+
+    return row_bytes
+
+
+async def test_a_value_that_a_form_cannot_show_ends_its_watches_and_no_others(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables, all_of_them = await core.watch(PODS, TABLE), await core.watch(PODS)
-    value = b'{"metadata":{"name":"x","creationTimestamp":7},"spec":{"containers":5},"status":{"containerStatuses":7}}'
-    await core.member.storage.txn((), (Put(b"/registry/pods/default/x", value),))
+    monkeypatch.setattr(TablePrinter, "row_bytes", _unprintable(TablePrinter.row_bytes))
+    await core.done("POST", PODS, pod("x"))
     ((kind, status),) = await tables.rest()
     assert (kind, status["code"]) == ("ERROR", 500)
     assert await all_of_them.named(1) == [("ADDED", "x")]
@@ -253,10 +307,12 @@ async def test_a_value_that_a_form_cannot_show_ends_its_watches_and_no_others(co
     again.close()
 
 
-async def test_a_value_that_a_form_cannot_show_ends_a_watch_on_a_sum(core: Core) -> None:
+async def test_a_value_that_a_form_cannot_show_ends_a_watch_on_a_sum(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables, objects = await core.watch(FREE, TABLE), await core.watch(FREE)
-    value = b'{"metadata":{"name":"x"},"status":{"allocatable":{"cpu":"8"},"conditions":5}}'
-    await core.member.storage.txn((), (Put(b"/registry/nodes/x", value),))
+    monkeypatch.setattr(TablePrinter, "row_bytes", _unprintable(TablePrinter.row_bytes))
+    await core.done("POST", "/api/v1/nodes", node("x"))
     *_, (kind, status) = await tables.rest()
     assert (kind, status["code"]) == ("ERROR", 500)
     assert await objects.named(2) == [("BOOKMARK", ""), ("ADDED", "x")]

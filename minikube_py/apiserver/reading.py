@@ -1,0 +1,134 @@
+"""What is stored, as its kind reads it; what no kind can read is left out, and told.
+
+Others may put what they like past the API: a real etcd's clients, tools, earlier releases. Upstream decodes what it
+reads by the type, drops what that does not know and fills in what it always has; so do the bytes that this gives. Where
+upstream's lists fail as a whole, the object is left out here, and a warning names it. This server's own values are not
+read again.
+
+Source: apiserver `pkg/storage/etcd3` (decode), apimachinery `pkg/runtime/serializer` (defaults of what is decoded).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import orjson
+
+from minikube_py.api.decode import decode_value, metadata_of, target_of
+from minikube_py.api.errors import StatusError, internal
+from minikube_py.api.kind import Kind
+from minikube_py.api.typed import DecodeError
+from minikube_py.apiserver.preparing import encode
+from minikube_py.mvcc.types import KeyValue
+
+log = logging.getLogger(__name__)
+STORED_FORM: Final = b'{"metadata":{'
+_OWN_BYTES_MAX: Final = 16 << 20
+_NAMED_MAX: Final = 5
+WRONG: Final = (DecodeError, StatusError, ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""What reading bytes of any kind may raise."""
+
+
+class Reading:
+    """`standing(key)`: the kind of a key, None where it is no object's; and the object there as it was read last.
+
+    `why` is by key the reason of each that is left out."""
+
+    def __init__(self, standing: Callable[[bytes], tuple[Kind | None, KeyValue | None]]) -> None:
+        self._standing = standing
+        self._own: dict[bytes, bytes] = {}
+        self._own_bytes = 0
+        self.why: dict[bytes, str] = {}
+
+    def wrote(self, key: bytes, value: bytes) -> None:
+        """This server has made the value: it may come by under the key."""
+        self._pop(key)
+        self._own[key] = value
+        self._own_bytes += len(value)
+        while self._own_bytes > _OWN_BYTES_MAX:
+            self._pop(next(iter(self._own)))
+
+    def _pop(self, key: bytes) -> bytes | None:
+        value = self._own.pop(key, None)
+        self._own_bytes -= len(value or b"")
+        return value
+
+    def take(self, kind: Kind, kv: KeyValue, gone: bool = False) -> KeyValue | None:
+        """An object that comes by; None where it is `gone`, or left out."""
+        if gone:
+            self.why.pop(kv.key, None)
+            return None
+        if self._pop(kv.key) != kv.value:
+            try:
+                kv = as_kind(kind, kv)
+            except WRONG as error:
+                self.leave_out(kv.key, error)
+                return None
+        if self.why:
+            self.why.pop(kv.key, None)
+        return kv
+
+    def of(self, kv: KeyValue) -> KeyValue:
+        """What the store answers. Raises: StatusError 500 where it cannot be read."""
+        found = self.maybe(kv)
+        if found is None:
+            raise self._refusal(kv.key)
+        return found
+
+    def maybe(self, kv: KeyValue) -> KeyValue | None:
+        kind, known = self._standing(kv.key)
+        if kind is None or self._own.get(kv.key) == kv.value:
+            return kv
+        if known is not None and known.mod_revision == kv.mod_revision:
+            return kv if known.value == kv.value else kv._replace(value=known.value)
+        return self.take(kind, kv)
+
+    def check(self, key: bytes) -> None:
+        """Raises: StatusError 500 where what is under the key was left out."""
+        if key in self.why:
+            raise self._refusal(key)
+
+    def warning(self, prefix: bytes) -> str:
+        """What a list leaves out; "" where it is nothing."""
+        names = [key[len(prefix) :].decode(errors="replace") for key in self.why if key.startswith(prefix)]
+        if not names:
+            return ""
+        shown = ", ".join(sorted(names)[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
+        return f"{len(names)} stored objects cannot be read and are left out: {shown}"
+
+    def _refusal(self, key: bytes) -> StatusError:
+        what = f"what is stored under {key.decode(errors='replace')} cannot be read"
+        return internal(f"{what}, and can be deleted in the store alone: {self.why[key]}")
+
+    def leave_out(self, key: bytes, error: Exception) -> None:
+        reason = str(error) or type(error).__name__
+        if self.why.get(key) != reason:
+            self.why[key] = reason
+            log.error("%s cannot be read, and is left out until it changes: %s", key.decode(errors="replace"), reason)
+
+
+def as_kind(kind: Kind, kv: KeyValue) -> KeyValue:
+    """The object as the kind's type has it, with its defaults. Raises: one of WRONG."""
+    if not kv.value.startswith(STORED_FORM):
+        raise ValueError("it is not in the form in which objects are stored")
+    obj = orjson.loads(kv.value)
+    metadata = obj["metadata"]
+    metadata.pop("resourceVersion", None)
+    if kind.codec is not None:
+        obj["metadata"] = metadata = metadata_of(metadata)[0]
+    else:
+        obj["kind"], obj["apiVersion"] = kind.kind, kind.api_version
+        obj, _ = decode_value(target_of(kind), obj, False)
+        kind.default(obj)
+        metadata = obj["metadata"]
+        del obj["kind"], obj["apiVersion"]
+    if kind.key(metadata.get("namespace", ""), metadata.get("name", "")) != kv.key:
+        raise ValueError(f"it is called {metadata.get('namespace', '')}/{metadata.get('name', '')}")
+    if not metadata.get("uid"):
+        raise ValueError("it has no uid")
+    if orjson.dumps(obj) == kv.value:
+        return kv
+    value = encode(obj)
+    return kv if value == kv.value else kv._replace(value=value)
