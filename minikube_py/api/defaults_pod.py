@@ -225,6 +225,10 @@ def default_claim_spec(spec: Json) -> None:
     for name in ("limits", "requests"):
         if resources.get(name):
             default_resource_list(resources[name])
+    for name in ("dataSource", "dataSourceRef"):
+        if spec.get(name) is not None:
+            # Upstream writes it also where there is none.
+            spec[name].setdefault("apiGroup", None)
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
 
@@ -281,8 +285,6 @@ def default_volume(volume: Json) -> None:
 def default_pod_spec(spec: Json) -> None:
     """A pod's spec, or a template's."""
     get = spec.get
-    # The gate GenericWorkload is off: upstream drops the field.
-    spec.pop("schedulingGroup", None)
     if not get("restartPolicy"):
         spec["restartPolicy"] = "Always"
     if get("terminationGracePeriodSeconds") is None:

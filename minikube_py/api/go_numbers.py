@@ -16,8 +16,6 @@ import orjson
 
 from minikube_py.api.errors import Json
 
-_EXPONENT_FROM: Final = 1e21
-_EXPONENT_BELOW: Final = 1e-6
 LONG: Final = re.compile(rb"\d{19}")
 """What a text has where it may hold a whole number beyond an int64."""
 
@@ -28,7 +26,7 @@ def _is_long(value: int) -> bool:
 
 def whole(value: float) -> int | None:
     """The digits that a whole float is written with; None where it is written with a point or an exponent."""
-    return int(Decimal(repr(value))) if value.is_integer() and abs(value) < _EXPONENT_FROM else None
+    return int(Decimal(repr(value))) if value.is_integer() and abs(value) < 1e21 else None
 
 
 def reread(value: float) -> int | float:
@@ -42,7 +40,7 @@ def _written(value: Any) -> Any:
         return value
     found = whole(value)
     if found is None:
-        text = format(Decimal(repr(value)), "f") if _EXPONENT_BELOW <= abs(value) < 1e-4 else ""
+        text = format(Decimal(repr(value)), "f") if 1e-6 <= abs(value) < 1e-4 else ""
     else:
         text = str(found) if _is_long(found) else ""
     return orjson.Fragment(text) if text else value if found is None else found

@@ -242,6 +242,8 @@ class Kind:
     note_sender: NoteSender | None = None
     """Writes into a new object who sends it: name, uid, groups and what else is known."""
     prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
+    gated: tuple[tuple[str, ...], ...] = ()
+    """The fields whose gate is off (`api.gates`)."""
     assigned: Assigned = ()
     """What the server sets after owners are settled, so that nobody owns it."""
     also_reset: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from minikube_py.api import gates
 from minikube_py.api.equality import same_spec
 from minikube_py.api.errors import Json, conflict
 from minikube_py.api.kind import Cluster, Kind, stamps_nothing
@@ -20,6 +21,11 @@ def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
 
     Raises: StatusError 403 of admission."""
     kind.admit(obj, None, cluster)
+    prepare_create(kind, obj)
+
+
+def prepare_create(kind: Kind, obj: Json) -> None:
+    gates.drop(obj, None, kind.gated)
     kind.prepare_create(obj)
 
 
@@ -74,6 +80,7 @@ def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: C
 def _update_main(kind: Kind, new: Json, old: Json) -> None:
     if kind.has_status:
         keep(new, old, "status")
+    gates.drop(new, old, kind.gated)
     kind.prepare_update(new, old)
     _raise_generation(kind, new, old)
 

@@ -241,7 +241,7 @@ def admit_create(
 def settle_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
     """The second half. Raises: StatusError 403, 422."""
     kind = as_stored(kind, obj)
-    kind.prepare_create(obj)
+    strategy.prepare_create(kind, obj)
     check(kind, obj, None, "")
     conclude(kind, obj, None, "", cluster)
 

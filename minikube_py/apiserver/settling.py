@@ -59,7 +59,7 @@ class Settling:
     async def create(self, kind: Kind, obj: Json) -> None:
         """As `preparing.settle_create`."""
         kind = as_stored(kind, obj)
-        kind.prepare_create(obj)
+        strategy.prepare_create(kind, obj)
         await self._check(kind, obj, None, "", ())
         conclude(kind, obj, None, "", self._cluster)
 

@@ -238,23 +238,57 @@ def said(draw: st.DrawFn, name: str) -> list[Ask]:
     return [*asks, Ask(f"{plural} read", "GET", path), Ask(f"{plural} gone", "DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")]
 
 
+_BARE = {"containers": [{"name": "c", "image": "i"}]}
+_PROJECTED = ({"clusterTrustBundle": {"name": "b", "path": "p"}}, {"podCertificate": {"signerName": "x.io/y", "keyType": "ED25519", "keyPath": "k"}})
+_SPECS: tuple[dict[str, Any], ...] = (
+    *({"volumes": [{"name": "v", "projected": {"sources": [each]}}]} for each in _PROJECTED),
+    *({"volumes": [{"name": "v", "projected": {"sources": [each, {"configMap": {"name": "c"}}]}}]} for each in _PROJECTED),
+    {"containers": [{"name": "c", "image": "i", "lifecycle": {"stopSignal": "SIGTERM"}}], "os": {"name": "linux"}},
+    {"containers": [{"name": "c", "image": "i", "lifecycle": {"stopSignal": "SIGTERM", "preStop": {"sleep": {"seconds": 1}}}}]},
+    {"tolerations": [{"key": "k", "operator": "Lt", "value": "5"}]}, {"tolerations": [{"key": "k", "operator": "Gt", "value": "x"}]},
+    {"hostUsers": False, "hostNetwork": True}, {"schedulingGroup": {"podGroupName": "g"}},
+    {"volumes": [{"name": "v", "image": {"reference": "r"}}]}, {"securityContext": {"seLinuxChangePolicy": "Recursive"}},
+)  # fmt: skip
+_SOURCES: tuple[dict[str, Any], ...] = (
+    {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x", "namespace": "y"}}, {"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}},
+    {"dataSourceRef": {"apiGroup": "x.io", "kind": "K", "name": "x", "namespace": "y"}}, {"dataSource": {"apiGroup": "x.io", "kind": "K", "name": "x"}},
+)  # fmt: skip
+
+
 @st.composite
-def leases(draw: st.DrawFn, name: str) -> list[Ask]:
-    """Of fields whose gate is off."""
-    root = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-    spec = {"holderIdentity": "x", "preferredHolder": draw(st.sampled_from(("y", ""))), "strategy": draw(st.sampled_from(("OldestEmulationVersion", "x")))}
-    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
-    return [
-        Ask("lease created", "POST", f"{root}?fieldManager=maker", body),
-        Ask("lease patched", "PATCH", f"{root}/{name}?fieldManager=one", {"spec": spec}, draw(st.sampled_from((MERGE, _STRATEGIC)))),
-        Ask("lease applied", "PATCH", f"{root}/{name}?fieldManager=two&force=true", body, APPLY),
-        Ask("lease gone", "DELETE", f"{root}/{name}"),
-    ]
+def gates(draw: st.DrawFn, name: str) -> list[Ask]:
+    """Fields whose gate is off."""
+    more = {**_BARE, **draw(st.sampled_from(_SPECS))}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": more}
+    chosen = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    match draw(st.sampled_from(("pods", "deployments", "statefulsets", "persistentvolumeclaims", "leases", "csidrivers", "horizontalpodautoscalers"))):
+        case "pods":
+            root, spec = f"{_IN}/pods", more
+        case "deployments":
+            root, spec = "/apis/apps/v1/namespaces/default/deployments", chosen
+        case "statefulsets":
+            limit = draw(st.sampled_from((0, 1, 2, "50%", "x")))
+            root, spec = "/apis/apps/v1/namespaces/default/statefulsets", {**chosen, "updateStrategy": {"rollingUpdate": {"maxUnavailable": limit}}}
+        case "persistentvolumeclaims":
+            wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
+            root, spec = f"{_IN}/persistentvolumeclaims", {**wanted, **draw(st.sampled_from(_SOURCES))}
+        case "leases":
+            held = {"preferredHolder": draw(st.sampled_from(("y", ""))), "strategy": draw(st.sampled_from(("OldestEmulationVersion", "x")))}
+            root, spec = "/apis/coordination.k8s.io/v1/namespaces/default/leases", {"holderIdentity": "x", **held}
+        case "csidrivers":
+            root, spec = "/apis/storage.k8s.io/v1/csidrivers", {"preventPodSchedulingIfMissing": True, "nodeAllocatableUpdatePeriodSeconds": draw(st.sampled_from((5, 20)))}
+        case _:
+            scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+            root, spec = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", {"minReplicas": draw(st.sampled_from((0, 1))), "maxReplicas": 3, "scaleTargetRef": scaled}
+    plural, path = root.rpartition("/")[2], f"{root}/{name}"
+    asks = [Ask(f"{plural} gated", "POST", f"{root}?fieldManager=maker", {"metadata": {"name": name}, "spec": spec})]
+    change = {"metadata": {"labels": {"z": "z"}}, "spec": spec}
+    asks.append(Ask(f"{plural} gated again", "PATCH", f"{path}?fieldManager=one", change, draw(st.sampled_from((MERGE, _STRATEGIC)))))
+    return [*asks, Ask(f"{plural} gated gone", "DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")]
 
 
 # --- owners -----------------------------------------------------------------------------------------------------------
 
-_BARE = {"containers": [{"name": "c", "image": "i"}]}
 _OWNED: dict[str, tuple[str, str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "pods": (_IN, "v1/Pod", {"spec": _BARE}, (
         {"spec": {"containers": [{"name": "c", "image": "j"}]}}, {"metadata": {"labels": {"l": "2"}}}, {"spec": {**_BARE, "activeDeadlineSeconds": 5}},
@@ -307,7 +341,7 @@ def owners(draw: st.DrawFn, name: str) -> list[Ask]:
     return [*asks, Ask(f"{plural} gone", "DELETE", f"{root}/{plural}/{name}?gracePeriodSeconds=0&propagationPolicy=Background")]
 
 
-SCRIPTS: dict[str, Any] = {"numbers": numbers, "owners": owners, "services": services, "said": said, "leases": leases}
+SCRIPTS: dict[str, Any] = {"numbers": numbers, "owners": owners, "services": services, "said": said, "gates": gates}
 """By name, what draws a script for an object of a given name."""
 
 

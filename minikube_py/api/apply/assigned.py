@@ -6,7 +6,7 @@ kept from the first apply on, what they left is taken off the object that is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from minikube_py.api.errors import Json
@@ -40,16 +40,12 @@ def _without(value: Any, path: Path, is_servers: Callable[[Any], bool] | None) -
         return None if is_servers is None or is_servers(value) else value
     if path[0] == EACH:
         items = value if isinstance(value, list) else ()
-        return _kept_items(_without(item, path[1:], is_servers) for item in items)
+        return [left for item in items if (left := _without(item, path[1:], is_servers)) is not None] or None
     if not isinstance(value, dict) or path[0] not in value:
         return value
     left = _without(value[path[0]], path[1:], is_servers)
     rest = {name: item for name, item in value.items() if name != path[0]}
     return {**rest, path[0]: left} if left is not None else rest or None
-
-
-def _kept_items(items: Iterable[Any]) -> list[Any] | None:
-    return [item for item in items if item is not None] or None
 
 
 def _said(status: Json) -> Json:

@@ -12,6 +12,7 @@ from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_pod_spec
 from minikube_py.api.equality import same, same_message
 from minikube_py.api.errors import FieldError, Json, invalid_value, not_supported, required
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind, Selectable, status_of
 from minikube_py.api.kinds.workloads import (
     CONTAINER_COLUMNS,
@@ -312,6 +313,7 @@ JOBS: Final = Kind(
     ),
     validate=_validate_job,
     validate_update={"": _update_job, "status": changes(meta_update, validate_job_status)},
+    gated=of_pods("spec", "template", "spec"),
     warn=_warn_job,
     printer=Printer(
         (
@@ -421,6 +423,7 @@ CRONJOBS: Final = Kind(
     prepare_create=drop_status,
     validate=rules(subdomain_meta, lambda obj: _cron_spec(obj, None), _short_name),
     validate_update={"": changes(meta_update, _cron_spec), "status": changes()},
+    gated=of_pods("spec", "jobTemplate", "spec", "template", "spec"),
     warn=_warn_cron_job,
     printer=Printer(
         (

@@ -37,13 +37,6 @@ def validate_lease_update(new: Json, old: Json) -> list[FieldError]:
     return errors + _validate_lease_spec(new.get("spec") or {})
 
 
-def _drop_unserved(lease: Json, old: Json | None = None) -> None:
-    """The gate CoordinatedLeaderElection is off: its fields stay only where they are used."""
-    for name in ("strategy", "preferredHolder"):
-        if ((old or {}).get("spec") or {}).get(name) is None:
-            lease["spec"].pop(name, None)
-
-
 def _print_lease(lease: Json, age: Age) -> list[Any]:
     metadata = lease["metadata"]
     holder = (lease.get("spec") or {}).get("holderIdentity") or ""
@@ -56,8 +49,7 @@ LEASES: Final = Kind(
     allow_create_on_update=True,
     allow_unconditional_update=False,
     default=_default_lease,
-    prepare_create=_drop_unserved,
-    prepare_update=_drop_unserved,
+    gated=(("spec", "strategy"), ("spec", "preferredHolder")),
     validate=validate_lease,
     validate_update={"": validate_lease_update},
     printer=Printer((NAME, column("Holder", "Who holds the lease."), AGE), _print_lease),

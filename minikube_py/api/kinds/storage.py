@@ -253,8 +253,6 @@ def _default_driver(driver: Json) -> None:
     _DRIVER_DEFAULTS(driver)
     if not driver["spec"].get("volumeLifecycleModes"):
         driver["spec"]["volumeLifecycleModes"] = ["Persistent"]
-    # Behind a gate (VolumeLimitScaling) that is off by default.
-    driver["spec"].pop("preventPodSchedulingIfMissing", None)
 
 
 _DRIVER_DEFAULTS: Final = defaults(
@@ -314,6 +312,8 @@ CSIDRIVERS: Final = Kind(
     default=_default_driver,
     validate=rules(_meta(False), _driver_spec),
     validate_update={"": _validate_driver_update},
+    # VolumeLimitScaling is off.
+    gated=(("spec", "preventPodSchedulingIfMissing"),),
     warn=_driver_warnings,
     printer=Printer(
         (

@@ -13,6 +13,7 @@ from minikube_py.api.errors import (
     not_supported,
     required,
 )
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.kinds.apps.common import default_template, number_in_annotation, shown_rolling
 from minikube_py.api.kinds.workloads import (
@@ -159,6 +160,7 @@ DAEMONSETS: Final = Kind(
         "": changes(meta_update, selector_stays, of_new(_daemon_set_spec)),
         "status": changes(meta_update, of_new(counts(_DAEMONS)), collisions_grow),
     },
+    gated=of_pods("spec", "template", "spec"),
     warn=template_warnings(changed=lambda new, old: _template_generation(new) != _template_generation(old)),
     printer=Printer(
         (

@@ -12,6 +12,7 @@ from minikube_py.api.errors import (
     invalid_value,
     not_supported,
 )
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.kinds.apps.common import (
     BY_SELECTOR,
@@ -98,6 +99,7 @@ REPLICASETS: Final = Kind(
             of_new(counts((*_COPIES, "observedGeneration", "terminatingReplicas"), _COPIES[1:], "readyReplicas")),
         ),
     },
+    gated=of_pods("spec", "template", "spec"),
     warn=template_warnings(named=True),
     printer=Printer((NAME, *REPLICA_COLUMNS), _print_replica_set),
 )  # fmt: skip
@@ -213,6 +215,7 @@ DEPLOYMENTS: Final = Kind(
         "": changes(meta_update, of_new(_deployment_spec), selector_stays),
         "status": changes(meta_update, of_new(counts(_DEPLOYED, _DEPLOYED[2:5], "readyReplicas")), collisions_grow),
     },
+    gated=of_pods("spec", "template", "spec"),
     warn=template_warnings(named=True),
     printer=Printer(
         (

@@ -14,6 +14,7 @@ from minikube_py.api.errors import (
     invalid_value,
     required,
 )
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind, status_of
 from minikube_py.api.kinds.apps.common import BY_SELECTOR, READY, default_template
 from minikube_py.api.kinds.workloads import (
@@ -256,6 +257,7 @@ STATEFULSETS: Final = Kind(
             collisions_grow,
         ),
     },
+    gated=of_pods("spec", "template", "spec"),
     warn=_history_warnings,
     printer=Printer((NAME, READY, AGE, *CONTAINER_COLUMNS), _print_stateful_set),
 )  # fmt: skip

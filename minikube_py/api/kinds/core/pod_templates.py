@@ -8,6 +8,7 @@ from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_pod_spec
 from minikube_py.api.equality import same_message
 from minikube_py.api.errors import FieldError, Json
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind
 from minikube_py.api.kinds.workloads import (
     changes,
@@ -53,6 +54,7 @@ PODTEMPLATES: Final = Kind(
     prepare_update=_update,
     validate=rules(subdomain_meta, _template),
     validate_update={"": changes(meta_update, of_new(_template))},
+    gated=of_pods("template", "spec"),
     warn=template_warnings(path="template."),
     printer=Printer(
         (

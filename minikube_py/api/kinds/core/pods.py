@@ -12,6 +12,7 @@ from minikube_py.api.admission import admit_pod, validate_overhead
 from minikube_py.api.apply.assigned import EACH, always, when
 from minikube_py.api.defaults_pod import default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, STATUS_VERBS, Cluster, Kind, Selectable, Subresource, status_of
 from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.meta import timestamp
@@ -257,6 +258,7 @@ PODS: Final = Kind(
         "": validate_pod_update, "status": validate_pod_status_update, "ephemeralcontainers": validate_pod_ephemeral,
     },
     warn=_warnings,
+    gated=of_pods("spec"),
     warn_given=sync_warnings,
     assigned=(
         *always("spec.priority", "spec.preemptionPolicy", "spec.nodeName", "status.qosClass"),

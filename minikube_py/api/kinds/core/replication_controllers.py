@@ -8,6 +8,7 @@ from typing import Any, Final
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_pod_spec
 from minikube_py.api.errors import FieldError, Json, invalid_value, required
+from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind, ScalePaths, Selectable, status_of
 from minikube_py.api.kinds.workloads import (
     REPLICA_COLUMNS,
@@ -123,6 +124,7 @@ REPLICATIONCONTROLLERS: Final = Kind(
         "": validate_replication_controller_update,
         "status": validate_replication_controller_status_update,
     },
+    gated=of_pods("spec", "template", "spec"),
     warn=template_warnings(named=True),
     printer=Printer(
         (NAME, *REPLICA_COLUMNS),

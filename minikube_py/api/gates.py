@@ -1,0 +1,49 @@
+"""Fields whose feature gate is off by default: dropped from what is new, kept where they are in use.
+
+Source: the dropDisabledFields functions of `pkg/api` and `pkg/registry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from minikube_py.api.apply.assigned import EACH, Path
+from minikube_py.api.errors import Json
+
+_OF_PODS: Final[tuple[Path, ...]] = (
+    ("schedulingGroup",),
+    *(("volumes", EACH, "projected", "sources", EACH, name) for name in ("clusterTrustBundle", "podCertificate")),
+    *((kind, EACH, "lifecycle", "stopSignal") for kind in ("initContainers", "containers", "ephemeralContainers")),
+)
+
+
+def of_pods(*where: str) -> tuple[Path, ...]:
+    """The fields of a pod's spec that stands at `where`."""
+    return tuple((*where, *path) for path in _OF_PODS)
+
+
+def _holders(value: Any, path: Path) -> Iterator[Json]:
+    if not value:
+        return
+    if len(path) == 1:
+        if value.get(path[0]) is not None:
+            yield value
+    elif path[0] == EACH:
+        for item in value:
+            yield from _holders(item, path[1:])
+    else:
+        yield from _holders(value.get(path[0]), path[1:])
+
+
+def drop(obj: Json, old: Json | None, gated: tuple[Path, ...]) -> None:
+    """In place; a lifecycle that holds nothing else goes as well."""
+    for path in gated:
+        if old is not None and any(_holders(old, path)):
+            continue
+        for holder in list(_holders(obj, path)):
+            del holder[path[-1]]
+            if not holder and path[-2] == "lifecycle":
+                for container in _holders(obj, path[:-1]):
+                    if container["lifecycle"] is holder:
+                        del container["lifecycle"]
