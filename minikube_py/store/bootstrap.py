@@ -209,14 +209,9 @@ def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
 
 def answer_to_plain(answer: Answer) -> Any:
     return (
-        member_to_plain(answer.member),
-        answer.cluster_id,
-        answer.membership.to_plain(),
-        answer.leader,
-        answer.applied,
-        answer.initial,
-        [member_to_plain(member) for member in answer.seen],
-    )
+        member_to_plain(answer.member), answer.cluster_id, answer.membership.to_plain(), answer.leader, answer.applied,
+        answer.initial, [member_to_plain(member) for member in answer.seen],
+    )  # fmt: skip
 
 
 def answer_from_plain(plain: Any) -> Answer:

@@ -119,7 +119,7 @@ class LogFiles:
         """The log is kept from the entry after this one on, which is the last of the snapshot before the newest."""
         self.warnings: tuple[str, ...] = ()
         """What was found damaged at the start, though nothing was lost by it."""
-        self.written_bytes = 0
+        self.written_bytes = self._older_bytes = 0
 
     def load(self) -> Loaded:
         """Reads all there is. Where the newest snapshot does not read, the one before and the log since say the same.
@@ -270,10 +270,12 @@ class LogFiles:
     def wants_upkeep(self) -> bool:
         return self._removal_due or self._wants_spare
 
-    @property
-    def reclaimable(self) -> bool:
-        """Segments stay only for the snapshot before the newest: two new ones would give their room back."""
-        return len(self._heads) > 1 and self.kept_from + 1 < self._heads[-1].first_index
+    def reclaimable(self, data_bytes: int) -> bool:
+        """New snapshots would give room back: segments stay only for the one before the newest, or one of the two holds
+        far more than the `data_bytes` of now, as with a history that was compacted since."""
+        largest_bytes = max(self._older_bytes, self.snapshot.size_bytes if self.snapshot else 0)
+        segments = len(self._heads) > 1 and self.kept_from + 1 < self._heads[-1].first_index
+        return segments or largest_bytes > 2 * data_bytes + self._segment_bytes
 
     @property
     def _wants_spare(self) -> bool:
@@ -299,6 +301,7 @@ class LogFiles:
             # The one that came has removed it, or does so.
             return
         self.kept_from = self._newest_index
+        self._older_bytes = self.snapshot.size_bytes if self.snapshot else 0
         self.snapshot = snapshot
         yield from self.remove_old()
 

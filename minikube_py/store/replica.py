@@ -462,7 +462,8 @@ class Replica:
     @property
     def snapshot_due(self) -> bool:
         """Enough log was written since the last one, another member needs one, or the disk has no room."""
-        return not self.failure and self._snapshots.due(self.raft, self.alone, bool(self.shortage))
+        short_of = self.state.data_bytes if self.shortage else None
+        return not self.failure and self._snapshots.due(self.raft, self.alone, short_of)
 
     def take_snapshot(self) -> Steps:
         """Writes the state as of the first step, and forgets the log that it replaces. Raises: OSError."""

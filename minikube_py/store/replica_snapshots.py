@@ -29,13 +29,13 @@ class Snapshots:
         """`log_bytes`: what the log holds already beyond the snapshot that was loaded."""
         self._written_before = self._files.written_bytes - log_bytes
 
-    def due(self, raft: Raft, alone: bool, short: bool) -> bool:
-        """`short`: the disk has no room, and segments go with snapshots only."""
+    def due(self, raft: Raft, alone: bool, short_of: int | None) -> bool:
+        """`short_of`: the data's size where the disk has no room, which only snapshots give back."""
         if self._taking or not raft.log.applied:
             return False
         newest, limits = self._files.snapshot, self._limits
-        if short and self._files.reclaimable and (newest is None or newest.head.index < raft.log.applied):
-            return True
+        if short_of is not None and self._files.reclaimable(short_of):
+            return newest is None or newest.head.index < raft.log.applied
         enough_bytes = newest.size_bytes if newest else 0
         if not alone:
             enough_bytes = min(enough_bytes, limits.log_bytes_max)
