@@ -97,6 +97,8 @@ class Watching:
             raise too_many_requests(f"too many watches: the limit is {self._limits.watchers_max}", 5)
         check_options(form)
         if route.name:
+            # What was sent is judged as it was sent.
+            await self._lister.selection(route, options)
             terms = [term for term in (options.field_selector, f"metadata.name={route.name}") if term]
             options = options._replace(field_selector=",".join(terms))
         if form.media_type != "application/json":

@@ -318,6 +318,13 @@ RULES: tuple[Rule, ...] = (
         )),
     ),
     Rule(
+        "metrics of autoscaling/v1",
+        "other words",
+        "v1 holds its CPU metric apart from the others, so its tables show that last, and without its status",
+        lambda ask, theirs, mine: "/autoscaling/v1/" in ask.target and _kind(theirs) == _kind(mine) == "Table",
+        _trees(lambda tree: tree.without("cells")),
+    ),
+    Rule(
         "cache of events",
         "other bytes",
         "events are cached as all kinds are; upstream asks its store, which does not say when to ask again",
