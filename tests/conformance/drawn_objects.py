@@ -89,6 +89,14 @@ def _message(draw: st.DrawFn, name: str, depth: int) -> dict[str, Any]:
     return {field.name: draw(_value(field, depth - 1)) for field in chosen}
 
 
+@st.composite
+def message_fields(draw: st.DrawFn, message: Message) -> dict[str, Any]:
+    """The parts of an object beside its metadata: of its right types, mostly at their edges."""
+    parts = [field for field in message.fields.values() if field.name not in ("kind", "apiVersion", "metadata")]
+    chosen = draw(st.lists(st.sampled_from(parts), max_size=3, unique_by=lambda field: field.name)) if parts else []
+    return {field.name: draw(_value(field)) for field in chosen}
+
+
 def _value(field: Field, depth: int = 3) -> SearchStrategy[Any]:
     """Expressions are drawn from those of `expression_cases`; all else by its type."""
     return st.sampled_from(EXPRESSIONS) if field.name == "expression" else typed(field.type, depth)
