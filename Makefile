@@ -39,6 +39,10 @@ demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under 
 test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
+.PHONY: test-quick
+test-quick: $(BIN)/.installed-dev  ## the unit tests that take under a second a file: a minute
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --quick tests/unit
+
 lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, language
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy

@@ -8,9 +8,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools" / "docs_sit
 project = "minikube_py"
 author = "the minikube_py authors"
 copyright = author
-extensions = ["myst_parser", "source_pages"]
+extensions = ["myst_nb", "source_pages"]
 exclude_patterns = ["_build"]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+# tests/integration/test_notebook.py runs them, and compares what they print with what they show.
+nb_execution_mode = "off"
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist"]

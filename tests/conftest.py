@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import hypothesis
@@ -77,6 +77,22 @@ def pytest_collection_finish() -> None:
     as many tests do."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the files of tests/slow_files.txt")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("quick") and collection_path in _slow_files():
+        return True
+    return None
+
+
+@cache
+def _slow_files() -> frozenset[Path]:
+    lines = (TESTS / "slow_files.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(TESTS.parent / line for line in lines if not line.startswith("#"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

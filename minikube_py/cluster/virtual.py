@@ -94,7 +94,7 @@ class VirtualConfig:
 
 
 class VirtualCluster:
-    """Used from plain code, not from within an event loop; its own runs only while one of the methods does.
+    """Used from plain code; its event loop runs only while one of the methods does, and one that called it waits then.
 
     What a real process would only log ends the run as SimFailure: a task's exception that nobody retrieves, a
     callback that raises, a component that ends by itself."""

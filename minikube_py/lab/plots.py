@@ -12,25 +12,17 @@ BLUE, ORANGE, GREEN, RED, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#7
 MISSING = "no picture: matplotlib is not installed; pip install 'minikube_py[lab]'"
 
 
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    style: dict[Any, Any] = {
-        "figure.dpi": 130,
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.alpha": 0.25,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "legend.frameon": False,
-    }
-    pyplot.rcParams.update(style)
-    return pyplot
+STYLE: dict[Any, Any] = {
+    "figure.dpi": 130,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+}
 
 
 def available() -> bool:
@@ -42,16 +34,23 @@ def available() -> bool:
 
 
 def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[Any, Any]:
-    """A figure and its axes as a list of rows."""
-    made, axes = _pyplot().subplots(rows, columns, figsize=size_inches, squeeze=False)
+    """A figure and its axes as a list of rows. `save` or `save_alike` ends it: our style is matplotlib's until then.
+
+    Without pyplot, whose backend and figures are the caller's, a notebook's for example."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    style = matplotlib.rc_context(STYLE)
+    style.__enter__()
+    made = Figure(figsize=size_inches)
+    made.style_of_ours = style  # type: ignore[attr-defined]
+    axes = made.subplots(rows, columns, squeeze=False)
     made.subplots_adjust(hspace=0.36, wspace=0.3)
     return made, axes
 
 
 def save(figure: Any, path: Path) -> Path:
-    figure.savefig(path, bbox_inches="tight")
-    _pyplot().close(figure)
-    return path
+    return _save(figure, path, {})
 
 
 def save_alike(figure: Any, path: Path) -> Path:
@@ -60,8 +59,12 @@ def save_alike(figure: Any, path: Path) -> Path:
 
     # By default ids in an .svg are random, and both formats name the day or the program.
     matplotlib.rcParams["svg.hashsalt"] = "minikube-py"
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
-    _pyplot().close(figure)
+    return _save(figure, path, {"Date": None} if path.suffix == ".svg" else {"Software": None})
+
+
+def _save(figure: Any, path: Path, metadata: Mapping[str, None]) -> Path:
+    figure.savefig(path, bbox_inches="tight", metadata=dict(metadata))
+    figure.style_of_ours.__exit__(None, None, None)
     return path
 
 

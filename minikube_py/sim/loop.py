@@ -150,11 +150,16 @@ class Scheduler:
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def run(self, until: Callable[[], object]) -> None:
-        """Goes on until `until` holds; it is asked between turns.
+        """Goes on until `until` holds; it is asked between turns. Another event loop that runs here, such as a
+        notebook's, waits meanwhile.
 
         Raises: SimFailure; Deadlock, Runaway."""
-        if events._get_running_loop() is not None:
-            raise RuntimeError("a simulation cannot run inside a running event loop; call it from plain code")
+        outside = events._get_running_loop()
+        if isinstance(outside, SimLoop):
+            raise RuntimeError("a simulation cannot run inside another one")
+        task = outside and asyncio.current_task(outside)
+        if outside and task:
+            asyncio.tasks._leave_task(outside, task)
         hooks = sys.get_asyncgen_hooks()
         collecting = gc.isenabled()
         # Collections would come at other moments in another process, and with them the end of lost tasks.
@@ -171,7 +176,9 @@ class Scheduler:
                 if self._failure is not None:
                     raise self._failure
         finally:
-            events._set_running_loop(None)
+            events._set_running_loop(outside)
+            if outside and task:
+                asyncio.tasks._enter_task(outside, task)
             sys.set_asyncgen_hooks(*hooks)
             if collecting:
                 gc.enable()
@@ -533,9 +540,6 @@ class SimLoop(LoopBase):
     def get_debug(self) -> bool:
         return False
 
-    def set_debug(self, enabled: bool) -> None:
-        pass
-
     def is_running(self) -> bool:
         return events._get_running_loop() is self
 
@@ -544,12 +548,6 @@ class SimLoop(LoopBase):
 
     def close(self) -> None:
         self.kill()
-
-    async def shutdown_asyncgens(self) -> None:
-        """Generators that were left behind end when they are cleared away."""
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """There is none."""
 
     # -- network ------------------------------------------------------------------------------------------------------
 

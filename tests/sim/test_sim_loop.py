@@ -403,12 +403,28 @@ def test_a_run_too_long_names_its_limit():
         sim.run(never_rests, options=LoopOptions(steps_max=5000, turn_s=0.001))
 
 
-def test_a_simulation_inside_a_running_loop_is_refused():
+def test_another_event_loop_waits_while_a_simulation_runs_inside_it():
+    """A notebook runs each cell in a task of its loop."""
+
+    async def outer():
+        here = asyncio.get_running_loop(), asyncio.current_task()
+        found = sim.run(callbacks_keep_their_order)
+        assert (asyncio.get_running_loop(), asyncio.current_task()) == here
+        with pytest.raises(Deadlock):
+            sim.run(waits_for_nothing)
+        assert (asyncio.get_running_loop(), asyncio.current_task()) == here
+        await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(outer()) == sim.run(callbacks_keep_their_order)
+
+
+def test_a_simulation_inside_a_simulation_is_refused():
     async def inside():
-        with pytest.raises(RuntimeError, match="inside a running event loop"):
+        with pytest.raises(RuntimeError, match="inside another one"):
             sim.run(waits_for_nothing)
 
-    asyncio.run(inside())
+    sim.run(inside)
 
 
 # -- the same seed, the same run --------------------------------------------------------------------------------------

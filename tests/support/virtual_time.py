@@ -35,6 +35,15 @@ class VirtualLoop(SimLoop):
         self.scheduler.run(task.done)
         return task.result()
 
+    def set_debug(self, enabled: bool) -> None:
+        pass
+
+    async def shutdown_asyncgens(self) -> None:
+        """Generators that were left behind end when they are cleared away."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is none."""
+
     def close(self) -> None:
         if not self.dead:
             # Without the collection of `finish`, which would cost more than most tests do.

@@ -5,6 +5,7 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 
+import matplotlib
 import orjson
 import pytest
 
@@ -110,10 +111,11 @@ def test_plain_progress_says_the_end_once() -> None:
     assert len(lines) == 1 and lines[0].startswith("pods: 1,000 of 1,000")
 
 
-def test_pictures_are_pictures(tmp_path: Path) -> None:
-    pyplot = plots._pyplot()
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4))
+def test_pictures_are_pictures_and_leave_matplotlib_as_it_was(tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    figure, ((left, right),) = plots.figure(1, 2, (10, 4))
     plots.draw_latency_bars(left, {"bound": summary_ms([0.001, 0.5]), "running": summary_ms([0.01, 2.5])}, "Latency")
     plots.draw_fill(right, [(0.0, [0.0, 0.1]), (1.0, [0.5, 0.9])], "Fill", "GPU")
     path = plots.save(figure, tmp_path / "picture.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+    assert dict(matplotlib.rcParams) == before
