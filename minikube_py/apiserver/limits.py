@@ -42,7 +42,6 @@ class Limits:
     update_attempts_max: int = 32
     generate_name_attempts_max: int = 8
     fresh_timeout_s: float = 3.0
-    health_timeout_s: float = 2.0
     # Watches
     watchers_max: int = 100_000
     watcher_queue_events: int = 100_000

@@ -1,8 +1,9 @@
-"""What an etcd holds, as a state machine of our own that follows it: the same objects at the same revisions.
+"""What an etcd holds, as a state machine of our own that follows it: the same objects at the same revisions, but for
+declarations of indexes that do not read when it begins; the log names them.
 
 So all that our store answers beyond etcd is answered here, by the same code: watches with a `where`, sums, indexes,
 the past. It holds the revisions from the one at which it was read to the last that etcd's watch has told of, and
-compacts when etcd does. Pure: whoever reads and watches feeds it.
+compacts when etcd does. It asks etcd nothing: whoever reads and watches feeds it.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Raft(State):
     # What happens
 
     def step(self, message: Message) -> None:
-        """Takes one message. Raises: UnknownPeer, SafetyViolated."""
+        """Takes one message. Raises: UnknownPeer, SafetyViolated; ValueError for what is the drivers' own, as TELL."""
         type = message.type
         if type == MessageType.HUP:
             if self._leading is None:
@@ -82,6 +82,8 @@ class Raft(State):
             raise UnknownPeer(f"a message from node {message.sender} to node {message.to} came to node {self.id}")
         if type in FROM_MEMBERS and not self.configuration.contains(message.sender):
             raise UnknownPeer(f"node {message.sender} is not a member")
+        if type not in self._handlers:
+            raise ValueError(f"a message of type {type} is no matter of Raft's")
         if message.term != self.term and not self._compare_terms(message):
             return
         if type in FROM_LEADER:

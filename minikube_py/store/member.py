@@ -151,9 +151,7 @@ class StoreMember:
 
     def propose(self, command: Command, data: bytes, reply: Reply, *, own: bool = False) -> None:
         """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied, or its end cannot be
-        known. `own`: a member asks for it, no client.
-
-        Raises: RequestTooLarge, NotLeader, Unavailable: nothing was done, and `reply` will not be called."""
+        known. `own`: a member asks for it, no client. Raises: as `Replica.propose`, before anything is done."""
         if self.failed or self._stopping:
             raise self._not_running()
         self.replica.propose(command, data, reply, own=own)

@@ -49,6 +49,13 @@ def test_the_table_is_sound(mutants: tuple[SwarmMutant, ...], least: int, quick:
     assert all(mutant.old != mutant.new and mutant.why for mutant in mutants)
 
 
+def test_the_page_has_a_row_for_each() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    for mutants, of in ((MUTANTS, " of the store"), (CLUSTER_MUTANTS, "")):
+        assert f"injects {len(mutants)} bugs{of} into a copy" in page
+        assert [each.name for each in mutants if page.count(f"| {each.name} |") != 1] == []
+
+
 @pytest.mark.parametrize("mutant", CLUSTER_MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_bug_of_the_components_can_still_be_planted(mutant: SwarmMutant) -> None:
     assert (ROOT / "minikube_py" / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1

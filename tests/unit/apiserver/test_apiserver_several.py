@@ -20,7 +20,7 @@ from minikube_py.api.kinds.core import ENDPOINTS
 from minikube_py.apiserver import endpoints
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
-from minikube_py.apiserver.limits import Limits
+from minikube_py.apiserver.health import READY_S
 from minikube_py.apiserver.messages import Request, parse_query
 from minikube_py.errors import OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import RangeRequest, prefix_end
@@ -309,13 +309,15 @@ async def test_an_unknown_outcome_is_told_as_such(core: Core) -> None:
 
 async def test_readiness_is_that_of_the_store_and_does_not_wait_for_it_long(core: Core) -> None:
     storage = Failing(core.member.storage)
-    api = server(core, 1, storage=storage, limits=Limits(health_timeout_s=0.05))
+    api = server(core, 1, storage=storage)
     await api.start()
     one = Asked(api)
     assert await one.ask("GET", "/readyz") == (200, {"text": "ok"})
     storage.stuck = True
+    begun_s = asyncio.get_running_loop().time()
     status, answer = await one.ask("GET", "/readyz")
     assert status == 500 and "[-]etcd failed: reason withheld" in answer["text"]
+    assert READY_S <= asyncio.get_running_loop().time() - begun_s < READY_S + 1, "in virtual time"
     storage.stuck = False
     assert (await one.ask("GET", "/readyz"))[0] == 200
     await api.stop()

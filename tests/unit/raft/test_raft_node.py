@@ -215,6 +215,14 @@ def test_nobody_else_speaks_for_this_node():
     assert raft.log.committed == 1
 
 
+def test_what_members_tell_each_other_beside_raft_changes_nothing_here():
+    both = Configuration(frozenset((ME, 8)))
+    raft = Raft(RaftConfig(ME), RaftLog(), UNBORN, both, Random(1))
+    with pytest.raises(ValueError, match="no matter of Raft's"):
+        raft.step(Message(MessageType.TELL, 8, ME, 9, context=b"x"))
+    assert raft.term == 0
+
+
 def test_a_commit_beyond_the_log_is_refused():
     with pytest.raises(ValueError, match="beyond"):
         make([], HardState(1, ME, 5))
