@@ -14,7 +14,7 @@ from minikube_py.sim.faults import Fault, Injection, Plan
 
 STORE: Final = (*inject_links.INJECTIONS, *inject_machines.INJECTIONS, *inject_members.INJECTIONS)
 REGISTRY: Final[dict[str, Injection]] = {
-    row.kind: row for row in (*STORE, *inject_api.INJECTIONS, *inject_parts.INJECTIONS)
+    row.kind: row for row in (*STORE, inject_members.OUTRUN, *inject_api.INJECTIONS, *inject_parts.INJECTIONS)
 }
 KINDS: Final = tuple(row.kind for row in STORE)
 """Of members, links and disks; `inject_api.KINDS` are those of a whole control plane and its clients,
@@ -38,6 +38,9 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Kinds of faults that have something to do with each other."""
 THEMED_SHARE: Final = 0.3
+OUTRUN: Final = ("outrun", "outrun", "outrun", "kill", "torn_sync")
+OUTRUN_SHARE: Final = 0.08
+"""Of histories in which members are sent one snapshot while they put another in force."""
 
 
 def drawn_plan(rng: Rng, span_us: int) -> Plan:

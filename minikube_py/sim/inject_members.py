@@ -9,6 +9,7 @@ from minikube_py.env import Rng
 from minikube_py.mvcc.types import Compact
 from minikube_py.sim.faults import MS, Fault, Injection, Plan, S, at_once, everyone, lasting
 from minikube_py.sim.inject_links import clog
+from minikube_py.sim.inject_machines import slow_down
 from minikube_py.sim.inject_rivals import SUPERSEDE
 
 if TYPE_CHECKING:
@@ -44,6 +45,25 @@ def _compact(player: FaultPlayer, fault: Fault) -> bool:
 def _snapshot(player: FaultPlayer, fault: Fault) -> bool:
     taken = [player.cluster.take_snapshot(place) for place in fault.places]
     return any(taken)
+
+
+def _draw_outrun(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    place = rng.randrange(plan.members)
+    others = tuple([other for other in range(plan.members) if other != place])
+    away_us = lasting(rng, plan, 500 * MS, 3 * S)
+    if others:
+        yield Fault(at_us, "cut", (place,), others, away_us)
+        yield Fault(at_us, "cut", others, (place,), away_us)
+        yield Fault(at_us + away_us, "outrun", (place,), others, lasting(rng, plan, 2 * S, 8 * S), 500 * MS)
+
+
+def _outrun(player: FaultPlayer, fault: Fault) -> bool:
+    """Whoever comes back is offered a snapshot, and the next one while its disk still has to do with the first."""
+    begun = slow_down(player, fault)
+    for at_us in range(0, fault.duration_us, int(fault.amount) // 2):
+        for place in fault.others:
+            player.world.scheduler.after(at_us / S, player.cluster.take_snapshot, place)
+    return begun
 
 
 def _draw_depose(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
@@ -101,3 +121,11 @@ INJECTIONS: Final = (
     Injection("compact", "history older than the share `amount` of all goes", at_once("compact"), _compact),
     Injection("snapshot", "`places` take one that nothing made due", at_once("snapshot"), _snapshot),
 )
+OUTRUN: Final = Injection(
+    "outrun",
+    "`places` were cut off, and come back to a disk whose syncs take `amount` us more, while `others` take one "
+    "snapshot after the other",
+    _draw_outrun,
+    _outrun,
+)
+"""Of histories of its own: logs have to be short for it."""

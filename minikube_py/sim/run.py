@@ -27,7 +27,7 @@ from minikube_py.sim.checkers.verdict import Verdict, violation
 from minikube_py.sim.clients import Client, Rivals, Traffic, Watched
 from minikube_py.sim.cluster import Place, SimCluster
 from minikube_py.sim.fault_player import FaultPlayer
-from minikube_py.sim.fault_schedule import drawn_plan, schedule
+from minikube_py.sim.fault_schedule import OUTRUN, OUTRUN_SHARE, drawn_plan, schedule
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan
 from minikube_py.sim.history import Request
 from minikube_py.sim.judge import judge
@@ -100,6 +100,9 @@ class RunOptions:
 def drawn_options(seed: int) -> RunOptions:
     rng = Rng(f"options {seed}")
     plan = drawn_plan(rng, SPAN_US)
+    if plan.members > 1 and Rng(f"outrun {seed}").random() < OUTRUN_SHARE:
+        # Drawn apart: all other seeds keep their histories.
+        plan = replace(plan, kinds=OUTRUN, count=6, pace=1.0)
     return RunOptions(
         seed,
         drawn_world(rng),
@@ -183,6 +186,8 @@ class Run:
         self.traffic = Traffic(0, options.think_s)
         plan = options.plan
         config = replace(self.member_config, tick_s=options.tick_s, append_bytes_max=options.append_bytes)
+        if "outrun" in plan.kinds:
+            config = replace(config, tail_entries_max=1)
         self.cluster = SimCluster(self.world, Rng(rng.getrandbits(64)), plan.members, plan.spare, self.traffic, config)
         self.cluster.rivals = self._between
         self.faults = FaultPlayer(self.cluster, Rng(rng.getrandbits(64)))

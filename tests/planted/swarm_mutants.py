@@ -118,6 +118,13 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "            self.vote = NOBODY\n",
         "what was found to agree with one leader's log is acknowledged to another",
     ),
+    SwarmMutant(
+        "store: all that comes in is written to one file", "store/log_files.py",
+        '        name = f"incoming-{self._incoming_files}{PART_SUFFIX}"\n',
+        '        name = "incoming" + PART_SUFFIX\n'
+        "        if name in self.disk.names():\n            self.disk.remove(name)\n",
+        "the next offer takes the file of a snapshot that is still to be named",
+    ),
     # --- raft: reads, membership, snapshots --------------------------------------------------------------------------
     SwarmMutant(
         "raft: reads without a quorum", "raft/leadership.py",
