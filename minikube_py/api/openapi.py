@@ -55,12 +55,15 @@ _SPECIAL_SCHEMAS: Final[dict[str, Json]] = {
     "meta/v1.FieldsV1": {"type": "object"},
     **{f"apiextensions/v1.{name}": {} for name in _ANYTHING},
 }
-_LOCAL_PROFILE: Final = {"discriminator": "type", "fields-to-discriminateBy": {"localhostProfile": "LocalhostProfile"}}
-_UNIONS: Final[dict[str, Json]] = {
-    "core/v1.AppArmorProfile": _LOCAL_PROFILE,
-    "core/v1.PodSchedulingGroup": {"fields-to-discriminateBy": {"podGroupName": "PodGroupName"}},
-    "core/v1.SeccompProfile": _LOCAL_PROFILE,
+_UNIONS: Final[dict[str, tuple[str, ...]]] = {
+    "core/v1.AppArmorProfile": ("type", "localhostProfile"),
+    "core/v1.PodSchedulingGroup": ("", "podGroupName"),
+    "core/v1.SeccompProfile": ("type", "localhostProfile"),
+    "flowcontrol/v1.LimitResponse": ("type", "queuing"),
+    "flowcontrol/v1.PriorityLevelConfigurationSpec": ("type", "exempt", "limited"),
+    "flowcontrol/v1.Subject": ("kind", "group", "serviceAccount", "user"),
 }
+"""Which member says what sort of thing an object is, and the members of which one is set."""
 _SCALARS: Final[dict[str, Json]] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -160,7 +163,9 @@ class _Schemas:
         if properties:
             found["properties"] = properties
         if message.name in _UNIONS:
-            found["x-kubernetes-unions"] = [_UNIONS[message.name]]
+            by, *members = _UNIONS[message.name]
+            union = {"fields-to-discriminateBy": {name: name[0].upper() + name[1:] for name in members}}
+            found["x-kubernetes-unions"] = [{"discriminator": by, **union} if by else union]
         if SCHEMA.is_atomic(message.name):
             found["x-kubernetes-map-type"] = "atomic"
         kinds = SCHEMA.kinds_of(message.name)

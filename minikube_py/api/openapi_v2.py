@@ -102,10 +102,8 @@ def _schema(schema: Json) -> Json:
 
 
 def _put(found: Json, name: str, value: list[Any]) -> None:
-    if value:
-        found[name] = value
-    else:
-        found.pop(name, None)
+    found.pop(name, None)
+    found.update({name: value} if value else {})
 
 
 # --- paths ----------------------------------------------------------------------------------------------------------
@@ -128,8 +126,7 @@ def _operation(operation: Json) -> Json:
     found = {**kept, "consumes": list(body) or ["*/*"], "schemes": ["https"]}
     answered = operation["responses"]["200"].get("content", {})
     found["produces"] = [*_PRODUCED, *(each for each in answered if each not in _PRODUCED)]
-    if streamed:
-        found["produces"].append(f"{_PRODUCED[0]};stream=watch")
+    found["produces"] += [f"{_PRODUCED[0]};stream=watch"] * streamed
     if parameters:
         found["parameters"] = parameters
     return {**found, "responses": {code: _response(each) for code, each in operation["responses"].items()}}
@@ -144,11 +141,8 @@ def _parameter(parameter: Json) -> Json:
 
 
 def _response(response: Json) -> Json:
-    found = {"description": response["description"]}
-    for content in response.get("content", {}).values():
-        found["schema"] = _schema(content["schema"])
-        break
-    return found
+    schemas = [_schema(each["schema"]) for each in response.get("content", {}).values()]
+    return {"description": response["description"], **({"schema": schemas[0]} if schemas else {})}
 
 
 # --- protobuf -------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
+from asking import Ask, Server
 
 Json = dict[str, Any]
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -19,6 +21,29 @@ NOT_MARKED = {
     ("io.k8s.api.resource.v1.ExactDeviceRequest", "allocationMode"),
 }
 """Fields whose values upstream's Go marks as an enumeration where our table of types has missed it."""
+
+
+UNSERVED = {
+    "apiservices", "apiservices/status", "componentstatuses", "ipaddresses", "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
+    "pods/resize", "servicecidrs", "servicecidrs/status", "services/proxy",
+}  # fmt: skip
+"""What upstream serves by default and ours does not; README names them."""
+
+
+def resources(server: Server) -> dict[str, Json]:
+    """What discovery lists, by path, but for the hash of the stored version, which each server makes by itself."""
+
+    def asked(path: str) -> Json:
+        found: Json = json.loads(server.ask(Ask("discovery", "GET", path)).body)
+        return found
+
+    versions = [version["groupVersion"] for group in asked("/apis")["groups"] for version in group["versions"]]
+    return {
+        f"{path}/{entry['name']}": {name: value for name, value in entry.items() if name != "storageVersionHash"}
+        for path in ("/api/v1", *(f"/apis/{version}" for version in versions))
+        for entry in asked(path)["resources"]
+    }
 
 
 def _bare(value: Any, names: bool = False) -> Any:

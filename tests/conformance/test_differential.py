@@ -268,13 +268,18 @@ def test_secrets_with_tokens_are_filled_and_deleted_as_upstream() -> None:
 @pytest.mark.original
 @pytest.mark.timeout(300)
 def test_openapi_v2_tells_what_upstreams_tells() -> None:
-    """Definitions and paths that ours has stand in upstream's; and its JSON in our protobuf is its protobuf."""
+    """Definitions and paths that ours has stand in upstream's; and its JSON in our protobuf is its protobuf. Discovery
+    lists what upstream's lists, less what is known to be missing."""
     with both() as (theirs, mine):
+        listed, mine_listed = swagger.resources(theirs), swagger.resources(mine)
         told, packed, mine_told, mine_packed = (
             server.ask(Ask("openapi", "GET", "/openapi/v2", accept=accept)).body
             for server in (theirs, mine)
             for accept in ("application/json", swagger.PROTOBUF)
         )
+    missing = {path for path in listed if path not in mine_listed}
+    assert {path.partition("/v1/")[2] for path in missing} == swagger.UNSERVED
+    assert mine_listed == {path: entry for path, entry in listed.items() if path not in missing}
     upstream, ours_now = json.loads(told), json.loads(mine_told)
     assert swagger.differences(upstream, ours_now) == []
     assert swagger.differs(packed, openapi_v2.protobuf(upstream)) == ""
