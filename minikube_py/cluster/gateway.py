@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,6 +133,8 @@ class _Core:
     def __init__(self, answer: Answer, aside: Aside, users: Any) -> None:
         self.limits = Limits()
         self.clock = SystemClock()
+        # For the ids of answers alone, which are no part of the history.
+        self.rng = random.Random(0)
         self.access = SimpleNamespace(authenticator=Authenticator(users, _Speakers(self)))
         self.connection_metrics: Any = dict
         self._answer, self._aside = answer, aside
