@@ -338,7 +338,13 @@ WRITES = {
         'pods "new" is forbidden: pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only '
         "create mirror pods",
     ),
-    "its pod evicted": ("POST", f"{PODS}/p-n2/eviction", {"kind": "Eviction", "apiVersion": "policy/v1"}, 403, ""),
+    "another's pod evicted": (
+        "POST",
+        f"{PODS}/p-n2/eviction",
+        {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "p-n2"}},
+        403,
+        'pods "p-n2" is forbidden: node n1 can only evict pods with spec.nodeName set to itself',
+    ),
     "another's pod deleted": (
         "DELETE",
         f"{PODS}/p-n2",
