@@ -1,4 +1,6 @@
-"""What a pod asks of its node: the sum that `free.*` is computed from and that Fit compares.
+"""What a pod asks of its node, by the first version of the rule: for logs and folders that declare it, and never changed.
+
+The present rule of `free.*` and of Fit is `resource_requests`.
 
 Source: KEP-753 (sidecar containers, "Resources calculation for scheduling and pod admission"), KEP-688 (overhead),
 KEP-2837 (pod-level resources). Per resource: the larger of (containers + sidecars) and the largest need while init
