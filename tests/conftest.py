@@ -117,6 +117,10 @@ class FailedTests:
         if report.failed:
             self._failed[report.nodeid] = None
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._failed[report.nodeid] = None
+
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if exitstatus == pytest.ExitCode.TESTS_FAILED:
             self._path.write_text("".join(f"{name}\n" for name in self._failed))

@@ -1,4 +1,4 @@
-"""What a pod asks of its node, by the first version of the rule: for logs and folders that declare it, and never changed.
+"""What a pod asks of its node, by the first version of the rule: for logs and folders that declare it. Never changed.
 
 The present rule of `free.*` and of Fit is `resource_requests`.
 

@@ -51,8 +51,8 @@ class Following:
         state.send(MessageType.HEARTBEAT_REPLY, message.sender, hint=state.config.release, context=message.context)
 
     def snapshot(self, message: Message) -> None:
-        """Notes an offered snapshot if it is newer than what is committed here, and this member is in its configuration;
-        `take_over` decides again once it is on disk."""
+        """Notes an offered snapshot if it is newer than what is committed here and this member is in its
+        configuration; `take_over` decides again once it is on disk."""
         state, log, meta = self._state, self._state.log, message.snapshot
         if meta is None or meta.index <= log.committed or not meta.configuration.contains(state.id):
             self._agree(log.committed)

@@ -16,7 +16,7 @@ def test_a_new_leader_stands_within_two_election_timeouts(world: str) -> None:
     found = Interregna()
     for seed in range(SEEDS):
         found.add(ElectionWorld(seed, WORLDS[world]).go())
-    # Of 4,800 kills on busy processors 98.9 % were within two: five of the 80 here would be a thing of one in 500 draws.
+    # Of 4,800 kills on busy processors 98.9 % were within two: one draw of 80 in 500 has five outside.
     assert found.share_within(2.0) >= 0.95 and max(found.timeouts) < 3, sorted(found.timeouts)[-5:]
     assert found.terms.count(1) >= len(found.terms) - 1, "votes are hardly ever split"
 
