@@ -40,7 +40,7 @@ test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 .PHONY: test-quick
-test-quick: $(BIN)/.installed-dev  ## the unit tests that take under a second a file: a minute
+test-quick: $(BIN)/.installed-dev  ## the unit tests of files that take under a second: 90 s on two cores
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --quick tests/unit
 
 lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, language
