@@ -107,6 +107,8 @@ class LogFiles:
         self._current: Segment
         self._ended: list[Segment] = []
         self._installing: tuple[str, str] | None = None
+        self._durable = 0, 0
+        """The newest snapshot with a durable name, and `kept_from` beside it: what a removal goes by."""
         self._incoming_files = 0
         self._removal_due = False
         self.spare = Spare(disk, segment_bytes)
@@ -178,6 +180,7 @@ class LogFiles:
         snapshot, log = loaded.snapshot, loaded.log
         tail = log.tail
         self.snapshot, self.kept_from = snapshot, loaded.kept_from
+        self._durable = self._newest_index, self.kept_from
         self.warnings = loaded.warnings
         self._next_index = (snapshot.head.index if snapshot else 0) + len(log.entries) + 1
         if tail is None:
@@ -237,11 +240,11 @@ class LogFiles:
         steps += self._sync_steps(self._current, self._writer.end)
         syncs += 1 + len(ended) + sum(1 for segment in (*ended, self._current) if segment.part)
         if installed:
-            steps.append(self._installed)
+            steps.append(partial(self._installed, self._newest_index))
         return LogSync(steps, syncs)
 
-    def _installed(self) -> None:
-        self._removal_due = True
+    def _installed(self, index: int) -> None:
+        self._removal_due, self._durable = True, (index, index)
 
     def _sync_steps(self, segment: Segment, end: int) -> list[Callable[[], None]]:
         steps: list[Callable[[], None]] = [segment.file.sync, partial(segment.writer.mark_synced, end)]
@@ -302,7 +305,7 @@ class LogFiles:
             return
         self.kept_from = self._newest_index
         self._older_bytes = self.snapshot.size_bytes if self.snapshot else 0
-        self.snapshot = snapshot
+        self.snapshot, self._durable = snapshot, (index, self.kept_from)
         yield from self.remove_old()
 
     def abandon_snapshot(self, index: int) -> None:
@@ -368,15 +371,14 @@ class LogFiles:
 
     def remove_old(self) -> Steps:
         """Snapshots but the newest and the one before, and segments that hold nothing after it, one a step; yields a
-        sync to run before going on. To be called when the newest is durable."""
-        kept = (self._newest_index, self.kept_from)
+        sync to run before going on. One that is being installed does not count before its name is durable."""
         for old in self.disk.names():
             other = snapshot_index(old)
-            if other is not None and other not in kept and other < self._newest_index:
+            if other is not None and other < self._durable[0] and other not in self._durable:
                 yield None
                 if old in self.disk.names():
                     self.disk.remove(old)
-        while len(self._heads) > 1 and self._heads[1].first_index <= self.kept_from + 1:
+        while len(self._heads) > 1 and self._heads[1].first_index <= self._durable[1] + 1:
             old_head = self._heads.pop(0)
             old_name = segment_name(old_head.sequence)
             if old_head.size_bytes < self._segment_bytes or not self.spare.offer(old_name):

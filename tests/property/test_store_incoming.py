@@ -76,6 +76,7 @@ class Offers(RuleBasedStateMachine):
         self.sync = None
         self.transfers: list[tuple[IncomingSnapshot, bytes, Steps]] = []
         self.taking: Steps | None = None
+        self.removing: Steps | None = None
         log = self.replica.raft.log
         assert log.last_index >= self.acknowledged, "what was acknowledged to the leader is gone"
         self.check()
@@ -182,6 +183,20 @@ class Offers(RuleBasedStateMachine):
         except OSError as error:
             self.failed(error)
 
+    @rule(steps=COUNTS)
+    def tidy(self, steps: int) -> None:
+        """Files that are not needed any more go, a step at a time, while others come."""
+        if self.removing is None:
+            self.removing = self.replica.files.upkeep()
+        try:
+            for _ in range(steps):
+                if sync := next(self.removing):
+                    sync()
+        except StopIteration:
+            self.removing = None
+        except OSError as error:
+            self.failed(error)
+
     @rule(syncs=COUNTS)
     def sync_will_fail(self, syncs: int) -> None:
         self.troubled = True
@@ -225,6 +240,25 @@ class Offers(RuleBasedStateMachine):
         self.restart(power=True)
         assert self.replica.raft.log.applied >= NEWEST
         self.replica.close()
+
+
+def test_what_is_in_force_stays_while_another_is_installed() -> None:
+    """The removal that the first installation asked for comes when the second has no durable name yet."""
+    offers = Offers()
+    offers.begin(seed=0, segment_kib=8)
+    for index in (20, 40):
+        offers.append(1, 1)
+        offers.comes_whole(index, LEADER)
+        offers.work()
+        assert offers.sync is not None
+        if index == 20:
+            while offers.sync is not None:
+                offers.sync_ends()
+                offers.work()
+    assert offers.acknowledged == 20 and offers.replica.files.wants_upkeep
+    offers.tidy(99)
+    offers.restart(power=True)
+    assert offers.replica.raft.log.applied >= 20
 
 
 Offers.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
