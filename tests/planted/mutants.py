@@ -204,9 +204,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "store: a segment goes that the snapshot needs", TWO_SNAPSHOTS, "store/log_files.py",
-        "self._heads[1].first_index <= self.kept_from + 1",
-        "self._heads[0].first_index <= self.kept_from + 1",
+        "self._heads[1].first_index <= self._durable[1] + 1",
+        "self._heads[0].first_index <= self._durable[1] + 1",
         "the log after the snapshot removed with the log before it",
+    ),
+    Mutant(
+        "store: a removal goes by a snapshot without a durable name", INCOMING, "store/log_files.py",
+        "other < self._durable[0] and other not in self._durable:",
+        "other < self._newest_index and other != self._newest_index:",
+        "what is in force goes while another snapshot is being installed",
     ),
     Mutant(
         "store: all that comes in is written to one file", INCOMING, "store/log_files.py",
