@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api import yaml_text
+from minikube_py.api.protobuf_writing import sized, varint
 
 Json = dict[str, Any]
 _V3: Final = "#/components/schemas/"
@@ -150,35 +151,21 @@ def _response(response: Json) -> Json:
 _Put = Callable[[int, Any], bytes]
 
 
-def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
-
-
-def _bytes(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
 def _text(number: int, value: Any) -> bytes:
-    return _bytes(number, str(value).encode()) if value else b""
+    return sized(number, str(value).encode()) if value else b""
 
 
 def _texts(number: int, values: Any) -> bytes:
     """A list; of a type, which may be one text, too."""
-    return b"".join(_bytes(number, each.encode()) for each in ([values] if isinstance(values, str) else values))
+    return b"".join(sized(number, each.encode()) for each in ([values] if isinstance(values, str) else values))
 
 
 def _whole(number: int, value: Any) -> bytes:
-    return _varint(number << 3) + _varint(int(value)) if value else b""
+    return varint(number << 3) + varint(int(value)) if value else b""
 
 
 def _double(number: int, value: Any) -> bytes:
-    return _varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
+    return varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
 
 
 @lru_cache(4096)
@@ -188,7 +175,7 @@ def _yaml(text: bytes) -> bytes:
 
 def _any(number: int, value: Any) -> bytes:
     """A value of any kind, as YAML; the same few come again and again."""
-    return _bytes(number, _bytes(2, _yaml(orjson.dumps(value))))
+    return sized(number, sized(2, _yaml(orjson.dumps(value))))
 
 
 def _all(put: _Put) -> _Put:
@@ -201,7 +188,7 @@ def _within(*numbers: int, put: _Put) -> _Put:
     def wrapped(number: int, value: Any) -> bytes:
         data = put(numbers[-1], value)
         for each in reversed((number, *numbers[:-1])):
-            data = _bytes(each, data)
+            data = sized(each, data)
         return data
 
     return wrapped
@@ -211,26 +198,26 @@ def _named(inner: int, put: _Put) -> _Put:
     """A map as a message of names and values in its field `inner`."""
 
     def wrapped(number: int, values: Any) -> bytes:
-        return _bytes(number, b"".join(_bytes(inner, _text(1, name) + put(2, each)) for name, each in values.items()))
+        return sized(number, b"".join(sized(inner, _text(1, name) + put(2, each)) for name, each in values.items()))
 
     return wrapped
 
 
 def _message(name: str) -> _Put:
-    return lambda number, value: _bytes(number, _packed(name, value))
+    return lambda number, value: sized(number, _packed(name, value))
 
 
 def _packed(name: str, value: Json) -> bytes:
     """A message's fields in their order, and what begins with `x-` as its extensions."""
     extensions, fields = _MESSAGES[name]
     parts = [put(number, value[key]) for key, (number, put) in fields.items() if key in value]
-    more = [_bytes(extensions, _text(1, key) + _any(2, each)) for key, each in value.items() if key.startswith("x-")]
+    more = [sized(extensions, _text(1, key) + _any(2, each)) for key, each in value.items() if key.startswith("x-")]
     return b"".join((*parts, *more))
 
 
 def _more(number: int, value: Any) -> bytes:
     """What further members are: a schema, or whether there may be any."""
-    return _bytes(number, _whole(2, value) if isinstance(value, bool) else _message("Schema")(1, value))
+    return sized(number, _whole(2, value) if isinstance(value, bool) else _message("Schema")(1, value))
 
 
 def _parameter_of(number: int, value: Json) -> bytes:
@@ -239,9 +226,9 @@ def _parameter_of(number: int, value: Json) -> bytes:
 
 def _parameters(number: int, values: Any) -> bytes:
     def one(each: Json) -> bytes:
-        return _bytes(2, _text(1, each["$ref"])) if "$ref" in each else _parameter_of(1, each)
+        return sized(2, _text(1, each["$ref"])) if "$ref" in each else _parameter_of(1, each)
 
-    return b"".join(_bytes(number, one(each)) for each in values)
+    return b"".join(sized(number, one(each)) for each in values)
 
 
 _PLACES: Final[dict[str, _Put]] = {

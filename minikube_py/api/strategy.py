@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import orjson
+
 from minikube_py.api import gates
 from minikube_py.api.equality import same_spec
 from minikube_py.api.errors import Json, conflict
@@ -124,14 +126,16 @@ def without_repeats(obj: Json, after: str = "") -> list[str]:
     owners = obj["metadata"].get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
-    kept: list[Json] = []
+    kept: dict[bytes, Json] = {}
+    repeated: list[str] = []
     for each in owners:
-        if each not in kept:
-            kept.append(each)
-    if len(kept) == len(owners):
+        key = orjson.dumps(each, option=orjson.OPT_SORT_KEYS)
+        if key in kept:
+            repeated.append(each.get("uid") or "")
+        kept.setdefault(key, each)
+    if not repeated:
         return []
-    obj["metadata"]["ownerReferences"] = kept
-    repeated = [each.get("uid") or "" for i, each in enumerate(owners) if each in owners[:i]]
+    obj["metadata"]["ownerReferences"] = list(kept.values())
     return [_REPEATED_OWNERS.format(after, ", ".join(repeated))]
 
 

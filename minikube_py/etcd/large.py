@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from grpc import StatusCode
 
+from minikube_py.api.protobuf_writing import sized
 from minikube_py.etcd.answers import bare_header, delete_response, kvs_of, put_response, range_response, txn_response
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.messages import pb
@@ -110,7 +111,7 @@ async def txn_bytes(header: Any, result: TxnResult) -> Any:
             kind, made = 4, _bytes(await txn_bytes(pb.ResponseHeader(), each))
         else:
             kind, made = 2, put_response(bare_header, cast(PutResult, each)).SerializeToString()
-        parts.append(_field(3, _field(kind, made)))
+        parts.append(sized(3, sized(kind, made)))
     return b"".join(parts)
 
 
@@ -126,12 +127,3 @@ def _size(result: TxnResult) -> int:
 
 def _bytes(made: Any) -> bytes:
     return made if type(made) is bytes else bytes(made.SerializeToString())
-
-
-def _field(number: int, data: bytes) -> bytes:
-    size, prefix = len(data), bytearray([number << 3 | 2])
-    while size > 0x7F:
-        prefix.append(size & 0x7F | 0x80)
-        size >>= 7
-    prefix.append(size)
-    return bytes(prefix) + data

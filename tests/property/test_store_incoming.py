@@ -169,33 +169,33 @@ class Offers(RuleBasedStateMachine):
             MessageType.APPEND, LEADER, OWN, TERM, log_term, LogIndex(before), commit=last, entries=entries
         ))  # fmt: skip
 
+    def ended(self, work: Steps, steps: int) -> bool:
+        """Whether it came to its end within so many steps."""
+        try:
+            for _ in range(steps):
+                if sync := next(work):
+                    sync()
+        except StopIteration:
+            return True
+        except OSError as error:
+            self.failed(error)
+        return False
+
     @rule(steps=COUNTS)
     def take_own(self, steps: int) -> None:
         """A snapshot of its own, while others come."""
         if self.taking is None:
             self.taking = self.replica.take_snapshot()
-        try:
-            for _ in range(steps):
-                if sync := next(self.taking):
-                    sync()
-        except StopIteration:
+        if self.ended(self.taking, steps):
             self.taking = None
-        except OSError as error:
-            self.failed(error)
 
     @rule(steps=COUNTS)
     def tidy(self, steps: int) -> None:
         """Files that are not needed any more go, a step at a time, while others come."""
         if self.removing is None:
             self.removing = self.replica.files.upkeep()
-        try:
-            for _ in range(steps):
-                if sync := next(self.removing):
-                    sync()
-        except StopIteration:
+        if self.ended(self.removing, steps):
             self.removing = None
-        except OSError as error:
-            self.failed(error)
 
     @rule(syncs=COUNTS)
     def sync_will_fail(self, syncs: int) -> None:

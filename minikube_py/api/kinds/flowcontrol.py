@@ -15,7 +15,6 @@ from typing import Any, Final
 from minikube_py.api.errors import (
     FieldError,
     Json,
-    duplicate,
     forbidden_value,
     invalid_value,
     not_supported,
@@ -25,6 +24,7 @@ from minikube_py.api.kind import NAMED, Kind, status_of
 from minikube_py.api.meta import is_dns1123_label, is_dns1123_subdomain
 from minikube_py.api.printing import AGE, NAME, NONE, Age, Printer, column
 from minikube_py.api.rules import Check, at, named_by, rules
+from minikube_py.api.validation.conditions import validate_conditions
 from minikube_py.api.validation.metadata import keep_metadata, validate_object_meta
 from minikube_py.api.validation.pod_diff import internal
 
@@ -152,15 +152,7 @@ def _meta(obj: Json) -> list[FieldError]:
 
 
 def _conditions(conditions: Sequence[Json] | None, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[str] = set()
-    for i, each in enumerate(conditions or ()):
-        type_ = each.get("type") or ""
-        if type_ in seen:
-            errors.append(duplicate(f"{path}[{i}].type", type_))
-        seen.add(type_)
-        errors += [] if type_ else [required(f"{path}[{i}].type")]
-    return errors
+    return validate_conditions(conditions, path, lambda each, at: [] if each.get("type") else [required(f"{at}.type")])
 
 
 def _precedence(flow: Json) -> list[FieldError]:

@@ -6,7 +6,7 @@ Source: apimachinery `pkg/apis/meta/v1/validation`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from minikube_py.api.errors import FieldError, Json, duplicate, invalid_value, not_supported, required, too_long
@@ -23,18 +23,6 @@ _REASON_WANTED: Final = (
     "characters or '_,:', and must end with an alphanumeric character or '_'"
 )
 _REASONS: Final = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
-
-
-def validate_conditions(conditions: Sequence[Json] | None, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[str] = set()
-    for i, condition in enumerate(conditions or ()):
-        kind = condition.get("type") or ""
-        if kind in seen:
-            errors.append(duplicate(f"{path}[{i}].type", kind))
-        seen.add(kind)
-        errors += _validate_condition(condition, f"{path}[{i}]")
-    return errors
 
 
 def _validate_condition(condition: Json, path: str) -> list[FieldError]:
@@ -57,4 +45,19 @@ def _validate_condition(condition: Json, path: str) -> list[FieldError]:
         errors.append(too_long(f"{path}.reason", REASON_BYTES_MAX))
     if len((condition.get("message") or "").encode()) > MESSAGE_BYTES_MAX:
         errors.append(too_long(f"{path}.message", MESSAGE_BYTES_MAX))
+    return errors
+
+
+def validate_conditions(
+    conditions: Sequence[Json] | None, path: str, rule: Callable[[Json, str], list[FieldError]] = _validate_condition
+) -> list[FieldError]:
+    """Each type once, and each condition as `rule` wants it."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for i, condition in enumerate(conditions or ()):
+        kind = condition.get("type") or ""
+        if kind in seen:
+            errors.append(duplicate(f"{path}[{i}].type", kind))
+        seen.add(kind)
+        errors += rule(condition, f"{path}[{i}]")
     return errors

@@ -24,6 +24,7 @@ from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailab
 from minikube_py.scheduler.metrics import Labels
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.scoring import Choice
 
 
 class _Lent(NoCluster):
@@ -96,12 +97,17 @@ def _place(profile: Profile, evaluator: Evaluator, pod: PodInfo, cache: Cache) -
             continue
         except NoNodesAvailable:
             return ""
-        cache.assume(pod, choice.node.name)
-        if profile.run_reserve(choice.state, pod, choice.node.name).is_success:
-            return choice.node.name
-        profile.run_unreserve(choice.state, pod, choice.node.name)
-        cache.forget(pod.uid)
-        return ""
+        return reserved(profile, cache, pod, choice)
+    return ""
+
+
+def reserved(profile: Profile, cache: Cache, pod: PodInfo, choice: Choice) -> str:
+    """The chosen node, which the pod is assumed on now; "" where a plugin would not reserve there."""
+    cache.assume(pod, choice.node.name)
+    if profile.run_reserve(choice.state, pod, choice.node.name).is_success:
+        return choice.node.name
+    profile.run_unreserve(choice.state, pod, choice.node.name)
+    cache.forget(pod.uid)
     return ""
 
 

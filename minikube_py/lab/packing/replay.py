@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from minikube_py.lab.compare.alone import reserved
 from minikube_py.lab.packing.arrivals import Arrival, drawn, order_of_nodes
 from minikube_py.lab.packing.lists import Pods
 from minikube_py.lab.trace import TraceNode, TracePod
@@ -133,12 +134,7 @@ def _place(profile: Profile, evaluator: Evaluator, cache: Cache, pod: PodInfo) -
         choice = evaluator.choose(pod)
     except FitError:
         return ""
-    cache.assume(pod, choice.node.name)
-    if profile.run_reserve(choice.state, pod, choice.node.name).is_success:
-        return choice.node.name
-    profile.run_unreserve(choice.state, pod, choice.node.name)
-    cache.forget(pod.uid)
-    return ""
+    return reserved(profile, cache, pod, choice)
 
 
 class _Tally:

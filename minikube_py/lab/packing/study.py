@@ -83,6 +83,9 @@ class Expected(NamedTuple):
         """What two means of 10 seeds may differ by, twice over."""
         return float(max(LEAST_TOLERANCE, 2 * self.deviation * (2 / SEEDS_PUBLISHED) ** 0.5))
 
+    def allows(self, mean: float) -> bool:
+        return abs(mean - self.mean) <= self.tolerance
+
 
 def published() -> dict[tuple[str, str, int], Expected]:
     """By list, policy and mark; for twelve of the lists."""
@@ -187,7 +190,7 @@ def _row_json(row: Row, expected: Mapping[tuple[str, str, int], Expected]) -> di
         known = expected.get((row.pods, row.policy, mark))
         if known is not None:
             at["published"] = {"mean": known.mean, "tolerance": round(known.tolerance, 3)}
-            at["within"] = abs(row.allocated[mark].mean - known.mean) <= known.tolerance
+            at["within"] = known.allows(row.allocated[mark].mean)
         found[f"at{mark}"] = at
     return found
 
@@ -200,7 +203,7 @@ def outside(rows: Sequence[Row]) -> list[str]:
         for mark in MARKS:
             known = expected.get((row.pods, row.policy, mark))
             mean = row.allocated[mark].mean
-            if known is not None and abs(mean - known.mean) > known.tolerance:
+            if known is not None and not known.allows(mean):
                 found.append(
                     f"{row.pods} at {mark} %: {row.policy} is {mean - known.mean:+.2f} from the published mean"
                 )
