@@ -34,6 +34,7 @@ COMMANDS = {
     "index": "indexes for inequalities: create, list, stats, drop, explain, check",
     "front": "fronts of shards: judge one of your own",
     "model": "cost models of flow scheduling: judge one of your own",
+    "predictor": "predictors of what pods will use: judge one of your own",
     "plugin": "plugins of the scheduler: judge one of your own",
     "store": "run one store member; look at a running store and change it: status, member, snapshot, ...",
     "apiserver": "run an API server on a store",

@@ -11,30 +11,41 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from minikube_py import own_code
 from minikube_py.cli.flags import whole_number
 from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part
 
+if TYPE_CHECKING:
+    from minikube_py.lab.conformance.check import Part
+
+    Check = Callable[[str, Mapping[str, Any], int, int, Callable[[str], None]], tuple[str, list[Part]]]
+
 EXAMPLES = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    arguments_of_laws(parser, "its modelArgs", "{machineClasses: 3}", "clusters")
+
+
+def arguments_of_laws(parser: argparse.ArgumentParser, args: str, example: str, drawn: str) -> None:
+    """What the judges of cost models and of predictors are asked alike."""
     target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of one that is built in"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
-    parser.add_argument("--args", default="{}", metavar="YAML", help="its modelArgs, YAML or JSON (default: none)")
-    examples_help = f"how many clusters each law is put to (default: {EXAMPLES})"
+    args_help = f"{args}, YAML or JSON (default: none)"
+    parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
+    examples_help = f"how many {drawn} each law is put to (default: {EXAMPLES})"
     count = whole_number(1, 1_000_000)
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
-    seed_help = "the same seed draws the same clusters (default: 0)"
+    seed_help = f"the same seed draws the same {drawn} (default: 0)"
     parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(parser=parser)
+    parser.set_defaults(parser=parser, example=example)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from minikube_py.api import yaml_text
-
     try:
         from minikube_py.lab.plugins.model_laws import check
     except ModuleNotFoundError as error:
@@ -42,16 +53,23 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         print("minikube-py model check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
         return 1
+    return judged(arguments, "model", check)
+
+
+def judged(arguments: argparse.Namespace, what: str, check: Check) -> int:
+    """Judges, tells, and returns the exit code."""
+    from minikube_py.api import yaml_text
+
     args, _ = yaml_text.read(arguments.args.encode())
     if not isinstance(args, dict):
-        arguments.parser.error("--args: write a mapping, as in {machineClasses: 3}")
+        arguments.parser.error(f"--args: write a mapping, as in {arguments.example}")
     progress = Progress(sys.stderr.isatty() and not arguments.json)
     with notes_elsewhere():
         name, parts = check(arguments.target, args, arguments.examples, arguments.seed, progress.say)
     progress.done()
     holds = all(part.failure is None for part in parts)
     if arguments.json:
-        told = {"model": name, "holds": holds, "parts": [part.as_json() for part in parts]}
+        told = {what: name, "holds": holds, "parts": [part.as_json() for part in parts]}
         print(json.dumps(told, indent=2))
         return 0 if holds else 1
     for part in parts:

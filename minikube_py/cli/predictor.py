@@ -1,0 +1,5 @@
+"""Predictors of what pods will use: judge one of your own."""
+
+from __future__ import annotations
+
+SUBCOMMANDS = {"check": "judge a predictor of your own: its laws, on drawn pasts"}

@@ -1,0 +1,29 @@
+"""Judge a predictor of your own on drawn pasts of a node: whether it answers with an amount, the same again, in any
+order of pods and in any unit, and without a look at what is to come.
+
+  minikube-py predictor check mine.py:Mine
+  minikube-py predictor check n-sigma --args '{n: 3}' --examples 500 --seed 7
+
+Where a law is broken, the least past that shows it is printed; exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from minikube_py.cli.model_check import arguments_of_laws, judged
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    arguments_of_laws(parser, "its args", "{n: 3}", "pasts")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from minikube_py.lab.plugins.predictor_laws import check
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        print("minikube-py predictor check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
+        return 1
+    return judged(arguments, "predictor", check)

@@ -1,0 +1,180 @@
+"""The whole of `minikube-py predictor check`: laws of a predictor, on drawn pasts of a node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.lab.conformance.check import Failure, Part
+from minikube_py.lab.conformance.program import Broken
+from minikube_py.lab.conformance.shrinking import Rounds, fewest
+from minikube_py.scheduler.prediction.predictor import FloatArray, Past, PredictionError, asked, predictor_named
+
+Say = Callable[[str], None]
+WHERE: Final = "a node"
+RELATIVE: Final = 1e-6
+RESERVED: Final = (1.0, 100.0, 4000.0, 3 * 2.0**30, 2.0**55)
+SHRINKING: Final = 300
+AHEAD: Final = 4
+
+
+class Subject(NamedTuple):
+    target: str
+    args: Mapping[str, Any]
+
+    def make(self) -> Any:
+        """Raises: ConfigError."""
+        return predictor_named(self.target, self.args)
+
+
+class Pod(NamedTuple):
+    """`used`: shares of what it reserved, by sample, the last being the latest; shorter where it began later."""
+
+    reserved: float
+    used: tuple[float, ...]
+    ahead: tuple[float, ...]
+
+
+Case = tuple[Pod, ...]
+
+
+def past_of(case: Case, scale: float = 1.0) -> Past:
+    samples = max((len(pod.used) for pod in case), default=0)
+    usage = np.full((len(case), samples), np.nan)
+    for row, pod in zip(usage, case, strict=True):
+        if pod.used:
+            row[samples - len(pod.used) :] = np.array(pod.used) * pod.reserved * scale
+    reserved = np.array([pod.reserved * scale for pod in case], np.float64)
+    ahead = np.array([np.array(pod.ahead) * pod.reserved * scale for pod in case]).reshape(len(case), AHEAD)
+    return Past(reserved, usage, ahead)
+
+
+def drawn(rng: random.Random, samples: int) -> Case:
+    """Up to five pods: idle ones, full ones, steps, spikes, noise; some that began a moment ago, and none at all."""
+    pods = []
+    for _ in range(rng.choice((0, 1, 1, 2, 5))):
+        count = rng.choice((0, 1, samples - 1, samples, samples, samples + 3))
+        level = rng.choice((0.0, 0.01, 0.5, 1.0))
+        shape = rng.choice(("flat", "step", "spike", "noise"))
+        used = [level] * max(0, count)
+        if shape == "step":
+            used = [0.0 if i < count // 2 else level for i in range(count)]
+        elif shape == "spike" and used:
+            used[rng.randrange(len(used))] = 1.0
+        elif shape == "noise":
+            used = [rng.random() for _ in used]
+        ahead = tuple(rng.choice((0.0, level, 1.0)) for _ in range(AHEAD))
+        pods.append(Pod(rng.choice(RESERVED), tuple(used), ahead))
+    return tuple(pods)
+
+
+def _peak(predictor: Any, past: Past) -> float:
+    return asked(predictor, past, WHERE)
+
+
+def _alike(law: str, one: float, other: float, text: str, limit: float) -> None:
+    if abs(one - other) > RELATIVE * max(1.0, abs(one), limit):
+        raise Broken(law, f"{text}: {one:g} and {other:g}")
+
+
+def answers(subject: Subject, case: Case) -> None:
+    _peak(subject.make(), past_of(case))
+
+
+def same_again(subject: Subject, case: Case) -> None:
+    predictor, past = subject.make(), past_of(case)
+    first = _peak(predictor, past)
+    _peak(predictor, past_of(case[:1], 3.0))
+    law = "equal pasts, equal answers"
+    _alike(law, first, _peak(predictor, past_of(case)), "asked again", 0.0)
+    _alike(law, first, _peak(subject.make(), past_of(case)), "a new one asked", 0.0)
+
+
+def any_order(subject: Subject, case: Case) -> None:
+    one, other = (_peak(subject.make(), past_of(each)) for each in (case, case[::-1]))
+    _alike("the order of pods changes nothing", one, other, "forwards and backwards", past_of(case).limit)
+
+
+def any_unit(subject: Subject, case: Case) -> None:
+    past = past_of(case)
+    one, other = _peak(subject.make(), past), _peak(subject.make(), past_of(case, 1024.0)) / 1024
+    _alike("1,024 times as much of all is 1,024 times the peak", one, other, "in two units", past.limit)
+
+
+def blind(subject: Subject, case: Case) -> None:
+    if subject.make().looks_ahead:
+        return
+    one = _peak(subject.make(), past_of(case))
+    other = _peak(subject.make(), past_of(tuple(pod._replace(ahead=(7.0,) * AHEAD) for pod in case)))
+    _alike("what is to come is not looked at", one, other, "before two futures", 0.0)
+
+
+def nobody(subject: Subject, case: Case) -> None:
+    found = _peak(subject.make(), past_of(()))
+    if found:
+        raise Broken("no pods use nothing", f"{found:g} of a node without pods")
+
+
+LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
+    "answers": ("{} drawn pasts: a number not below 0", answers),
+    "again": ("{} drawn pasts: the same again, by the same predictor and a new one", same_again),
+    "order": ("{} drawn pasts: pods in any order", any_order),
+    "unit": ("{} drawn pasts: in any unit", any_unit),
+    "blind": ("{} drawn pasts: whatever is to come", blind),
+    "nobody": ("no pods use nothing", nobody),
+}
+
+
+def check(
+    target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
+) -> tuple[str, list[Part]]:
+    """The predictor's name, and what was judged. Raises: ConfigError."""
+    subject = Subject(target, args)
+    name = subject.make().name
+    parts: list[Part] = []
+    for law in LAWS:
+        say(LAWS[law][0].format(examples))
+        parts.append(judge(law, subject, examples, seed))
+        if parts[0].failure is not None:
+            # All the others would find the same.
+            break
+    return name, parts
+
+
+def judge(name: str, subject: Subject, examples: int, seed: int) -> Part:
+    """One of LAWS."""
+    what, law = LAWS[name]
+    part = Part(name, what.format(examples))
+    samples = int(subject.make().samples)
+
+    def broken(case: Case) -> Broken | None:
+        try:
+            law(subject, case)
+        except Broken as found:
+            return found
+        except PredictionError as error:
+            return Broken("a number not below 0", str(error))
+        return None
+
+    for number in range(examples):
+        case = drawn(random.Random(f"{seed}/{number}"), samples)
+        found = broken(case)
+        if found is not None:
+            least = fewest(case, Rounds(SHRINKING).limited(broken))
+            last = broken(least) or found
+            part.failure = Failure(last.law, last.wanted, listing(least, last))
+            break
+    return part
+
+
+def listing(case: Case, found: Broken) -> str:
+    lines = [f"pod  reserved={pod.reserved:g} used={_short(np.array(pod.used) * pod.reserved)}" for pod in case]
+    return "\n".join((*(lines or ["no pods"]), f"# {found.law}:", f"#   {found.wanted}"))
+
+
+def _short(values: FloatArray) -> str:
+    told = [f"{value:g}" for value in values[-4:]]
+    return f"[{'... ' if len(values) > 4 else ''}{' '.join(told)}] ({len(values)} samples)"

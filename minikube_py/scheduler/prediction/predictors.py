@@ -1,0 +1,205 @@
+"""The predictors that are built in, by the formulas that were published.
+
+`limits`, `n-sigma`, `max` and `oracle`, and a pod at its reservation until it is known: Bashir et al., EuroSys 2021.
+`percentile`: their RC-like predictor, after Cortez et al., Resource Central (SOSP 2017). `ewma`: the moving mean and
+variance of RiskMetrics (1996). `holt-winters`: Gardner's damped trend and an additive season (Hyndman, Athanasopoulos,
+Forecasting: Principles and Practice, 8.4), by recursions that statsmodels agrees with to the last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.prediction.predictor import FloatArray, Past, Predictor, predictor_named
+
+SAMPLES_MAX: Final = 2016
+"""A week."""
+SIGMAS_MAX: Final = 1000.0
+
+
+class Limits(Predictor):
+    """`phi` of all that is reserved: Borg's default."""
+
+    name = "limits"
+    defaults = {"phi": 0.9}
+    samples = 1
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        self.phi = self.number("phi", 0, 1)
+
+    def peak(self, past: Past) -> float:
+        return self.phi * past.limit
+
+
+class Known(Predictor):
+    """Predicts pods that have `samples` samples; others count what they reserved. Never more than is reserved."""
+
+    defaults: Mapping[str, Any] = {"samples": 24}
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        self.samples = self.count("samples", 1, SAMPLES_MAX)
+
+    def peak(self, past: Past) -> float:
+        known, others = past.known(self.samples)
+        return others + (min(self.of_known(known), known.limit) if known.limit else 0.0)
+
+    def of_known(self, past: Past) -> float:
+        raise NotImplementedError
+
+
+class NSigma(Known):
+    """Mean and `n` standard deviations of what the pods used together."""
+
+    name = "n-sigma"
+    defaults = {"n": 5, "samples": 24}
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        self.n = self.number("n", 0, SIGMAS_MAX)
+
+    def of_known(self, past: Past) -> float:
+        return float(past.total.mean() + self.n * past.total.std())
+
+
+class Percentile(Known):
+    """The sum of each pod's percentile: as if all had their peaks at once."""
+
+    name = "percentile"
+    defaults = {"percent": 99, "samples": 24}
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        self.percent = self.number("percent", 0, 100)
+
+    def of_known(self, past: Past) -> float:
+        return float(np.percentile(past.usage, self.percent, axis=1).sum())
+
+
+class Ewma(Known):
+    """The exponentially weighted mean of what they used together, and `n` deviations by the same weights."""
+
+    name = "ewma"
+    defaults = {"alpha": 0.1, "n": 5, "samples": 24}
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        self.alpha, self.n = self.number("alpha", 0.0001, 1), self.number("n", 0, SIGMAS_MAX)
+
+    def of_known(self, past: Past) -> float:
+        mean, variance = weighted(past.total, self.alpha)
+        return mean + self.n * math.sqrt(variance)
+
+
+def weighted(values: FloatArray, alpha: float) -> tuple[float, float]:
+    """The latest counts `alpha`, each earlier one 1 - alpha times as much, the first what is left."""
+    age = np.arange(len(values) - 1, -1, -1, dtype=np.float64)
+    weights = alpha * (1 - alpha) ** age
+    weights[0] = (1 - alpha) ** age[0]
+    mean = float(weights @ values)
+    return mean, float(weights @ (values - mean) ** 2)
+
+
+class Smoothed(NamedTuple):
+    """What Holt and Winters keep after the last value. `season`: what comes next first. `errors`: of each forecast by
+    one step."""
+
+    level: float
+    trend: float
+    season: Sequence[float]
+    errors: Sequence[float]
+
+    def forecast(self, steps: int, phi: float) -> list[float]:
+        found, damped, factor = [], 0.0, 1.0
+        for step in range(steps):
+            factor *= phi
+            damped += factor
+            season = self.season[step % len(self.season)] if self.season else 0.0
+            found.append(self.level + damped * self.trend + season)
+        return found
+
+
+def smoothed(values: Sequence[float], alpha: float, beta: float, gamma: float, phi: float, season: int = 0) -> Smoothed:
+    """Begins with the first value and no trend; with a season, with the mean of the first and what differs from it."""
+    level, trend = (math.fsum(values[:season]) / season if season else values[0]), 0.0
+    seasons = [value - level for value in values[:season]]
+    errors = []
+    for value in values:
+        expected, about = level + phi * trend, seasons.pop(0) if season else 0.0
+        errors.append(value - expected - about)
+        before = level
+        level = alpha * (value - about) + (1 - alpha) * expected
+        trend = beta * (level - before) + (1 - beta) * phi * trend
+        if season:
+            seasons.append(gamma * (value - expected) + (1 - gamma) * about)
+    return Smoothed(level, trend, seasons, errors)
+
+
+class HoltWinters(Known):
+    """The highest forecast within `horizon` samples, and `n` deviations of past forecasts. With `season` samples to a
+    season (288 are a day), it wants twice as many of the past."""
+
+    name = "holt-winters"
+    defaults = {"alpha": 0.3, "beta": 0.1, "gamma": 0.1, "phi": 0.9, "n": 5, "season": 0, "horizon": 288, "samples": 24}
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        self.shares = [self.number(name, 0, 1) for name in ("alpha", "beta", "gamma", "phi")]
+        self.n, self.season = self.number("n", 0, SIGMAS_MAX), self.count("season", 0, SAMPLES_MAX // 2)
+        self.horizon = self.count("horizon", 1, SAMPLES_MAX)
+        self.samples = max(self.samples, 2 * self.season)
+
+    def of_known(self, past: Past) -> float:
+        alpha, beta, gamma, phi = self.shares
+        kept = smoothed(past.total.tolist(), alpha, beta, gamma, phi, self.season)
+        deviation = math.sqrt(math.fsum(error * error for error in kept.errors) / len(kept.errors))
+        highest = max(kept.forecast(self.horizon, phi))
+        return max(0.0, highest + self.n * deviation)
+
+
+class MaxOf(Predictor):
+    """The highest of several: `of`, each a name, or `{predictor, args}`."""
+
+    name = "max"
+    defaults = {"of": ("n-sigma", "percentile")}
+
+    def __init__(self, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(args)
+        given = self.args["of"]
+        if not isinstance(given, list | tuple) or not given:
+            raise ConfigError(f"predictor {self.name}: of is {given!r}; a list of predictors is wanted")
+        self.parts = [
+            predictor_named(str(each.get("predictor", "")), each.get("args") or {})
+            if isinstance(each, Mapping)
+            else predictor_named(str(each))
+            for each in given
+        ]
+        self.samples = max(part.samples for part in self.parts)
+        self.looks_ahead = any(part.looks_ahead for part in self.parts)
+
+    def peak(self, past: Past) -> float:
+        return float(max(part.peak(past) for part in self.parts))
+
+
+class Oracle(Predictor):
+    """What they will use together at most. Only where the future is known."""
+
+    name = "oracle"
+    looks_ahead = True
+    samples = 1
+
+    def peak(self, past: Past) -> float:
+        if past.ahead is None:
+            raise ValueError("an oracle needs to know the future, which only an experiment does")
+        return float(past.ahead.sum(axis=0).max(initial=0.0))
+
+
+PREDICTORS: Final[Mapping[str, type[Predictor]]] = {
+    each.name: each for each in (Limits, NSigma, Percentile, Ewma, HoltWinters, MaxOf, Oracle)
+}

@@ -1,0 +1,73 @@
+"""`minikube-py predictor check`: right predictors pass, and each wrong one is found by the law that it breaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minikube_py.cli import main
+from minikube_py.lab.plugins.predictor_laws import LAWS, Subject, judge
+from minikube_py.scheduler.prediction.predictors import PREDICTORS
+
+RIGHT = """
+class Mine:
+    samples = 12
+    asked = 0
+
+    def peak(self, past):
+        known, others = past.known(12)
+        return others + float(known.total.max(initial=0.0))
+"""
+
+WRONG = {
+    "a number that is none": ("answers", "return others +", "return float('nan') +"),
+    "below 0": ("answers", "return others +", "return -1 +"),
+    "it fails without pods": ("answers", "return others +", "return past.reserved[0] +"),
+    "a memory of its own": ("again", "return others", "self.asked += past.limit\n        return self.asked"),
+    "the first pod counts most": ("order", "past.known(12)", "past.known(12 if past.reserved[:1].sum() > 99 else 1)"),
+    "a constant in cores": ("unit", "return others +", "return 4000 * len(past.reserved) +"),
+    "a look at the future": ("blind", "return others +", "return past.ahead.sum() +"),
+    "a node that is never idle": ("nobody", "return others +", "return 1e-7 +"),
+}
+
+
+def judged(tmp_path: Path, text: str, law: str) -> str:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    part = judge(law, Subject(f"{path}:Mine", {}), 60, 0)
+    return "" if part.failure is None else part.failure.shown
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_right_predictor_breaks_no_law(tmp_path: Path, law: str) -> None:
+    assert judged(tmp_path, RIGHT, law) == ""
+
+
+@pytest.mark.parametrize(("law", "old", "new"), WRONG.values(), ids=WRONG)
+def test_each_wrong_predictor_is_found_by_its_law(tmp_path: Path, law: str, old: str, new: str) -> None:
+    assert old in RIGHT
+    shown = judged(tmp_path, RIGHT.replace(old, new), law)
+    assert "# " in shown
+    assert len(shown.splitlines()) <= 4, "the least past that shows it"
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_built_in_predictors_break_none(name: str) -> None:
+    assert [judge(law, Subject(name, {}), 20, 3).failure for law in LAWS] == [None] * len(LAWS)
+
+
+def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(RIGHT)
+    assert main.main(["predictor", "check", f"{path}:Mine", "--examples", "5", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["predictor"] == "Mine" and told["holds"] and [part["name"] for part in told["parts"]] == list(LAWS)
+    path.write_text(RIGHT.replace("return others +", "return float('nan') +"))
+    assert main.main(["predictor", "check", f"{path}:Mine", "--examples", "5"]) == 1
+    assert "predictor Mine: peak of a node is nan; a number not below 0 is wanted" in capsys.readouterr().out
+    assert main.main(["predictor", "check", "nobody"]) == 1
+    assert "there is no predictor 'nobody'" in capsys.readouterr().err
