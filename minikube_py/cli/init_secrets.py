@@ -3,9 +3,9 @@ kubeconfigs, in a folder for each role, readable by their owner alone.
 
   authority/     what signs; no role needs it
   store/         of the members: authority.pem server.pem server.key peer.pem peer.key token peer-token
-  apiserver/     authority.pem server.pem server.key users.csv store-token
+  apiserver/     authority.pem server.pem server.key users.csv store-token etcd-client.pem etcd-client.key
   scheduler/ controllers/ kubelet/     a kubeconfig each
-  admin/         kubeconfig, and store-token and authority.pem for `minikube-py store status`
+  admin/         kubeconfig, and for a store or an etcd: authority.pem store-token etcd-client.pem etcd-client.key
 
 Again on the same folder it keeps what fits: certificates are made again for other names or 30 days before their end."""
 

@@ -22,6 +22,8 @@ from minikube_py.control_plane.secret_files import (
     ACCOUNTS_KEY,
     AUTHORITY,
     AUTHORITY_KEY,
+    ETCD_CLIENT,
+    ETCD_CLIENT_KEY,
     KUBECONFIG,
     PEER,
     PEER_KEY,
@@ -61,7 +63,7 @@ def ensure_secrets(deployment: Deployment, now: datetime | None = None) -> list[
     authority = _authority(deployment.folder / "authority", now)
     _store(deployment, authority, now)
     _apiserver(deployment, authority, now)
-    _clients(deployment, authority)
+    _clients(deployment, authority, now)
     after = _contents(deployment.folder)
     return [name for name in after if after[name] != before.get(name)]
 
@@ -113,11 +115,12 @@ def _apiserver(deployment: Deployment, authority: Authority, now: datetime) -> N
     _keep(folder / AUTHORITY, authority.pem)
     authority.ensure_leaf(folder / SERVER, folder / SERVER_KEY, names, common_name="apiserver", now=now)
     _keep(folder / STORE_TOKEN, _store_token(deployment))
+    _etcd_client(folder, authority, now)
     key = ensure_signing_key(folder / ACCOUNTS_KEY)
     _keep(deployment.folder / tokens.CONTROLLERS / ACCOUNTS_KEY, key.pem)
 
 
-def _clients(deployment: Deployment, authority: Authority) -> None:
+def _clients(deployment: Deployment, authority: Authority, now: datetime) -> None:
     """A kubeconfig each, with a token that the API server knows by its list of users."""
     users = {}
     for role, user in USERS.items():
@@ -130,6 +133,12 @@ def _clients(deployment: Deployment, authority: Authority) -> None:
     admin = deployment.folder / tokens.ADMIN
     _keep(admin / AUTHORITY, authority.pem)
     _keep(admin / STORE_TOKEN, _store_token(deployment))
+    _etcd_client(admin, authority, now)
+
+
+def _etcd_client(folder: Path, authority: Authority, now: datetime) -> None:
+    names = folder / ETCD_CLIENT, folder / ETCD_CLIENT_KEY
+    authority.ensure_leaf(*names, ["etcd-client"], common_name="etcd-client", client=True, now=now)
 
 
 def _known_token(kubeconfig: Path) -> str | None:

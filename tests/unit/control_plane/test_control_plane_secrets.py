@@ -18,14 +18,16 @@ from minikube_py.control_plane.tls import client_context, peer_client_context, p
 from minikube_py.control_plane.users import read_token_auth_file
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
+ETCD_CLIENT = {"etcd-client.pem", "etcd-client.key"}
 FILES = {
     "authority": {"authority.pem", "authority.key"},
     "store": {"authority.pem", "server.pem", "server.key", "peer.pem", "peer.key", "token", "peer-token"},
-    "apiserver": {"authority.pem", "server.pem", "server.key", "users.csv", "store-token", "service-accounts.key"},
+    "apiserver": {"authority.pem", "server.pem", "server.key", "users.csv", "store-token", "service-accounts.key"}
+    | ETCD_CLIENT,
     "scheduler": {"kubeconfig"},
     "controllers": {"kubeconfig", "service-accounts.key"},
     "kubelet": {"kubeconfig"},
-    "admin": {"kubeconfig", "store-token", "authority.pem"},
+    "admin": {"kubeconfig", "store-token", "authority.pem"} | ETCD_CLIENT,
 }
 
 
@@ -137,7 +139,8 @@ def test_only_what_does_not_fit_is_made_anew(
 def test_certificates_are_renewed_and_tokens_stay(deployment: Deployment) -> None:
     ensure_secrets(deployment, NOW)
     made = ensure_secrets(deployment, NOW + SERVER_LIFE - RENEW_BEFORE + timedelta(days=1))
-    assert {name.partition("/")[2] for name in made} == {"server.pem", "server.key", "peer.pem", "peer.key"}
+    pairs = {"server.pem", "server.key", "peer.pem", "peer.key"}
+    assert {name.partition("/")[2] for name in made} == pairs | ETCD_CLIENT
 
 
 def test_a_lost_kubeconfig_gets_a_token_that_the_server_knows(deployment: Deployment) -> None:
@@ -180,7 +183,7 @@ def test_bad_host_names(text: str) -> None:
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["init-secrets", "--dir", str(tmp_path / "d"), "--stores", "store-1", "--hosts", "apiserver,127.0.0.1"]
     assert cli.main(command) == 0
-    assert "22 made" in capsys.readouterr().out
+    assert "26 made" in capsys.readouterr().out
     assert cli.main(command) == 0
     assert capsys.readouterr().out == f"secrets in {tmp_path / 'd'}: all there\n"
     shown = ["kubeconfig", "--secrets-dir", str(tmp_path / "d" / "admin"), "--server", "https://127.0.0.1:1"]

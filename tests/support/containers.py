@@ -1,0 +1,177 @@
+"""Projects of `docker compose`, and what a test says to the API servers in them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from needs import absent
+from ports import free_ports
+
+from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig
+
+ROOT = Path(__file__).parents[2]
+ENDPOINTS = "--endpoints=store-1:2390,store-2:2390,store-3:2390"
+WITHIN_S = 180
+IDLE_S = 60.0
+"""A connection that was idle for longer is replaced: the server closes it after 90 s."""
+
+
+class Project:
+    """One `docker compose` project, of `files` (none: docker-compose.yml) and with `env`; it takes free ports."""
+
+    def __init__(self, *files: str, env: dict[str, str] | None = None, kind: str = "test") -> None:
+        self.name = f"minikube-py-{kind}-{os.getpid()}"
+        self.ports = free_ports(2)
+        named = {"MINIKUBE_PY_PORT": str(self.ports[0]), "MINIKUBE_PY_PORT_2": str(self.ports[1])}
+        self._env = {**os.environ, **named, **(env or {})}
+        self._files = [word for file in files for word in ("--file", file)]
+
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        command = ["docker", "compose", "--project-name", self.name, *self._files, *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=self._env, capture_output=True, text=True, timeout=600)
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}")
+        return done.stdout
+
+    def logs(self) -> str:
+        return self("logs", "--tail", "20", check=False)
+
+    def kubeconfig(self, path: Path) -> ClusterAccess:
+        path.write_text(self("run", "--rm", "-T", "kubeconfig"))
+        return load_kubeconfig(path)
+
+    def members(self) -> dict[str, dict[str, Any]]:
+        """By name, what `store status --json` says of each."""
+        command = ("store", "status", ENDPOINTS, "--secrets-dir=/secrets", "--json")
+        told = json.loads(self("run", "--rm", "-T", "store-status", *command, check=False))
+        return {member["name"]: member for member in told["members"]}
+
+    def role(self, name: str) -> str:
+        return self.members().get(name, {}).get("role", "")
+
+    def all_applied(self, index: int) -> bool:
+        found = self.members().values()
+        return len(found) == 3 and all(each.get("applied", -1) >= index for each in found)
+
+    def leader(self) -> str:
+        return until("a leader", lambda: next((n for n, m in self.members().items() if m.get("role") == "leader"), ""))
+
+    def left(self) -> list[str]:
+        """What the engine still has of this project."""
+        found = []
+        for kind in ("container", "volume", "network"):
+            which = ["--all"] if kind == "container" else []
+            label = f"label=com.docker.compose.project={self.name}"
+            command = ["docker", kind, "ls", *which, "--quiet", "--filter", label]
+            found += subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        return found
+
+
+def docker(*arguments: str) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=600)
+    assert not done.returncode, f"docker {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def until(what: str, found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    """Asks until the answer is true; there is no event to wait for from outside."""
+    deadline = time.monotonic() + within_s
+    while not (answer := found()):
+        assert time.monotonic() < deadline, f"no {what} within {within_s} s"
+        time.sleep(0.5)
+    return answer
+
+
+class Api:
+    def __init__(self, access: ClusterAccess) -> None:
+        self._where, self._context = urlsplit(access.server), access.ssl_context()
+        self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+        self._connection: http.client.HTTPSConnection | None = None
+        self._used_s = 0.0
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Raises: OSError, http.client.HTTPException where no answer comes."""
+        if time.monotonic() - self._used_s > IDLE_S:
+            self.close()
+        if self._connection is None:
+            port = self._where.port
+            self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=self._context)
+        try:
+            self._connection.request(method, path, body and json.dumps(body), self._headers)
+            answer = self._connection.getresponse()
+            found = answer.status, json.loads(answer.read())
+            self._used_s = time.monotonic()
+            return found
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ready_nodes(self) -> set[str]:
+        _, listed = self.send("GET", "/api/v1/nodes")
+        return {node["metadata"]["name"] for node in listed["items"] if is_ready(node)}
+
+
+def is_ready(node: Any) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
+
+
+class Writer(threading.Thread):
+    """Creates config maps one after another; notes each that was acknowledged, and the longest wait for an answer."""
+
+    def __init__(self, access: ClusterAccess) -> None:
+        super().__init__(daemon=True)
+        self._api = Api(access)
+        self.acknowledged: list[str] = []
+        self.refused: list[tuple[int, Any]] = []
+        self.longest_s = 0.0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self._done.is_set():
+            name = f"written-{number}"
+            number += 1
+            started = time.monotonic()
+            body = {"metadata": {"name": name}, "data": {"number": str(number)}}
+            try:
+                status, answer = self._api.send("POST", "/api/v1/namespaces/default/configmaps", body)
+            except (OSError, http.client.HTTPException):
+                continue
+            self.longest_s = max(self.longest_s, time.monotonic() - started)
+            if status == 201:
+                self.acknowledged.append(name)
+            else:
+                self.refused.append((status, answer))
+
+    def wait_for_more(self, count: int) -> None:
+        wanted = len(self.acknowledged) + count
+        until("more acknowledged writes", lambda: len(self.acknowledged) >= wanted)
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join(WITHIN_S)
+        self._api.close()
+
+
+def require_engine() -> None:
+    for command in (["docker", "info"], ["docker", "compose", "version"]):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except FileNotFoundError:
+            absent("docker is absent: install Docker Engine and Compose 2")
+        if done.returncode:
+            absent(f"`{' '.join(command)}` says: {done.stderr.strip()[-300:]}")
