@@ -45,7 +45,6 @@ def test_a_cluster_of_containers_serves_scales_survives_and_leaves_nothing(tmp_p
         _, listed = api.send("GET", "/api/v1/namespaces/default/configmaps")
         there = {each["metadata"]["name"] for each in listed["items"]}
         assert not set(writer.acknowledged) - there, "acknowledged writes are lost"
-        print(f"{len(writer.acknowledged)} writes acknowledged, the longest took {writer.longest_s:.2f} s")
         committed = max(each.get("commit", 0) for each in project.members().values())
         until("members have applied what was committed", lambda: project.all_applied(committed))
     finally:

@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from needs import absent
+from patience import eventually
 from ports import free_ports
 
 from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig
@@ -21,8 +21,6 @@ from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig
 ROOT = Path(__file__).parents[2]
 ENDPOINTS = "--endpoints=store-1:2390,store-2:2390,store-3:2390"
 WITHIN_S = 180
-IDLE_S = 60.0
-"""A connection that was idle for longer is replaced: the server closes it after 90 s."""
 
 
 class Project:
@@ -82,25 +80,23 @@ def docker(*arguments: str) -> str:
     return done.stdout
 
 
-def until(what: str, found: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+def until(what: str, found: Callable[[], Any]) -> Any:
     """Asks until the answer is true; there is no event to wait for from outside."""
-    deadline = time.monotonic() + within_s
-    while not (answer := found()):
-        assert time.monotonic() < deadline, f"no {what} within {within_s} s"
-        time.sleep(0.5)
-    return answer
+    return eventually(found, what, WITHIN_S, pause_s=0.5)
 
 
 class Api:
-    def __init__(self, access: ClusterAccess) -> None:
+    """`kept`: one connection for all requests, for who never pauses; the server closes one that is idle for 90 s."""
+
+    def __init__(self, access: ClusterAccess, kept: bool = False) -> None:
+        self._kept = kept
         self._where, self._context = urlsplit(access.server), access.ssl_context()
         self._headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
         self._connection: http.client.HTTPSConnection | None = None
-        self._used_s = 0.0
 
     def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Raises: OSError, http.client.HTTPException where no answer comes."""
-        if time.monotonic() - self._used_s > IDLE_S:
+        if not self._kept:
             self.close()
         if self._connection is None:
             port = self._where.port
@@ -108,9 +104,7 @@ class Api:
         try:
             self._connection.request(method, path, body and json.dumps(body), self._headers)
             answer = self._connection.getresponse()
-            found = answer.status, json.loads(answer.read())
-            self._used_s = time.monotonic()
-            return found
+            return answer.status, json.loads(answer.read())
         except BaseException:
             self.close()
             raise
@@ -130,14 +124,13 @@ def is_ready(node: Any) -> bool:
 
 
 class Writer(threading.Thread):
-    """Creates config maps one after another; notes each that was acknowledged, and the longest wait for an answer."""
+    """Creates config maps one after another; notes each that was acknowledged."""
 
     def __init__(self, access: ClusterAccess) -> None:
         super().__init__(daemon=True)
-        self._api = Api(access)
+        self._api = Api(access, kept=True)
         self.acknowledged: list[str] = []
         self.refused: list[tuple[int, Any]] = []
-        self.longest_s = 0.0
         self._done = threading.Event()
 
     def run(self) -> None:
@@ -145,13 +138,11 @@ class Writer(threading.Thread):
         while not self._done.is_set():
             name = f"written-{number}"
             number += 1
-            started = time.monotonic()
             body = {"metadata": {"name": name}, "data": {"number": str(number)}}
             try:
                 status, answer = self._api.send("POST", "/api/v1/namespaces/default/configmaps", body)
             except (OSError, http.client.HTTPException):
                 continue
-            self.longest_s = max(self.longest_s, time.monotonic() - started)
             if status == 201:
                 self.acknowledged.append(name)
             else:

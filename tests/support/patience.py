@@ -53,9 +53,10 @@ async def until(
         await asyncio.sleep(PAUSE_S)
 
 
-def eventually(condition: Callable[[], Any], what: str, within_s: float = 0.0) -> None:
+def eventually(condition: Callable[[], Any], what: str, within_s: float = 0.0, pause_s: float = 0.02) -> Any:
     """As `until`, for plain code and what costs more to ask."""
     deadline = Deadline(within_s)
-    while not condition():
+    while not (found := condition()):
         deadline.check(what)
-        time.sleep(0.02)
+        time.sleep(pause_s)
+    return found
