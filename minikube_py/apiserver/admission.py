@@ -9,6 +9,7 @@ Source: kubernetes `pkg/kubeapiserver/options/plugins.go`, apiserver `pkg/admiss
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -94,6 +95,10 @@ class Passage:
         self._mutating = [plugin for plugin in plugins if plugin.mutates]
         self._warnings = warnings
 
+    @property
+    def mutates(self) -> bool:
+        return bool(self._mutating)
+
     def created(self) -> Passage:
         """Of an update or patch that makes what was not there."""
         options = {**self._of.options, "kind": "CreateOptions"}
@@ -106,6 +111,8 @@ class Passage:
             await plugin.admit(attributes)
         if attributes.changed:
             attributes.reinvoked = True
+            # The object was read and written once more meanwhile.
+            await asyncio.sleep(0)
             if again is not None:
                 again()
             for plugin in self._mutating:

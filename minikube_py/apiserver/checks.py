@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
 
 import orjson
 
+from minikube_py.api import strategy
 from minikube_py.api.admission_expressions import Matched, match
 from minikube_py.api.admission_policies import Decision, ValidatingPolicy
 from minikube_py.api.apply.managed_fields import with_times_of
@@ -41,6 +42,52 @@ def conclude(kind: Kind, new: Json, old: Json | None, sub: str, cluster: Cluster
             raise
     if old is not None:
         with_times_of(new, old)
+
+
+def as_stored(kind: Kind, *objects: Json) -> Kind:
+    """Makes of them, in place, what the store holds; and the kind that they are then of."""
+    conversion = kind.converts
+    if conversion is None:
+        return kind
+    for obj in objects:
+        conversion.to_stored(obj)
+    return conversion.stored
+
+
+Steps = Generator[tuple[Kind, Json, Json | None, str, Sequence[str]], list[str], Json]
+"""What is to be checked, as `check` takes it; gets the warnings, and gives the object that may be stored."""
+
+
+def steps_of_create(kind: Kind, obj: Json, cluster: Cluster) -> Steps:
+    """What follows once the object was admitted. Raises: StatusError 403, 422."""
+    kind = as_stored(kind, obj)
+    strategy.prepare_create(kind, obj)
+    yield kind, obj, None, "", ()
+    conclude(kind, obj, None, "", cluster)
+    return obj
+
+
+def steps_of_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Steps:
+    """As `steps_of_create`, of a change. `said` gets the warnings for its sender."""
+    kind = as_stored(kind, new, old)
+    repeated = strategy.without_repeats(new, " after mutating admission happens")
+    strategy.settle_update(kind, new, old, sub, cluster)
+    said[:] = yield kind, new, old, sub, repeated
+    conclude(kind, new, old, sub, cluster)
+    return new
+
+
+def finished(steps: Steps, warnings: list[str]) -> Json:
+    try:
+        steps.send(warnings)
+    except StopIteration as done:
+        found: Json = done.value
+        return found
+    raise AssertionError("an object is checked once")
+
+
+def settled(steps: Steps) -> Json:
+    return finished(steps, check(*next(steps)))
 
 
 # --- jobs, of what admission asks -------------------------------------------------------------------------------------

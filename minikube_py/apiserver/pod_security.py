@@ -103,7 +103,9 @@ class PodSecurity:
         first: list[Json] = []
         more: list[Json] = []
         owners = set()
-        for entry in self._pods.iterate(PODS.collection_prefix(namespace), None):
+        for at, entry in enumerate(list(self._pods.iterate(PODS.collection_prefix(namespace), None)), 1):
+            if at % _PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             pod = entry.decode()
             owner = controller_of(pod)
             (more if owner is not None and owner.uid in owners else first).append(pod)

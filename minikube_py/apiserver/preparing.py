@@ -43,8 +43,10 @@ from minikube_py.api.openapi import swagger
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
-from minikube_py.apiserver.checks import check, conclude, denials, matched
+from minikube_py.apiserver.checks import check, denials, matched, settled, steps_of_create, steps_of_update
 from minikube_py.apiserver.options import DeleteOptions, delete_options
+from minikube_py.apiserver.webhook_answers import Patched, reviewed
+from minikube_py.apiserver.webhook_answers import patched as webhook_patched
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.messages import Admission
@@ -70,16 +72,6 @@ def encode(obj: Json) -> bytes:
         raise bad_request(TOO_DEEP) from None
 
 
-def as_stored(kind: Kind, *objects: Json) -> Kind:
-    """Makes of them, in place, what the store holds; and the kind that they are then of."""
-    conversion = kind.converts
-    if conversion is None:
-        return kind
-    for obj in objects:
-        conversion.to_stored(obj)
-    return conversion.stored
-
-
 def as_served(kind: Kind, value: bytes) -> bytes:
     """What was just stored, in the version of `kind`."""
     return value if kind.read is None else kind.read(value)
@@ -95,10 +87,15 @@ def shown(kind: Kind, obj: Json) -> Json:
 
 def stored(kind: Kind, value: bytes, revision: int) -> Json:
     """The object that `encode` made these bytes of, with its version."""
-    obj: Json = orjson.loads(value if kind.read is None else kind.read(value))
+    obj = decoded(kind, as_served(kind, value))
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return obj
+
+
+def decoded(kind: Kind, value: bytes) -> Json:
+    obj: Json = orjson.loads(value)
     if kind.codec is not None and go_numbers.LONG.search(value):
         go_numbers.read(obj)
-    obj["metadata"]["resourceVersion"] = str(revision)
     return obj
 
 
@@ -198,22 +195,6 @@ def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) 
     return metadata.get("name") or ""
 
 
-def finish_create(
-    kind: Kind,
-    obj: Json,
-    rng: random.Random,
-    wall_s: float,
-    cluster: Cluster,
-    admit: Admission | None = None,
-    sender: Sender | None = None,
-) -> None:
-    """Makes of a named object what will be stored. Without a sender, the owners of its fields stay as they are.
-
-    Raises: StatusError 403, 422."""
-    admit_create(kind, obj, rng, wall_s, cluster, admit, sender)
-    settle_create(kind, obj, cluster)
-
-
 def admit_create(
     kind: Kind,
     obj: Json,
@@ -223,7 +204,8 @@ def admit_create(
     admit: Admission | None,
     sender: Sender | None,
 ) -> None:
-    """The first half of `finish_create`: what admission may still change. Raises: StatusError 403."""
+    """Makes of a named object what admission may still change. Without a sender, the owners of its fields stay as they
+    are. Raises: StatusError 403."""
     metadata = obj["metadata"]
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         if key in metadata:
@@ -236,30 +218,6 @@ def admit_create(
     if admit is not None:
         admit(kind, "", metadata.get("name") or "", None, obj)
     kind.admit(obj, None, cluster)
-
-
-def settle_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
-    """The second half. Raises: StatusError 403, 422."""
-    kind = as_stored(kind, obj)
-    strategy.prepare_create(kind, obj)
-    check(kind, obj, None, "")
-    conclude(kind, obj, None, "", cluster)
-
-
-def finish_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
-    """`new`, ready to be stored; `said` gets the warnings for its sender. Raises: StatusError 403, 422."""
-    strategy.admit_update(kind, new, old, sub, cluster)
-    return settle_update(kind, new, old, sub, said, cluster)
-
-
-def settle_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Json:
-    """The second half of `finish_update`, after all that may still change the object."""
-    kind = as_stored(kind, new, old)
-    repeated = strategy.without_repeats(new, " after mutating admission happens")
-    strategy.settle_update(kind, new, old, sub, cluster)
-    said[:] = check(kind, new, old, sub, repeated)
-    conclude(kind, new, old, sub, cluster)
-    return new
 
 
 class PatchBody(NamedTuple):
@@ -364,6 +322,8 @@ class Body(NamedTuple):
     """Of a kind that is built at run time: what it is built of."""
     sender: Sender = Sender()
     force: bool = False
+    halfway: bool = False
+    """Up to where others are asked, who may change the object; `settle` does the rest."""
 
 
 class Seen:
@@ -471,7 +431,11 @@ def _created(
 ) -> Made:
     reached = _Reached()
     try:
-        finish_create(kind, obj, rng, wall_s, Seen(asked.seen, asked.wall_s), reached.admit, sender)
+        seen = Seen(asked.seen, asked.wall_s)
+        admit_create(kind, obj, rng, wall_s, seen, reached.admit, sender)
+        if asked.halfway:
+            return Made(name, _checked(encode(obj)), warnings, generated)
+        settled(steps_of_create(kind, obj, seen))
         return Made(name, _checked(encode(obj)), warnings + kind.warn(obj, None), generated)
     except StatusError as error:
         try:
@@ -485,7 +449,6 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
     kind = _kind(kinds, asked)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     warnings += strategy.without_repeats(new)
-    said: list[str] = []
     reached = _Reached()
     try:
         check_name(new["metadata"], asked.name)
@@ -500,8 +463,7 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
         with_reset(new, old, asked.body, asked.content_type)
         track(kind, asked.sub, old, new, asked.sender)
         reached.admit(kind, asked.sub, asked.name, old, new)
-        seen = Seen(asked.seen, asked.wall_s)
-        return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
+        return _finished(kind, asked, new, old, old_value, warnings)
     except StatusError as error:
         return reached.refused("", error, warnings)
 
@@ -510,13 +472,12 @@ def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made
     """Raises: StatusError."""
     kind = _kind(kinds, asked)
     warnings: list[str] = []
-    said: list[str] = []
     reached = _Reached()
     given = _patch_of(asked)
     try:
-        old, seen = stored(kind, old_value, revision), Seen(asked.seen, asked.wall_s)
+        old = stored(kind, old_value, revision)
         new = patched(kind, old, given, asked.sub, warnings, reached.admit)
-        return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
+        return _finished(kind, asked, new, old, old_value, warnings)
     except StatusError as error:
         return reached.refused("", error, warnings)
 
@@ -531,7 +492,6 @@ def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, 
     """A server-side apply; of what is not there yet, without `old_value`. Raises: StatusError."""
     kind, given = _kind(kinds, asked), _patch_of(asked)
     warnings: list[str] = []
-    said: list[str] = []
     reached = _Reached()
     old = stored(kind, old_value, revision) if old_value is not None else None
     try:
@@ -540,17 +500,39 @@ def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, 
             settle_version(kind, asked.name, new["metadata"])
             warnings += kind.warn_given(new)
             return _created(kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None)
-        seen = Seen(asked.seen, asked.wall_s)
         check_applied(kind, new, old, given, asked.sub, reached.admit)
-        return _made(kind, finish_update(kind, new, old, asked.sub, said, seen), old_value, warnings + said)
+        return _finished(kind, asked, new, old, old_value, warnings)
     except StatusError as error:
         return reached.refused("", error, warnings)
 
 
-def _made(kind: Kind, new: Json, old_value: bytes, warnings: list[str]) -> Made:
+def _finished(kind: Kind, asked: Body, new: Json, old: Json, old_value: bytes, warnings: list[str]) -> Made:
+    cluster = Seen(asked.seen, asked.wall_s)
+    strategy.admit_update(kind, new, old, asked.sub, cluster)
+    if asked.halfway:
+        return Made("", _checked(encode(new)), warnings)
+    made = _settled(kind, asked, new, old, cluster)
+    value = old_value if same(made.value, old_value) else made.value
+    return made._replace(value=value, warnings=warnings + made.warnings)
+
+
+def _settled(kind: Kind, asked: Body, new: Json, old: Json, cluster: Cluster) -> Made:
+    said: list[str] = []
+    new = settled(steps_of_update(kind, new, old, asked.sub, said, cluster))
     finished = is_finished(kind, new)
-    value = _checked(encode(new))
-    return Made("", old_value if same(value, old_value) else value, warnings, finished=finished)
+    return Made("", _checked(encode(new)), said, finished=finished)
+
+
+def settle(kinds: Registry, asked: Body, new: Json, old: Json | None) -> Made:
+    """The second half of a create, without `old`, or of a change."""
+    kind, seen = _kind(kinds, asked), Seen(asked.seen, asked.wall_s)
+    try:
+        if old is not None:
+            return _settled(kind, asked, new, old, seen)
+        settled(steps_of_create(kind, new, seen))
+        return Made("", _checked(encode(new)), kind.warn(new, None))
+    except StatusError as error:
+        return Made("", b"", [], refusal=error)
 
 
 def read(kinds: Registry, asked: Body) -> tuple[bytes, list[str]]:
@@ -578,5 +560,12 @@ def checked(kinds: Registry, asked: Body, new: Json, old: Json | None, repeated:
     return check(_kind(kinds, asked), new, old, asked.sub, repeated)
 
 
-_JOBS = (create, update, patch, apply, read, read_delete_options, as_yaml, checked, swagger, matched, denials)
+def hooked(kinds: Registry, asked: Body, before: bytes, said: tuple[str, str, str]) -> Patched | str | None:
+    return webhook_patched(_kind(kinds, asked), asked, before, said)
+
+
+_JOBS = (
+    create, update, patch, apply, read, read_delete_options, as_yaml, checked, swagger, matched, denials, reviewed,
+    hooked, settle,
+)  # fmt: skip
 JOBS = {job.__name__: job for job in _JOBS}

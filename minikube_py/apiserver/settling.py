@@ -6,15 +6,15 @@ How long they take is found out by beginning (`cel.allowance`); what is long beg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
 from minikube_py.api import strategy
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import Cluster, Kind
-from minikube_py.apiserver.checks import check, conclude
-from minikube_py.apiserver.preparing import Body, as_stored, key_of
+from minikube_py.apiserver.checks import Steps, check, finished, steps_of_create, steps_of_update
+from minikube_py.apiserver.preparing import Body, key_of
 from minikube_py.apiserver.work import Work
 from minikube_py.cel.allowance import OutOfSteps, within
 
@@ -35,6 +35,10 @@ class Long:
     def __init__(self, at: _Worked) -> None:
         self._at = at
         self._spared: dict[object, int] = {}
+
+    @property
+    def work(self) -> Work:
+        return self._at.work
 
     async def run(self, of: object, here: Callable[[], Any], job: str, *given: Any) -> Any:
         """`of` is what to expect the same of. `here` must change nothing, and give what the job gives."""
@@ -57,28 +61,18 @@ class Settling:
         self._long = Long(at)
 
     async def create(self, kind: Kind, obj: Json) -> None:
-        """As `preparing.settle_create`."""
-        kind = as_stored(kind, obj)
-        strategy.prepare_create(kind, obj)
-        await self._check(kind, obj, None, "", ())
-        conclude(kind, obj, None, "", self._cluster)
+        await self._settled(steps_of_create(kind, obj, self._cluster))
 
     async def finish_update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
-        """As `preparing.finish_update`."""
         strategy.admit_update(kind, new, old, sub, self._cluster)
         return await self.update(kind, new, old, sub, said)
 
     async def update(self, kind: Kind, new: Json, old: Json, sub: str, said: list[str]) -> Json:
-        """As `preparing.settle_update`."""
-        kind = as_stored(kind, new, old)
-        repeated = strategy.without_repeats(new, " after mutating admission happens")
-        strategy.settle_update(kind, new, old, sub, self._cluster)
-        said[:] = await self._check(kind, new, old, sub, repeated)
-        conclude(kind, new, old, sub, self._cluster)
-        return new
+        return await self._settled(steps_of_update(kind, new, old, sub, said, self._cluster))
 
-    async def _check(self, kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[str]) -> list[str]:
+    async def _settled(self, steps: Steps) -> Json:
+        kind, new, old, sub, repeated = next(steps)
         asked = Body(key_of(kind), b"", "", "", "", "", sub, definition=kind.definition)
         here = partial(check, kind, new, old, sub, repeated)
-        found: list[str] = await self._long.run((asked.kind, sub), here, "checked", asked, new, old, repeated)
-        return found
+        warnings: list[str] = await self._long.run((asked.kind, sub), here, "checked", asked, new, old, repeated)
+        return finished(steps, warnings)

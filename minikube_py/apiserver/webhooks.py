@@ -12,24 +12,24 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from minikube_py.api import json_patch, json_text
 from minikube_py.api.admission_expressions import Matched, match
-from minikube_py.api.decode import decode_value, target_of
 from minikube_py.api.errors import Json, StatusError, bad_request, go_quote, internal
-from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, MUTATING, VALIDATING
 from minikube_py.api.label_selectors import selector_of
 from minikube_py.api.meta import new_uid
+from minikube_py.api.patch import JSON_PATCH
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
-from minikube_py.api.typed import DecodeError
-from minikube_py.api.values import json_type
 from minikube_py.apiserver.admission import Attributes, Operation
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.outgoing import NoDoor
+from minikube_py.apiserver.preparing import Body, key_of
 from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
-from minikube_py.apiserver.webhook_calls import Caller, CallFailed, Review
+from minikube_py.apiserver.webhook_answers import Patched, Review, patched
+from minikube_py.apiserver.webhook_calls import Caller, CallFailed
+from minikube_py.apiserver.work import is_large_patch
 from minikube_py.env import Rng
 
 _HARMLESS: Final = ("None", "NoneOnDryRun")
@@ -131,7 +131,7 @@ class Webhooks:
         if attributes.of.dry_run and hook.spec.get("sideEffects") not in _HARMLESS:
             raise bad_request(f"admission webhook {go_quote(hook.name)} does not support dry run")
         asked = review_of(attributes, kind, new_uid(self._rng))
-        found = await self._caller.ask(hook.spec, asked, self.kind is MUTATING)
+        found = await self._caller.ask(hook.spec, asked, self.kind is MUTATING, self._long.work)
         for text in found.warnings:
             attributes.warn(text)
         if not found.allowed:
@@ -238,7 +238,7 @@ class MutatingWebhooks(Webhooks):
         refusal: StatusError | None = None
         try:
             found = await self._call(hook, attributes, kind)
-            if self._patch(hook, found, attributes, kind):
+            if await self._patch(hook, found, attributes, kind):
                 _require(notes)
                 attributes.changed = True
         except (CallFailed, _Denied, StatusError) as error:
@@ -248,43 +248,28 @@ class MutatingWebhooks(Webhooks):
         if refusal is not None:
             raise refusal
 
-    def _patch(self, hook: Hook, found: Review, attributes: Attributes, kind: Kind) -> bool:
-        """Whether the object is another now. Raises: CallFailed; StatusError 500."""
+    async def _patch(self, hook: Hook, found: Review, attributes: Attributes, kind: Kind) -> bool:
+        """Whether the object is another now. Raises: CallFailed; StatusError 429, 500, 504."""
         if not found.patch:
             return False
-        try:
-            operations = orjson.loads(orjson.dumps(json_text.plain(json_text.read(found.patch))))
-        except json_text.Syntax as error:
-            raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
-        if why := _no_operations(operations):
-            raise CallFailed(f"received undecodable patch in webhook response: {why}")
-        if not operations:
-            return False
-        new = attributes.new
-        if new is None:
-            why = "attempted to modify the object, which is not supported for this operation"
-            raise internal(f"admission webhook {go_quote(hook.name)} {why}")
-        if found.patch_type != "JSONPatch":
-            raise CallFailed(f"unsupported patch type {go_quote(found.patch_type)}")
-        of = attributes.of
+        of, new = attributes.of, attributes.new
         group, version, name = of.said
-        shown = _shown(new, {"group": group, "version": kind.version if kind is not of.kind else version, "kind": name})
-        before = _bytes(shown)
-        try:
-            patched = json_patch.apply(orjson.loads(before), [each or {} for each in operations])
-            if not isinstance(patched, dict):
-                raise internal("the patch leaves no object")
-            _check_said(patched, shown or {})
-            sub = of.kind.subresource(of.sub) if of.said[2] != of.kind.kind else None
-            after = _restored(of.kind, sub, {**patched, "apiVersion": f"{group}/{version}" if group else version})
-        except (json_patch.JsonPatchError, DecodeError) as error:
-            raise internal(str(error)) from None
-        changed = _bytes(after) != _bytes({**orjson.loads(before), "apiVersion": after.get("apiVersion")})
-        if sub is None:
-            of.kind.default(after)
+        shown = {"group": group, "version": kind.version if kind is not of.kind else version, "kind": name}
+        before, definition = _bytes(_shown(new, shown)), of.kind.definition
+        asked = Body(key_of(of.kind), found.patch, found.patch_type, "", "", hook.name, of.sub, definition=definition)
+        if is_large_patch(found.patch, JSON_PATCH, before):
+            made: Patched | str | None = await self._long.work.run("hooked", asked, before, of.said)
+        else:
+            made = patched(of.kind, asked, before, of.said)
+        if isinstance(made, str):
+            raise CallFailed(made)
+        if made is None:
+            return False
+        assert new is not None
         new.clear()
-        new.update(after)
-        return changed
+        new.update(orjson.loads(made.value))
+        await asyncio.sleep(0)
+        return made.changed
 
 
 def _require(notes: Json) -> None:
@@ -295,30 +280,6 @@ def _require(notes: Json) -> None:
 
 def _bytes(obj: Json | None) -> bytes:
     return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
-
-
-def _no_operations(found: object) -> str:
-    if found is None:
-        return ""
-    if not isinstance(found, list):
-        return f"json: cannot unmarshal {json_type(found)} into Go value of type jsonpatch.Patch"
-    wrong = next((each for each in found if each is not None and not isinstance(each, dict)), None)
-    if wrong is None:
-        return ""
-    return f"json: cannot unmarshal {json_type(wrong)} into Go value of type jsonpatch.Operation"
-
-
-def _check_said(patched: Json, shown: Json) -> None:
-    for name in ("kind", "apiVersion"):
-        if patched.get(name) != shown[name]:
-            raise internal(f"a webhook may not change {name} from {shown[name]!r} to {patched.get(name)!r}")
-
-
-def _restored(kind: Kind, sub: Subresource | None, obj: Json) -> Json:
-    """As the codec of the kind reads it; what nobody knows goes. Raises: DecodeError."""
-    if kind.codec is not None and sub is None:
-        return kind.codec.value(obj, False)[0]
-    return decode_value(target_of(kind, sub), obj, False)[0]
 
 
 class ValidatingWebhooks(Webhooks):

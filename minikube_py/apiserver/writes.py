@@ -27,6 +27,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
+from minikube_py.api.meta import namespace_of
 from minikube_py.api.patch import patch_type
 from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
@@ -37,6 +38,7 @@ from minikube_py.apiserver.messages import Admission, Request, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
 from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options
+from minikube_py.apiserver.passing import Next, Passing, has_grown
 from minikube_py.apiserver.preparing import (
     Body,
     Made,
@@ -47,6 +49,7 @@ from minikube_py.apiserver.preparing import (
     check_name,
     check_namespace,
     check_version,
+    decoded,
     encode,
     is_finished,
     key_of,
@@ -96,6 +99,7 @@ class Writer:
         self.addresses = addresses
         self.work: Work = WorkHere()
         self.settling = Settling(self, cluster)
+        self.passing = Passing(self, cluster)
         self.tracks_all = False
         self.chain = Chain(())
         self._gate = gate
@@ -108,8 +112,8 @@ class Writer:
     async def create(self, route: Route, request: Request, options: WriteOptions) -> Written:
         """Raises: StatusError 400, 403, 404, 409, 413, 415, 422."""
         passage = self.enter(route, request, "CREATE")
-        if passage is None and is_large(request.body, request.content_type):
-            return await self._create_large(route, request, options)
+        if is_large(request.body, request.content_type):
+            return await self._create_large(route, request, options, passage)
         obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
         warnings += strategy.told_of_new(route.resource, obj)
         attempts_left = self._limits.generate_name_attempts_max
@@ -154,7 +158,11 @@ class Writer:
                 resource.admit(obj, None, self.cluster)
 
             name = await passage.admit_new(obj, generated, again)
-        await self.settling.create(resource, obj)
+        if passage is not None and has_grown(passage, obj):
+            made = await self.passing.settled(self._settling(resource, namespace), obj, None)
+            obj = decoded(resource, made.value)
+        else:
+            await self.settling.create(resource, obj)
         if passage is not None:
             await passage.validate(None, shown(resource, obj))
         if resource is SERVICES:
@@ -162,7 +170,7 @@ class Writer:
         return await self._put_new(resource, namespace, name, encode(obj), dry_run, guard)
 
     def enter(self, route: Route, request: Request, verb: str) -> Passage | None:
-        """None: nobody wants to be asked. Else the write is worked on here, however large it is."""
+        """None: nobody wants to be asked."""
         return self.chain.enter(request, verb, route.resource, route.namespace, route.name, route.subresource)
 
     async def _finished(
@@ -186,6 +194,11 @@ class Writer:
 
         strategy.admit_update(resource, new, old, sub, self.cluster)
         await passage.admit(old, new, again)
+        if has_grown(passage, new):
+            made = await self.passing.settled(self._settling(resource, namespace_of(old), sub), new, old)
+            said[:] = made.warnings
+            await self.passing.validate(resource, passage, old, made)
+            return decoded(resource, made.value)
         new = await self.settling.update(resource, new, old, sub, said)
         await passage.validate(shown(resource, old), shown(resource, new))
         return new
@@ -193,47 +206,51 @@ class Writer:
     def sender(self, request: Request, options: WriteOptions) -> Sender:
         return Sender(options.field_manager, request.user_agent, self._clock.wall_s(), self.tracks_all)
 
-    def _body(self, route: Route, request: Request, options: WriteOptions) -> Body:
+    def _settling(self, kind: Kind, namespace: str, sub: str = "") -> Body:
+        seen, wall_s = self.cluster.seen_by(kind, namespace), self._clock.wall_s()
+        return Body(key_of(kind), b"", "", "", namespace, "", sub, seen, wall_s, kind.definition)
+
+    def _body(self, route: Route, request: Request, options: WriteOptions, passage: Passage | None) -> Body:
         sub = route.subresource.name if route.subresource else ""
-        kind, validation = route.resource, options.field_validation
-        seen, wall_s = self.cluster.seen_by(kind, route.namespace), self._clock.wall_s()
-        return Body(
-            key_of(kind), request.body, request.content_type, validation, route.namespace, route.name, sub, seen,
-            wall_s, kind.definition, self.sender(request, options), options.force,
+        return self._settling(route.resource, route.namespace, sub)._replace(
+            body=request.body, content_type=request.content_type, field_validation=options.field_validation,
+            name=route.name, sender=self.sender(request, options), force=options.force,
+            halfway=passage is not None and passage.mutates,
         )  # fmt: skip
 
     async def _create_large(
-        self, route: Route, request: Request, options: WriteOptions, updating: bool = False
+        self, route: Route, request: Request, options: WriteOptions, passage: Passage | None, updating: bool = False
     ) -> Written:
         """As `create`, with the work done elsewhere."""
-        resource, namespace = route.resource, route.namespace
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             seed = self._rng.getrandbits(64)
-            asked, wall_s = self._body(route, request, options), self._clock.wall_s()
+            asked, wall_s = self._body(route, request, options, passage), self._clock.wall_s()
             made = await self.work.run("create", asked, wall_s, seed, updating)
             attempts_left -= 1
             try:
-                written = await self._put_made(resource, namespace, made, options.dry_run, request.admit)
-                return written._replace(warnings=made.warnings)
+                return await self._put_made(route, made, asked, options.dry_run, request.admit, passage)
             except StatusError as error:
                 if not made.generated or error.reason != "AlreadyExists":
-                    raise with_warnings(error, made.warnings) from None
+                    raise
                 if not attempts_left:
-                    raise generate_name_conflict(resource, made.name) from None
+                    raise generate_name_conflict(route.resource, made.name) from None
 
     async def _put_made(
-        self, resource: Kind, namespace: str, made: Made, dry_run: bool, admit: Admission | None
+        self, route: Route, made: Made, asked: Body, dry_run: bool, admit: Admission | None, passage: Passage | None
     ) -> Written:
-        guard = await self._gate.admit(resource, namespace, made.name) if resource.namespaced else None
-        if admit is not None and made.value:
-            admit(resource, "", made.name, None, obj := orjson.loads(made.value))
-            made = made._replace(value=encode(obj))
-        if made.refusal is not None:
-            raise made.refusal
-        if resource is SERVICES:
-            return await self._create_service(namespace, made.name, orjson.loads(made.value), dry_run, guard)
-        return await self._put_new(resource, namespace, made.name, made.value, dry_run, guard)
+        resource, namespace = route.resource, route.namespace
+
+        try:
+            guard = await self._gate.admit(resource, namespace, made.name) if resource.namespaced else None
+            made = await self.passing.new(resource, asked, made, passage, admit)
+            if resource is SERVICES:
+                put = self._create_service(namespace, made.name, orjson.loads(made.value), dry_run, guard)
+            else:
+                put = self._put_new(resource, namespace, made.name, made.value, dry_run, guard)
+            return (await put)._replace(warnings=made.warnings)
+        except StatusError as error:
+            raise with_warnings(error, [*made.warnings, *error.warnings]) from None
 
     async def _put_new(
         self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
@@ -300,7 +317,7 @@ class Writer:
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         create_new = not sub and resource.allow_create_on_update
         passage = self.enter(route, request, "UPDATE")
-        large = passage is None and is_large(request.body, request.content_type)
+        large = is_large(request.body, request.content_type)
         warnings: list[str] = []
         said: list[str] = []
         body, spare = b"", None
@@ -315,15 +332,17 @@ class Writer:
                 raise with_warnings(error, warnings) from None
             body = orjson.dumps(spare)
 
-        async def make(kv: KeyValue | None) -> _Next | None:
+        async def make(kv: KeyValue | None) -> Next | None:
             """The decoded body is used up by its first use; a retry decodes it again."""
             nonlocal spare
-            if large or (passage is None and kv is not None and is_large(kv.value, JSON)):
+            if large or (kv is not None and is_large(kv.value, JSON)):
                 old_value, revision = (kv.value, kv.mod_revision) if kv is not None else (None, 0)
-                asked = self._body(route, request, options)
+                asked = self._body(route, request, options, passage)
                 made: Made | None = await self.work.run("update", asked, old_value, revision, create_new)
                 said.clear()
-                return None if made is None else _next(made, resource, warnings, request, kv, asked)
+                if made is None:
+                    return None
+                return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
             if kv is None:
                 return None
             obj, spare = spare if spare is not None else orjson.loads(body), None
@@ -334,14 +353,14 @@ class Writer:
             track(resource, sub, old, obj, sender)
             if request.admit is not None:
                 request.admit(resource, sub, route.name, old, obj)
-            return _Next(await self._finished(resource, obj, old, sub, said, passage, request.admit))
+            return Next(await self._finished(resource, obj, old, sub, said, passage, request.admit))
 
         try:
             where = resource, route.namespace, route.name
             written = await self._change(*where, make, options.dry_run, create_new, sub)
         except _Absent:
             if large:
-                return await self._create_large(route, request, options, updating=True)
+                return await self._create_large(route, request, options, passage and passage.created(), updating=True)
             obj = orjson.loads(body)
             return await self._create_by_update(route, obj, options, warnings, request.admit, sender, passage)
         except StatusError as error:
@@ -377,17 +396,17 @@ class Writer:
         sender = self.sender(request, options)
         patch = PatchBody(content_type, request.body, validation, route.namespace, route.name, sender)
 
-        async def make(kv: KeyValue | None) -> _Next | None:
+        async def make(kv: KeyValue | None) -> Next | None:
             if kv is None:
                 return None
-            if passage is None and is_large_patch(request.body, content_type, kv.value):
-                asked = self._body(route, request, options)
+            if is_large_patch(request.body, content_type, kv.value):
+                asked = self._body(route, request, options, passage)
                 made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
                 said.clear()
-                return _next(made, resource, warnings, request, kv, asked)
+                return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
             old = stored(resource, kv.value, kv.mod_revision)
             new = patched(resource, old, patch, sub, warnings, request.admit)
-            return _Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
+            return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         try:
             written = await self._change(resource, route.namespace, route.name, make, options.dry_run, sub=sub)
@@ -405,31 +424,33 @@ class Writer:
         warnings: list[str] = []
         said: list[str] = []
         passage = self.enter(route, request, "UPDATE")
-        large = passage is None and is_large_apply(request.body)
+        large = is_large_apply(request.body)
         patch = PatchBody(
             request.content_type, request.body, options.field_validation, route.namespace, route.name,
             self.sender(request, options), options.force,
         )  # fmt: skip
 
-        async def make(kv: KeyValue | None) -> _Next | None:
+        async def make(kv: KeyValue | None) -> Next | None:
             if kv is None:
                 return None
-            if large or (passage is None and is_large(kv.value, JSON)):
-                asked = self._body(route, request, options)
+            if large or is_large(kv.value, JSON):
+                asked = self._body(route, request, options, passage)
                 made = await self.work.run("apply", asked, kv.value, kv.mod_revision, 0)
-                return _next(made, resource, warnings, request, kv, asked)
+                return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
             old = stored(resource, kv.value, kv.mod_revision)
             new = applied(resource, old, patch, sub, warnings)
             check_applied(resource, new, old, patch, sub, request.admit)
-            return _Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
+            return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         async def create() -> Written:
             await may_create()
             if large:
-                asked, seed = self._body(route, request, options), self._rng.getrandbits(64)
+                created = passage and passage.created()
+                asked, seed = self._body(route, request, options, created), self._rng.getrandbits(64)
                 made: Made = await self.work.run("apply", asked, None, 0, seed)
-                warnings[:] = made.warnings
-                return await self._put_made(resource, route.namespace, made, options.dry_run, request.admit)
+                written = await self._put_made(route, made, asked, options.dry_run, request.admit, created)
+                warnings[:] = written.warnings
+                return written
             new = applied(resource, None, patch, sub, warnings)
             return await self._create_by_update(route, new, options, warnings, request.admit, None, passage)
 
@@ -484,8 +505,8 @@ class Writer:
 
         Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
 
-        async def make_next(kv: KeyValue | None) -> _Next | None:
-            return None if kv is None else _Next(make(stored(resource, kv.value, kv.mod_revision)))
+        async def make_next(kv: KeyValue | None) -> Next | None:
+            return None if kv is None else Next(make(stored(resource, kv.value, kv.mod_revision)))
 
         return await self._change(resource, namespace, name, make_next, dry_run, may_be_absent)
 
@@ -494,8 +515,8 @@ class Writer:
     ) -> Written:
         """As `change`, where making the object may wait."""
 
-        async def make_next(kv: KeyValue | None) -> _Next | None:
-            return None if kv is None else _Next(await make(stored(resource, kv.value, kv.mod_revision)))
+        async def make_next(kv: KeyValue | None) -> Next | None:
+            return None if kv is None else Next(await make(stored(resource, kv.value, kv.mod_revision)))
 
         return await self._change(resource, namespace, name, make_next, dry_run)
 
@@ -560,29 +581,7 @@ async def _nothing_is_written(charges: Sequence[Claim]) -> Outcome:
     return Outcome(True, 0)
 
 
-class _Next(NamedTuple):
-    """What an object is to become: as an object, or as the bytes of one that was made elsewhere."""
-
-    new: Json | None
-    value: bytes = b""
-    finished: bool = False
-
-
-_MakeNext = Callable[[KeyValue | None], Awaitable[_Next | None]]
-
-
-def _next(made: Made, resource: Kind, warnings: list[str], request: Request, kv: KeyValue | None, asked: Body) -> _Next:
-    """A service comes as an object: its addresses are still to be found. Raises: StatusError of admission, which looks
-    at what would be stored; then what else speaks against it."""
-    warnings[:] = made.warnings
-    if request.admit is not None and kv is not None:
-        old = stored(resource, kv.value, kv.mod_revision)
-        request.admit(resource, asked.sub, asked.name, old, obj := orjson.loads(made.value))
-        # The admission of kubelets writes down who plays a node.
-        made = made._replace(value=encode(obj))
-    if made.refusal is not None:
-        raise made.refusal
-    return _Next(orjson.loads(made.value)) if resource is SERVICES else _Next(None, made.value, made.finished)
+_MakeNext = Callable[[KeyValue | None], Awaitable[Next | None]]
 
 
 def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
@@ -591,4 +590,5 @@ def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
 
 def _told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
     """What is `said` of the object, after it was found valid: whom a quota refuses gets it, too."""
-    return with_warnings(error, warnings + said if isinstance(error, Refused) else [*warnings, *error.warnings])
+    more = said if isinstance(error, Refused) else ()
+    return with_warnings(error, [*warnings, *more, *error.warnings])

@@ -1,0 +1,128 @@
+"""Large writes on their way through those that want to be asked: what those look at is decoded here, and no more.
+
+What leads up to that and what follows is done by worker processes, the two halves of a job.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import orjson
+
+from minikube_py.api import strategy
+from minikube_py.api.decode import JSON
+from minikube_py.api.errors import Json
+from minikube_py.api.kind import Cluster, Kind
+from minikube_py.api.kinds.core import SERVICES
+from minikube_py.apiserver.admission import Passage
+from minikube_py.apiserver.messages import Admission
+from minikube_py.apiserver.preparing import Body, Made, as_served, decoded, encode, stored
+from minikube_py.apiserver.work import Work, is_large
+from minikube_py.mvcc.types import KeyValue
+
+
+class Next(NamedTuple):
+    """What an object is to become: as an object, or as the bytes of one that was made elsewhere."""
+
+    new: Json | None
+    value: bytes = b""
+    finished: bool = False
+
+
+class _Worked(Protocol):
+    work: Work
+
+
+class Passing:
+    """`at`: who has the worker processes."""
+
+    def __init__(self, at: _Worked, cluster: Cluster) -> None:
+        self._at = at
+        self._cluster = cluster
+
+    async def new(self, kind: Kind, asked: Body, made: Made, passage: Passage | None, admit: Admission | None) -> Made:
+        """Of an object that is to be made. Raises: StatusError."""
+        if admit is not None and made.value:
+            admit(kind, "", made.name, None, obj := orjson.loads(made.value))
+            made = made._replace(value=encode(obj))
+        if made.refusal is not None:
+            raise made.refusal
+        if passage is None:
+            return made
+        name = made.name
+        if asked.halfway:
+            obj = decoded(kind, made.value)
+
+            def again() -> None:
+                if admit is not None:
+                    admit(kind, "", made.name, None, obj)
+                kind.admit(obj, None, self._cluster)
+
+            name = await passage.admit_new(obj, made.generated, again)
+            made = _after(made, await self.settled(asked, obj, None))
+        await passage.validate(None, decoded(kind, as_served(kind, made.value)))
+        return made._replace(name=name)
+
+    async def change(
+        self,
+        kind: Kind,
+        asked: Body,
+        made: Made,
+        kv: KeyValue | None,
+        warnings: list[str],
+        passage: Passage | None,
+        admit: Admission | None,
+    ) -> Next:
+        """A service comes as an object: its addresses are still to be found. Raises: StatusError of admission, which
+        looks at what would be stored; then what else speaks against it."""
+        warnings[:] = made.warnings
+        if admit is not None and kv is not None:
+            old = stored(kind, kv.value, kv.mod_revision)
+            admit(kind, asked.sub, asked.name, old, obj := orjson.loads(made.value))
+            # The admission of kubelets writes down who plays a node.
+            made = made._replace(value=encode(obj))
+        if made.refusal is not None:
+            raise made.refusal
+        if passage is not None and kv is not None:
+            made = await self._changed(kind, asked, made, kv, passage, admit)
+            warnings[:] = made.warnings
+        return Next(orjson.loads(made.value)) if kind is SERVICES else Next(None, made.value, made.finished)
+
+    async def _changed(
+        self, kind: Kind, asked: Body, made: Made, kv: KeyValue, passage: Passage, admit: Admission | None
+    ) -> Made:
+        old = stored(kind, kv.value, kv.mod_revision)
+        if asked.halfway:
+            new = decoded(kind, made.value)
+            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+
+            def again() -> None:
+                if admit is not None:
+                    admit(kind, asked.sub, asked.name, old, new)
+                strategy.admit_update(kind, new, old, asked.sub, self._cluster)
+
+            await passage.admit(old, new, again)
+            made = _after(made, await self.settled(asked, new, old))
+        await self.validate(kind, passage, old, made)
+        return made
+
+    async def validate(self, kind: Kind, passage: Passage, old: Json, made: Made) -> None:
+        new = decoded(kind, as_served(kind, made.value))
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        await passage.validate(old, new)
+
+    async def settled(self, asked: Body, new: Json, old: Json | None) -> Made:
+        """What is to be stored of an object that was admitted. Raises: StatusError."""
+        made: Made = await self._at.work.run("settle", asked._replace(body=b""), new, old)
+        if made.refusal is not None:
+            raise made.refusal
+        return made
+
+
+def has_grown(passage: Passage, obj: Json) -> bool:
+    """Whether those that were asked may have made too much of the object to be worked on here."""
+    return passage.mutates and is_large(orjson.dumps(obj), JSON)
+
+
+def _after(first: Made, second: Made) -> Made:
+    return second._replace(generated=first.generated, warnings=[*first.warnings, *second.warnings])
