@@ -20,7 +20,7 @@ DeleteAnswer = Literal["object", "status"]
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
 
-PARTS: Final = ("status", "approval", "finalize", "ephemeralcontainers")
+PARTS: Final = ("status", "approval", "finalize", "ephemeralcontainers", "resize")
 """Subresources that write a part of the object itself."""
 
 Change = Callable[[Json], None]
@@ -222,6 +222,8 @@ class Kind:
     admit: Admit = admits_all
     validate_admission: Admit = admits_all
     admit_status: Admit = admits_all
+    admit_part: Mapping[str, tuple[Admit, Admit]] = field(default_factory=dict)
+    """By subresource, as `admit` and `validate_admission`."""
     prepare_create: Change = nothing
     prepare_update: Carry = carries_nothing
     prepare_status: Carry = carries_nothing

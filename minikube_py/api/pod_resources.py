@@ -7,9 +7,11 @@ Source: component-helpers `resource/helpers.go`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from minikube_py.api.errors import Json
 from minikube_py.api.quota.amounts import Amounts, largest, plus, read
+from minikube_py.fields import quantity
 
 
 def is_pod_level(name: str) -> bool:
@@ -71,3 +73,35 @@ def limits_of(pod: Json) -> Amounts:
     limits = {**of_containers(pod, "limits"), **own}
     over = read(spec.get("overhead"))
     return {name: each.plus(over[name]) if name in over and each.unscaled else each for name, each in limits.items()}
+
+
+_QOS_RESOURCES: Final = ("cpu", "memory")
+
+
+def qos_class(spec: Json) -> str:
+    """`Guaranteed` where all containers limit cpu and memory and ask for as much, `BestEffort` where none asks for
+    any, `Burstable` otherwise. Pod-level resources, where given, decide alone."""
+    holders = [spec] if spec.get("resources") else (spec.get("containers") or []) + (spec.get("initContainers") or [])
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    limited = True
+    for holder in holders:
+        resources = holder.get("resources")
+        if not resources:
+            limited = False
+            continue
+        if given := resources.get("requests"):
+            for name in _QOS_RESOURCES:
+                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
+                    requests[name] = requests.get(name, 0) + amount
+        found = 0
+        if given := resources.get("limits"):
+            for name in _QOS_RESOURCES:
+                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
+                    limits[name] = limits.get(name, 0) + amount
+                    found += 1
+        if found < len(_QOS_RESOURCES):
+            limited = False
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if limited and requests == limits else "Burstable"

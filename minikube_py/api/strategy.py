@@ -39,8 +39,9 @@ def prepare_for_update(kind: Kind, new: Json, old: Json, subresource: str, clust
 
 def admit_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:
     """Raises: StatusError 403 of admission."""
-    if not subresource:
-        kind.admit(new, old, cluster)
+    admit = kind.admit_part[subresource][0] if subresource in kind.admit_part else None if subresource else kind.admit
+    if admit is not None:
+        admit(new, old, cluster)
 
 
 def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:

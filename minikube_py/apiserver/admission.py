@@ -26,7 +26,8 @@ ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "PodSecurity", "Priority", "DefaultTolerationSeconds",
     "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
     "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass",
-    "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
+    "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook", "ResourceQuota",
 )  # fmt: skip
 """The plugins that there are, in the order of upstream's AllOrderedPlugins."""
 
@@ -69,7 +70,7 @@ class Plugin(Protocol):
     name: str
     mutates: bool
 
-    def idle(self, kind: Kind, namespace: str) -> bool:
+    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
         """Whether nothing is configured. Called for every write."""
         ...
 
@@ -168,7 +169,8 @@ class Chain:
         options: DeleteOptions | None = None,
     ) -> Passage | None:
         """None: nobody has anything to say. `options`: those of a deletion."""
-        busy = [plugin for plugin in self._plugins if not plugin.idle(kind, namespace)]
+        part = sub.name if sub else ""
+        busy = [plugin for plugin in self._plugins if not plugin.idle(kind, namespace, part)]
         if not busy:
             return None
         said = _said(kind, sub)
@@ -177,7 +179,7 @@ class Chain:
         told = _delete_options(options) if options is not None else _write_options(request)
         user = request.user or ANONYMOUS
         dry_run = bool(told.get("dryRun"))
-        operation = Operation(kind, sub.name if sub else "", verb, namespace, name, user, told, dry_run, said)
+        operation = Operation(kind, part, verb, namespace, name, user, told, dry_run, said)
         plugins = [plugin for plugin in busy if plugin.has_work(operation)]
         return Passage(operation, plugins, request.warnings) if plugins else None
 

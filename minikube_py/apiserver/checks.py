@@ -34,9 +34,9 @@ def check(kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[
 def conclude(kind: Kind, new: Json, old: Json | None, sub: str, cluster: Cluster) -> None:
     """Raises: StatusError 403, with what is said of the object."""
     kind.canonicalize(new)
-    if not sub:
+    if not sub or sub in kind.admit_part:
         try:
-            kind.validate_admission(new, old, cluster)
+            (kind.admit_part[sub][1] if sub else kind.validate_admission)(new, old, cluster)
         except StatusError as error:
             error.warnings = (*error.warnings, *kind.warn(new, old))
             raise

@@ -45,6 +45,7 @@ from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, read_options, write_options
 from minikube_py.apiserver.outgoing import Closed, Outgoing
+from minikube_py.apiserver.pod_resizes import PodResizes
 from minikube_py.apiserver.pod_security import PodSecurity
 from minikube_py.apiserver.policies import ValidatingPolicies
 from minikube_py.apiserver.preparing import as_served
@@ -152,10 +153,10 @@ class ApiServer:
         namespaces = Namespaces(self.store, self.cache)
         long = Long(self.writer)
         given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng, long)
-        security = PodSecurity(self.cache, namespaces, self.clock)
         policies = ValidatingPolicies(self.cache, namespaces, lambda: self.registry, long)
         of_requests = signers.plugins(self.access)
-        return Chain((security, *of_requests, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
+        of_pods = PodSecurity(self.cache, namespaces, self.clock), PodResizes(self.cache)
+        return Chain((*of_pods, *of_requests, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 

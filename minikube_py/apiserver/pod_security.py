@@ -47,7 +47,7 @@ class PodSecurity:
         self._namespaces = namespaces
         self._clock = clock
 
-    def idle(self, kind: Kind, namespace: str) -> bool:
+    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
         """A look at the bytes of a namespace without such labels is all that a pod costs."""
         if kind is PODS or (kind.group, kind.plural) in _TEMPLATES:
             entry = self._cached.entries.get(NAMESPACES.key("", namespace))

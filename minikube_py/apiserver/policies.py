@@ -91,7 +91,7 @@ class ValidatingPolicies:
         self._hooks: list[_Hook] = []
         self._compiled: dict[bytes, tuple[int, ValidatingPolicy]] = {}
 
-    def idle(self, kind: Kind, namespace: str) -> bool:
+    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
         return self._bindings is None or not self._bindings.entries
 
     def has_work(self, operation: Operation) -> bool:

@@ -28,7 +28,7 @@ class _OfRequests:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def idle(self, kind: Kind, namespace: str) -> bool:
+    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
         return kind is not REQUESTS
 
     def has_work(self, operation: Operation) -> bool:

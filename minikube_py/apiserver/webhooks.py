@@ -81,7 +81,7 @@ class Webhooks:
         self._rng = rng
         self._hooks: tuple[int, list[Hook]] = (-1, [])
 
-    def idle(self, kind: Kind, namespace: str) -> bool:
+    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
         return self._cache is None or not self._cache.entries
 
     def has_work(self, operation: Operation) -> bool:

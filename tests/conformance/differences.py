@@ -362,7 +362,10 @@ RULES: tuple[Rule, ...] = (
         and _SENT_EMPTY.search(ask.payload() or b"") is not None
         and any(
             text in theirs.message
-            for text in ("only one of `sharedCounters` or `devices`", "Forbidden: cannot be set")
+            for text in (
+                "only one of `sharedCounters` or `devices`", "Forbidden: cannot be set",
+                "Forbidden: claims may not be set for Resources at pod-level",
+            )
         ),
     ),
     Rule(

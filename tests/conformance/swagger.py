@@ -26,7 +26,7 @@ NOT_MARKED = {
 UNSERVED = {
     "apiservices", "apiservices/status", "componentstatuses", "ipaddresses", "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
-    "pods/resize", "servicecidrs", "servicecidrs/status", "services/proxy",
+    "servicecidrs", "servicecidrs/status", "services/proxy",
 }  # fmt: skip
 """What upstream serves by default and ours does not; README names them."""
 

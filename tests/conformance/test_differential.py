@@ -29,6 +29,7 @@ import quota_cases
 import raw_cases
 import rbac_cases
 import record
+import resize_cases
 import scenario
 import swagger
 import token_cases
@@ -97,18 +98,22 @@ def test_drawn_bytes_meet_the_same_fate() -> None:
 @pytest.mark.original
 @pytest.mark.timeout(300)
 def test_subresources_of_pods_answer_as_upstream() -> None:
-    """Evictions and ephemeral containers."""
+    """Evictions, ephemeral containers and resizes."""
     report = judging.Report()
     with both() as (theirs, mine):
 
         @seed(SEED)
         @settings(max_examples=EXAMPLES // 8, deadline=None, database=None, phases=[Phase.generate])
-        @given(ephemeral_cases.drawn())
+        @given(st.one_of(ephemeral_cases.drawn(), resize_cases.drawn()))
         def drawn(ask: Ask) -> None:
             take_all(report, theirs, mine, (ask,))
 
         take_all(report, theirs, mine, eviction_cases.cases())
-        take_all(report, theirs, mine, (*ephemeral_cases.setup(), *ephemeral_cases.told()))
+        take_all(report, theirs, mine, (*ephemeral_cases.setup(), *ephemeral_cases.told(), *resize_cases.setup()))
+        for server in (theirs, mine):
+            for ask, word in resize_cases.known():
+                patience.eventually(partial(_says, server, ask, word), "admission knows the node")
+        take_all(report, theirs, mine, resize_cases.told())
         drawn()
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from minikube_py.api.errors import Json
-from minikube_py.api.kinds.core.pods import qos_class
 from minikube_py.api.meta import parse_timestamp
-from minikube_py.api.pod_resources import given, is_pod_level, limits_of, requests_of
+from minikube_py.api.pod_resources import given, is_pod_level, limits_of, qos_class, requests_of
 from minikube_py.api.quota.amounts import ONE, Amounts, read
 from minikube_py.api.validation.resources import is_extended, is_hugepages, is_native
 from minikube_py.fields.quantity import Quantity

@@ -57,7 +57,7 @@ _PREEMPTION: Final = ("PreemptLowerPriority", "Never")
 INT32_MAX: Final = (1 << 31) - 1
 HOSTNAME_LIMIT: Final = 64
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-_MIRROR: Final = "kubernetes.io/config.mirror"
+MIRROR: Final = "kubernetes.io/config.mirror"
 
 # --- parts of the spec ----------------------------------------------------------------------------------------------
 
@@ -309,8 +309,8 @@ _NAMES: Final = (("serviceAccountName", is_dns1123_subdomain), ("nodeName", is_d
 
 def validate_pod_annotations(annotations: Mapping[str, str], spec: Json, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    if annotations.get(_MIRROR) and not spec.get("nodeName"):
-        errors.append(invalid_value(path, _MIRROR, "must set spec.nodeName if mirror pod annotation is set"))
+    if annotations.get(MIRROR) and not spec.get("nodeName"):
+        errors.append(invalid_value(path, MIRROR, "must set spec.nodeName if mirror pod annotation is set"))
     cost = annotations.get(_DELETION_COST)
     if cost is not None and not _is_int32(cost):
         errors.append(invalid_value(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
@@ -324,7 +324,7 @@ def _is_int32(text: str) -> bool:
     return len(digits) <= 10 and -(1 << 31) <= int(text) < 1 << 31
 
 
-def _validate_metadata_and_spec(pod: Json) -> list[FieldError]:
+def validate_metadata_and_spec(pod: Json) -> list[FieldError]:
     metadata, spec = pod["metadata"], pod["spec"]
     errors = validate_object_meta(metadata, True, is_dns1123_subdomain)
     if annotations := metadata.get("annotations"):
@@ -351,7 +351,7 @@ def _validate_token_sources(spec: Json) -> list[FieldError]:
 
 
 def validate_pod_create(pod: Json) -> list[FieldError]:
-    errors = _validate_metadata_and_spec(pod)
+    errors = validate_metadata_and_spec(pod)
     spec = pod["spec"]
     if spec.get("ephemeralContainers"):
         errors.append(forbidden_value("spec.ephemeralContainers", "cannot be set on create"))
@@ -364,7 +364,7 @@ def validate_pod_create(pod: Json) -> list[FieldError]:
 
 def validate_pod_update(new: Json, old: Json) -> list[FieldError]:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
-    errors += _validate_metadata_and_spec(new)
+    errors += validate_metadata_and_spec(new)
     now, before = (each["metadata"].get("annotations") or {} for each in (new, old))
     if now != before:
         errors += profiles.validate_annotation_update(now, before)
@@ -375,10 +375,10 @@ def validate_pod_update(new: Json, old: Json) -> list[FieldError]:
 
 def validate_pod_ephemeral(new: Json, old: Json) -> list[FieldError]:
     """Of a write of `ephemeralcontainers`, which may only add some."""
-    if _MIRROR in (old["metadata"].get("annotations") or {}):
+    if MIRROR in (old["metadata"].get("annotations") or {}):
         return [forbidden_value("[]", "static pods do not support ephemeral containers")]
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
-    errors += _validate_metadata_and_spec(new)
+    errors += validate_metadata_and_spec(new)
     known = {each.get("name"): each for each in new["spec"].get("ephemeralContainers") or ()}
     for each in old["spec"].get("ephemeralContainers") or ():
         name, path = each["name"], "spec.ephemeralContainers"

@@ -13,7 +13,8 @@ from minikube_py.api.equality import same
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kind import EmptyCluster
 from minikube_py.api.kinds import coordination, core
-from minikube_py.api.kinds.core.pods import bind_pod, deletion_grace_s, qos_class, validate_binding
+from minikube_py.api.kinds.core.pods import bind_pod, deletion_grace_s, validate_binding
+from minikube_py.api.pod_resources import qos_class
 from minikube_py.api.scale import scale_of, validate_scale, with_scale
 from minikube_py.api.schema import SCHEMA
 from minikube_py.api.validation.dispatch import validate_create

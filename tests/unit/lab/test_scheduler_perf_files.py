@@ -111,9 +111,7 @@ def test_what_cannot_run_is_told_with_its_reason() -> None:
         for run in read_file(folder / name / "performance-config.yaml"):
             if why := runs.why_not(run):
                 found.setdefault(why, set()).add(run.case.name)
-    assert found == {
-        "the API has no subresource pods/resize": {"EventHandlingPodUpdate"},
-    }
+    assert found == {}
 
 
 @pytest.mark.original

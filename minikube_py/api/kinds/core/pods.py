@@ -16,10 +16,11 @@ from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, STATUS_VERBS, Cluster, Kind, Selectable, Subresource, status_of
 from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.meta import timestamp
+from minikube_py.api.pod_resizing import resized, validate_pod_resize
+from minikube_py.api.pod_resources import qos_class
 from minikube_py.api.pod_status import print_pod
 from minikube_py.api.pod_warnings import name_warnings, pod_warnings
 from minikube_py.api.printing import AGE, NAME, Printer, column
-from minikube_py.api.schema import SCHEMA
 from minikube_py.api.strategy import check_preconditions, keep
 from minikube_py.api.validation.pods import (
     validate_pod_create,
@@ -28,7 +29,7 @@ from minikube_py.api.validation.pods import (
     validate_pod_update,
 )
 from minikube_py.api.validation.profiles import sync_fields, sync_warnings
-from minikube_py.fields import builtin, quantity
+from minikube_py.fields import builtin
 
 
 def _create_pod(pod: Json) -> None:
@@ -90,38 +91,6 @@ def _is_token(mount: Json) -> bool:
     return bool(mount.get("mountPath") == "/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-_QOS_RESOURCES: Final = ("cpu", "memory")
-
-
-def qos_class(spec: Json) -> str:
-    """`Guaranteed` where all containers limit cpu and memory and ask for as much, `BestEffort` where none asks for
-    any, `Burstable` otherwise. Pod-level resources, where given, decide alone."""
-    holders = [spec] if spec.get("resources") else (spec.get("containers") or []) + (spec.get("initContainers") or [])
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
-    limited = True
-    for holder in holders:
-        resources = holder.get("resources")
-        if not resources:
-            limited = False
-            continue
-        if given := resources.get("requests"):
-            for name in _QOS_RESOURCES:
-                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
-                    requests[name] = requests.get(name, 0) + amount
-        found = 0
-        if given := resources.get("limits"):
-            for name in _QOS_RESOURCES:
-                if name in given and (amount := quantity.parse(given[name]).milli_value()) > 0:
-                    limits[name] = limits.get(name, 0) + amount
-                    found += 1
-        if found < len(_QOS_RESOURCES):
-            limited = False
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if limited and requests == limits else "Burstable"
-
-
 def _update_status(new: Json, old: Json) -> None:
     metadata, status = new["metadata"], new["status"]
     metadata.pop("deletionTimestamp", None)
@@ -140,15 +109,20 @@ def _update_ephemeral(new: Json, old: Json) -> None:
     new["spec"] = {**old["spec"], **({"ephemeralContainers": added} if added else {})}
     if not added:
         new["spec"].pop("ephemeralContainers", None)
+    _keep_beside(new, old)
+
+
+def _update_resize(new: Json, old: Json) -> None:
+    moved = resized(new, old)
+    if moved is not new["spec"]:
+        new["spec"] = moved
+        _keep_beside(new, old)
+
+
+def _keep_beside(new: Json, old: Json) -> None:
     keep(new, old, "status")
     for name in ("deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences"):
         keep(new["metadata"], old["metadata"], name)
-
-
-_RESET_BESIDE_EPHEMERAL: Final = (
-    ("metadata",), ("status",),
-    *(("spec", name) for name in SCHEMA.message("core/v1.PodSpec").fields if name != "ephemeralContainers"),
-)  # fmt: skip
 
 
 def _keep_observed_generation(status: Json, before: Json) -> None:
@@ -211,19 +185,31 @@ def _within_limits(pod: Json, old: Json | None, cluster: Cluster) -> None:
         validate_overhead(pod, cluster)
 
 
+def _fill_up(pod: Json, old: Json | None, cluster: Cluster) -> None:
+    spec = pod["spec"]
+    for kind in ("containers", "initContainers"):
+        if spec.get(kind):
+            spec[kind] = [{**each, "resources": dict(each.get("resources") or {})} for each in spec[kind]]
+    limit_ranges.fill_up(pod, cluster)
+
+
+def _check_limits(pod: Json, old: Json | None, cluster: Cluster) -> None:
+    limit_ranges.check_pod(PODS, pod, cluster)
+
+
 PODS: Final = Kind(
     "", "v1", "Pod", "pods", "pod", True,
     short_names=("po",),
     categories=("all",),
     also_reset={
         "status": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-        "ephemeralcontainers": _RESET_BESIDE_EPHEMERAL,
     },
     subresources=(
         Subresource("binding", "Binding", ("create",)),
         Subresource("ephemeralcontainers", "Pod", STATUS_VERBS),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
         Subresource("log", "Pod", ("get",)),
+        Subresource("resize", "Pod", STATUS_VERBS),
         status_of("Pod"),
     ),
     selectable={
@@ -252,10 +238,12 @@ PODS: Final = Kind(
     ),
     prepare_create=_create_pod,
     prepare_status=_update_status,
-    prepare_part={"ephemeralcontainers": _update_ephemeral},
+    admit_part={"resize": (_fill_up, _check_limits)},
+    prepare_part={"ephemeralcontainers": _update_ephemeral, "resize": _update_resize},
     validate=validate_pod_create,
     validate_update={
         "": validate_pod_update, "status": validate_pod_status_update, "ephemeralcontainers": validate_pod_ephemeral,
+        "resize": validate_pod_resize,
     },
     warn=_warnings,
     gated=of_pods("spec"),
