@@ -50,6 +50,8 @@ class Parts:
     """Priority and fairness, which queues requests."""
     without: tuple[str, ...] = ()
     """Controllers that do not run."""
+    certificates: bool = False
+    """Client certificates of an authority that signs requests for certificates, too."""
 
     @property
     def programs(self) -> list[str]:
@@ -86,6 +88,11 @@ class Upstream:
     def signing_key(self) -> Path:
         return self.folder / "service-account.key"
 
+    @property
+    def authority(self) -> tuple[Path, Path]:
+        """Of clients' certificates, and its key."""
+        return self.folder / "client-ca.crt", self.folder / "client-ca.key"
+
     # --- etcd ---------------------------------------------------------------------------------------------------------
 
     def start_etcd(self, members: int) -> list[str]:
@@ -114,7 +121,7 @@ class Upstream:
         if parts.scheduler:
             self._start_scheduler()
         if parts.controllers:
-            self._start_controllers(parts.without)
+            self._start_controllers(parts.without, *(self._signing_flags() if parts.certificates else ()))
         if parts.kubelets:
             stages = sorted((bin_folder() / STAGES).glob("*.yaml"))
             self._start(
@@ -138,11 +145,19 @@ class Upstream:
             "--allow-privileged=true", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             f"--max-requests-inflight={IN_FLIGHT}", f"--max-mutating-requests-inflight={IN_FLIGHT}",
             f"--enable-priority-and-fairness={str(parts.fairness).lower()}",
+            *([f"--client-ca-file={self._make_authority()[0]}"] if parts.certificates else []),
         )  # fmt: skip
         url = f"https://127.0.0.1:{port}"
         self._wait("kube-apiserver", f"{url}/readyz")
         self._wait("kube-apiserver", f"{url}/api/v1/namespaces/default")
         return url
+
+    def _make_authority(self) -> tuple[Path, Path]:
+        certificate, key = self.authority
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        command += ["-subj", "/CN=upstream-client-ca", "-days", "3650", "-keyout", str(key), "-out", str(certificate)]
+        subprocess.run(command, check=True, capture_output=True)
+        return certificate, key
 
     def _make_signing_key(self) -> None:
         if shutil.which("openssl") is None:
@@ -170,12 +185,16 @@ class Upstream:
         }))  # fmt: skip
         self._start_delegating("kube-scheduler", f"--config={config}")
 
-    def _start_controllers(self, without: Sequence[str]) -> None:
+    def _signing_flags(self) -> list[str]:
+        certificate, key = self.authority
+        return [f"--cluster-signing-cert-file={certificate}", f"--cluster-signing-key-file={key}"]
+
+    def _start_controllers(self, without: Sequence[str], *more: str) -> None:
         self._start_delegating(
             "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
             f"--controllers={','.join(('*', *(f'-{name}' for name in without)))}",
             f"--service-account-private-key-file={self.signing_key}",
-            f"--kube-api-qps={CLIENT_PER_S}", f"--kube-api-burst={CLIENT_PER_S}",
+            f"--kube-api-qps={CLIENT_PER_S}", f"--kube-api-burst={CLIENT_PER_S}", *more,
         )  # fmt: skip
 
     def _start_delegating(self, name: str, *flags: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -83,22 +83,6 @@ def organizations(request: x509.CertificateSigningRequest) -> list[str]:
 def subject_name(request: x509.CertificateSigningRequest) -> str:
     """The last common name, as Go has it."""
     return "".join(str(each.value) for each in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[-1:])
-
-
-def is_of_kubelet(request: x509.CertificateSigningRequest, usages: Sequence[str]) -> bool:
-    """Whether a node asks by it for a certificate to be known by."""
-    if organizations(request) != ["system:nodes"] or not subject_name(request).startswith("system:node:"):
-        return False
-    names: Iterable[x509.GeneralName] = ()
-    try:
-        names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        pass
-    except (*_UNREADABLE, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
-        return False
-    named = (x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier)
-    wanted = {"digital signature", "client auth"}
-    return not any(isinstance(name, named) for name in names) and {*usages} in (wanted, {*wanted, "key encipherment"})
 
 
 def ends_s(encoded: str) -> float | None:

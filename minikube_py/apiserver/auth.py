@@ -1,4 +1,4 @@
-"""Who asks, what they ask for, and how they are refused: bearer tokens to users.
+"""Who asks, what they ask for, and how they are refused: tokens and certificates to users.
 
 Sentences are upstream's (`pkg/endpoints/handlers/responsewriters/errors.go`). What a user may do is found
 by `rbac`; who may act as somebody else, in `impersonation`; what is added for nodes and kubelets, in `node_access`.
@@ -6,10 +6,13 @@ by `rbac`; who may act as somebody else, in `impersonation`; what is added for n
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import math
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from minikube_py.api.errors import GroupResource, StatusError, forbidden, go_quote, unauthorized
 from minikube_py.api.service_tokens import ISSUER, InvalidToken
@@ -20,6 +23,8 @@ SCHEDULER: Final = User("system:kube-scheduler", ("system:kube-scheduler", AUTHE
 CONTROLLER_MANAGER: Final = User("system:kube-controller-manager", ("system:kube-controller-manager", AUTHENTICATED))
 SHARED_KUBELET: Final = User("system:kubelets", (KUBELETS, AUTHENTICATED))
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
+_UID: Final = "1.3.6.1.4.1.57683.2"
+"""The attribute of a certificate's subject that is a user's uid."""
 _SANITIZED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -74,6 +79,28 @@ class Speakers(Protocol):
         ...
 
 
+class Shown(NamedTuple):
+    """Whom a client certificate speaks for that TLS has verified, and until when."""
+
+    user: User
+    ends_s: float
+
+
+def shown_by(certificate: Mapping[str, Any], der: bytes) -> Shown | None:
+    """As `ssl` tells of it. None: it names nobody."""
+
+    def held(name: str) -> list[str]:
+        return [value for part in certificate["subject"] for key, value in part if key == name]
+
+    names, uids = held("commonName"), held(_UID)
+    if not names or not names[-1]:
+        return None
+    spoilt = len(uids) > 1 or uids == [""]
+    extra = (("authentication.kubernetes.io/credential-id", (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)),)
+    user = User(names[-1], tuple(held("organizationName")), "".join(uids), extra)
+    return Shown(known(user), -math.inf if spoilt else ssl.cert_time_to_seconds(certificate["notAfter"]))
+
+
 class Authenticator:
     """Tokens are compared by hash lookup of the whole header, which tells a guesser nothing of its parts."""
 
@@ -90,6 +117,15 @@ class Authenticator:
 
     def remove(self, token: str) -> None:
         self._by_header.pop(f"Bearer {token}", None)
+
+    async def shower(self, shown: Shown, now_s: float, header: str | None) -> Spoken:
+        """A certificate counts before a token, and a token where the certificate has ended. Raises: StatusError 401."""
+        if now_s <= shown.ends_s:
+            return Spoken(shown.user, ())
+        spoken = await self.asker(header or "")
+        if spoken.user is ANONYMOUS:
+            raise unauthorized()
+        return spoken
 
     async def asker(self, header: str) -> Spoken:
         """Raises: StatusError 401."""

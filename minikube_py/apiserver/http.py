@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
 from minikube_py.api.meta import new_uid
+from minikube_py.apiserver.auth import Shown, shown_by
 from minikube_py.apiserver.core import error_response
 from minikube_py.apiserver.forms import is_pretty, presented
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
@@ -55,7 +56,7 @@ class Connection(asyncio.Protocol):
     """`incoming`: authenticated once a request on it has named a user."""
 
     __slots__ = ("_audit_id", "_body_error", "_data_waiter", "_drained", "_reading_paused", "head_bytes",
-                 "incoming", "phase", "reader", "server", "stalled_bytes", "task", "transport")  # fmt: skip
+                 "incoming", "phase", "reader", "server", "shown", "stalled_bytes", "task", "transport")  # fmt: skip
 
     def __init__(self, server: HttpServer, incoming: Incoming) -> None:
         self.server = server
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
         self.reader = RequestReader(server.limits.header_bytes_max, server.limits.headers_max)
         self.task: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport
+        self.shown: Shown | None = None
         self._audit_id = ""
         self.head_bytes = 0
         self.stalled_bytes = 0
@@ -78,6 +80,8 @@ class Connection(asyncio.Protocol):
         # A cast: uvloop's TLS transports are none by class.
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if certificate := transport.get_extra_info("peercert"):
+            self.shown = shown_by(certificate, transport.get_extra_info("ssl_object").getpeercert(True))
         self.server.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -203,9 +207,12 @@ class Connection(asyncio.Protocol):
                 query = parse_query(asked.query)
             credential, known = headers.get("authorization"), core.access.authenticator.known
             user, warning = known(credential), ""
-            if user is None and credential:
+            if self.shown is not None:
+                wall_s = core.clock.wall_s()
+                user, _, warning = await core.access.authenticator.shower(self.shown, wall_s, credential)
+            elif user is None and credential:
                 user, _, warning = await core.access.authenticator.asker(credential)
-            if credential and not self.incoming.authenticated():
+            if (credential or self.shown) and not self.incoming.authenticated():
                 limit = self.server.port.limits.connections_max
                 raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
             wanted = None

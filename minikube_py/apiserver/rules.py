@@ -77,6 +77,8 @@ def rule_of(shown: Mapping[str, Any]) -> Rule:
 _READ: Final = ("get", "list", "watch")
 _CORE: Final = ("",)
 _STORAGE: Final = ("storage.k8s.io",)
+_CERTIFICATES: Final = ("certificates.k8s.io",)
+_SIGNERS: Final = ("kubelet-serving", "kube-apiserver-client-kubelet", "kube-apiserver-client")
 _CONTROLLERS: Final = (
     # Upstream runs each controller under a service account of its own; ours share the manager's identity, which
     # therefore holds the roles of those that it runs: generic-garbage-collector, namespace-controller,
@@ -98,8 +100,9 @@ _CONTROLLERS: Final = (
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
     Rule(("escalate",), ("rbac.authorization.k8s.io",), ("clusterroles",)),
-    Rule(("update",), ("certificates.k8s.io",), ("certificatesigningrequests/approval",)),
-    Rule(("approve",), ("certificates.k8s.io",), ("signers",), ("kubernetes.io/kube-apiserver-client-kubelet",)),
+    Rule(("update",), _CERTIFICATES, ("certificatesigningrequests/approval", "certificatesigningrequests/status")),
+    Rule(("approve",), _CERTIFICATES, ("signers",), ("kubernetes.io/kube-apiserver-client-kubelet",)),
+    Rule(("sign",), _CERTIFICATES, ("signers",), tuple(f"kubernetes.io/{signer}" for signer in _SIGNERS)),
     Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
 )  # fmt: skip
 NODE_RULES: Final = (
@@ -113,7 +116,7 @@ NODE_RULES: Final = (
     Rule(("create",), _CORE, ("pods/eviction",)),
     Rule(_READ, _CORE, ("configmaps", "secrets")),
     Rule(("get",), _CORE, ("endpoints", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts")),
-    Rule(("create", *_READ), ("certificates.k8s.io",), ("certificatesigningrequests",)),
+    Rule(("create", *_READ), _CERTIFICATES, ("certificatesigningrequests",)),
     Rule(("get", "create", "update", "patch", "delete"), ("coordination.k8s.io",), ("leases",)),
     Rule(("create",), _CORE, ("serviceaccounts/token",)),
     Rule(("get", "update", "patch"), _CORE, ("persistentvolumeclaims/status",)),

@@ -8,7 +8,7 @@ import argparse
 
 from minikube_py.apiserver.limits import Limits
 from minikube_py.cli import flags
-from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, STORE_TOKEN, USERS_FILE
+from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, CLIENTS, STORE_TOKEN, USERS_FILE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets.file("--token-auth-file", USERS_FILE, "who may come in: CSV lines of token,user,uid,groups")
     key_help = "the key that signs the tokens of service accounts, EC on P-256, PEM"
     secrets.file("--service-account-signing-key-file", ACCOUNTS_KEY, key_help)
+    clients_help = "the authority of certificates that clients may show, PEM; without it, they show none"
+    secrets.file("--client-ca-file", CLIENTS, clients_help, needed=False)
     secrets.tls()
     flags.add_process(parser, "apiserver")
 
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     flags.find_secrets(arguments, lambda flag: etcd is None or not flag.startswith("--store"))
     flags.admit_structures(arguments)
     store = etcd or StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
-    tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file)
+    tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file, arguments.client_ca_file)
     limits = Limits(
         reads_in_flight_max=arguments.max_requests_inflight,
         writes_in_flight_max=arguments.max_mutating_requests_inflight,

@@ -14,6 +14,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_leader_election(parser, "kube-controller-manager")
     key_help = "the key that signs the tokens of service accounts, PEM; without it, Secrets are given none"
     parser.add_argument("--service-account-private-key-file", type=Path, metavar="F", help=key_help)
+    for part, what in (("cert", "authority that signs requests for certificates"), ("key", "key of that authority")):
+        parser.add_argument(f"--cluster-signing-{part}-file", type=Path, metavar="F", help=f"the {what}, PEM")
+    parser.set_defaults(parser=parser)
     flags.add_process(parser, "controllers")
 
 
@@ -22,8 +25,16 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role_clients import ControllersRole
 
     election = flags.election(arguments)
+    signing = arguments.cluster_signing_cert_file, arguments.cluster_signing_key_file
+    if any(signing) and not all(signing):
+        arguments.parser.error("--cluster-signing-cert-file and --cluster-signing-key-file go together")
     return run_role(
         "controllers",
-        lambda: ControllersRole(arguments.kubeconfig, election, arguments.service_account_private_key_file),
+        lambda: ControllersRole(
+            arguments.kubeconfig,
+            election,
+            arguments.service_account_private_key_file,
+            signing if all(signing) else None,
+        ),
         flags.process(arguments, "controllers"),
     )

@@ -335,12 +335,15 @@ class Secrets:
         folder_help = f"find all of these in this folder, the `{folder}` of init-secrets"
         self._group.add_argument("--secrets-dir", type=Path, metavar="D", help=folder_help)
         self._names: dict[str, str] = {}
+        self._optional: set[str] = set()
         self._parser = parser
         parser.set_defaults(secrets=self)
 
-    def file(self, flag: str, name: str, help_text: str) -> None:
+    def file(self, flag: str, name: str, help_text: str, needed: bool = True) -> None:
         self._group.add_argument(flag, type=Path, metavar="F", help=f"{help_text} (D/{name})")
         self._names[flag] = name
+        if not needed:
+            self._optional.add(flag)
 
     def tls(self) -> None:
         """Upstream's names for a server's own certificate."""
@@ -352,9 +355,9 @@ class Secrets:
         for flag, name in self._names.items():
             key = flag.lstrip("-").replace("-", "_")
             if getattr(arguments, key) is None and needed(flag):
-                if arguments.secrets_dir is None:
+                if arguments.secrets_dir is None and flag not in self._optional:
                     missing.append(flag)
-                else:
+                elif arguments.secrets_dir is not None:
                     setattr(arguments, key, arguments.secrets_dir / name)
         if missing:
             self._parser.error(f"needs --secrets-dir, or {', '.join(missing)}")

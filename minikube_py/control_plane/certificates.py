@@ -3,6 +3,9 @@ each other.
 
 EC keys on P-256. Made at the first start, used again at the next, renewed before they run out. When only the server
 certificate is near its end the authority stays, so that kubeconfigs handed out before go on working.
+
+Clients of the API have an authority of their own, which signs what CertificateSigningRequests ask for: none of its
+certificates opens a store, or passes for the API server (docs/adr/0034).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minikube_py.control_plane.private_files import make_private_folder, write_private
@@ -29,20 +32,28 @@ SERVER_LIFE = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
 _BACKDATE = timedelta(hours=1)  # a client whose clock is a little behind must accept them too
 
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the PEM files are. `authority_pem` is what a client must trust."""
+    """Where the PEM files are. `authority_pem` is what a client must trust; `clients_file` is the authority of clients'
+    certificates."""
 
     authority_file: Path
     server_file: Path
     server_key_file: Path
     authority_pem: bytes
+    clients_file: Path
+    clients_key_file: Path
 
     def server_context(self) -> ssl.SSLContext:
         return server_context(self.server_file, self.server_key_file)
+
+    def api_context(self) -> ssl.SSLContext:
+        """Clients may show a certificate."""
+        return server_context(self.server_file, self.server_key_file, self.clients_file.read_bytes())
 
     def client_context(self) -> ssl.SSLContext:
         return client_context(self.authority_pem)
@@ -53,7 +64,7 @@ class Authority:
     """Signs certificates of servers and peers."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: Key
 
     @classmethod
     def read(cls, certificate_file: Path, key_file: Path) -> Authority:
@@ -127,7 +138,9 @@ def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime |
     authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     server_file, key_file = folder / "server.crt", folder / "server.key"
     authority.ensure_leaf(server_file, key_file, [*ALWAYS_NAMED, socket.gethostname(), *names], now=now)
-    return Certificates(folder / "ca.crt", server_file, key_file, authority.pem)
+    clients = folder / "client-ca.crt", folder / "client-ca.key"
+    ensure_authority(*clients, now, "minikube_py-client-ca")
+    return Certificates(folder / "ca.crt", server_file, key_file, authority.pem, *clients)
 
 
 def ensure_peer_certificate(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> tuple[Path, Path]:
@@ -149,7 +162,9 @@ def ensure_client_certificate(folder: Path, name: str, now: datetime | None = No
     return files
 
 
-def ensure_authority(certificate_file: Path, key_file: Path, now: datetime | None = None) -> Authority:
+def ensure_authority(
+    certificate_file: Path, key_file: Path, now: datetime | None = None, name: str = "minikube_py-ca"
+) -> Authority:
     """The authority in the files, made where they hold none that lasts. Raises: SetupError."""
     now = now or datetime.now(UTC)
     try:
@@ -159,9 +174,9 @@ def ensure_authority(certificate_file: Path, key_file: Path, now: datetime | Non
     except (OSError, ValueError):
         pass
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minikube_py-ca@{int(now.timestamp())}")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name}@{int(now.timestamp())}")])
     certificate = (
-        _builder(name, name, key.public_key(), now, AUTHORITY_LIFE)
+        _builder(subject, subject, key.public_key(), now, AUTHORITY_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -239,10 +254,10 @@ def _lasts(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - RENEW_BEFORE
 
 
-def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+def _load_key(path: Path) -> Key:
     key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{path} holds no EC key")
+    if not isinstance(key, Key):
+        raise ValueError(f"{path} holds no EC or RSA key")
     return key
 
 

@@ -27,6 +27,7 @@ from minikube_py.control_plane.progress import Say
 from minikube_py.control_plane.room import require_room
 from minikube_py.control_plane.running import Note
 from minikube_py.control_plane.store_layout import restore_first
+from minikube_py.control_plane.tokens import read_signing_authority
 from minikube_py.control_plane.users import users_by_token
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.env import Clock, Disk, Rng
@@ -95,12 +96,17 @@ class ControlPlane(Plane):
         self._step("certificates", "")
         await self._start_store()
         await self._start_api_server()
-        authority_pem = self.credentials.certificates.authority_pem.decode("ascii")
+        certificates = self.credentials.certificates
+        authority_pem = certificates.authority_pem.decode("ascii")
         await self.start_components(
             PlaneConfig(
                 scheduler=scheduler,
                 more_schedulers=more_schedulers,
-                controllers=ControllerConfig(root_ca_pem=authority_pem, signing_key=self.credentials.signing_key),
+                controllers=ControllerConfig(
+                    root_ca_pem=authority_pem,
+                    signing_key=self.credentials.signing_key,
+                    signing_authority=read_signing_authority(certificates.clients_file, certificates.clients_key_file),
+                ),
                 kubelet=KubeletConfig(nodes=config.node_specs),
                 components=config.components,
                 ties=config.seed,
@@ -153,7 +159,7 @@ class ControlPlane(Plane):
         host, port = free_address(config.host, config.port)
         self.prepare_core(users_by_token(self.credentials.by_role), self.credentials.signing_key)
         self.core.webhook_caller.outgoing = HttpsOutgoing()
-        http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.server_context())
+        http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.api_context())
         # Ended after the core, which ends its watches first: then the connections have nothing left to wait for.
         self._running.push_async_callback(http.stop)
         await self.start_core()

@@ -15,17 +15,19 @@ from minikube_py.control_plane.tls import server_context
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A server's certificate and key, PEM."""
+    """A server's certificate and key, PEM; `clients`: the authority whose certificates its clients may show."""
 
     certificate: Path
     key: Path
+    clients: Path | None = None
 
     def context(self) -> ssl.SSLContext:
         """Raises: SetupError."""
         for path, what in ((self.certificate, "certificate"), (self.key, "private key")):
             read_text(path, what)
         try:
-            return server_context(self.certificate, self.key)
+            clients = b"" if self.clients is None else read_text(self.clients, "clients' authority").encode()
+            return server_context(self.certificate, self.key, clients)
         except ssl.SSLError as error:
             raise SetupError(f"{self.certificate} and {self.key} are no certificate and its key: {error}") from error
 

@@ -23,7 +23,7 @@ from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.progress import Registered, say
 from minikube_py.control_plane.role import StackedRole
-from minikube_py.control_plane.tokens import read_signing_key
+from minikube_py.control_plane.tokens import read_signing_authority, read_signing_key
 from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.env import SystemClock
 from minikube_py.errors import MinikubeError, RequestError
@@ -185,11 +185,18 @@ class SchedulerRole(ClientRole):
 
 
 class ControllersRole(ClientRole):
-    """`key_file`: of the key that signs the tokens of service accounts; None: Secrets are given none."""
+    """`key_file`: of the key that signs the tokens of service accounts; None: Secrets are given none. `signing`: the
+    authority that signs requests for certificates, and its key; None: nobody does."""
 
-    def __init__(self, kubeconfig: Path, election: Election | None, key_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        election: Election | None,
+        key_file: Path | None = None,
+        signing: tuple[Path, Path] | None = None,
+    ) -> None:
         super().__init__(kubeconfig, "controllers")
-        self._key_file = key_file
+        self._key_file, self._signing = key_file, signing
         self._election = election
 
     async def start(self) -> str:
@@ -199,7 +206,10 @@ class ControllersRole(ClientRole):
 
         authority = load_kubeconfig(self._kubeconfig).ca_pem or b""
         key = None if self._key_file is None else read_signing_key(self._key_file)
-        config = ControllerConfig(root_ca_pem=authority.decode("ascii"), signing_key=key)
+        signing = None if self._signing is None else read_signing_authority(*self._signing)
+        config = ControllerConfig(
+            root_ca_pem=authority.decode("ascii"), signing_key=key, signing_authority=signing
+        )
         return await self.run(
             self._election,
             lambda transport: ControllerManager(transport, SystemClock(), random.Random(), config=config),

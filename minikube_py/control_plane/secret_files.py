@@ -6,6 +6,9 @@ from typing import Final
 
 AUTHORITY: Final = "authority.pem"
 AUTHORITY_KEY: Final = "authority.key"
+CLIENTS: Final = "client-authority.pem"
+"""Of the certificates that clients show to an API server."""
+CLIENTS_KEY: Final = "client-authority.key"
 SERVER: Final = "server.pem"
 SERVER_KEY: Final = "server.key"
 PEER: Final = "peer.pem"

@@ -22,6 +22,8 @@ from minikube_py.control_plane.secret_files import (
     ACCOUNTS_KEY,
     AUTHORITY,
     AUTHORITY_KEY,
+    CLIENTS,
+    CLIENTS_KEY,
     ETCD_CLIENT,
     ETCD_CLIENT_KEY,
     KUBECONFIG,
@@ -61,6 +63,7 @@ def ensure_secrets(deployment: Deployment, now: datetime | None = None) -> list[
         make_private_folder(deployment.folder / name)
     before = _contents(deployment.folder)
     authority = _authority(deployment.folder / "authority", now)
+    _signing(deployment.folder, now)
     _store(deployment, authority, now)
     _apiserver(deployment, authority, now)
     _clients(deployment, authority, now)
@@ -83,11 +86,20 @@ def parse_hosts(text: str, flag: str) -> tuple[str, ...]:
     return hosts
 
 
-def _authority(folder: Path, now: datetime) -> Authority:
+def _signing(folder: Path, now: datetime) -> None:
+    """The authority of clients' certificates: API servers know it, controllers sign by it."""
+    controllers = folder / tokens.CONTROLLERS
+    _authority(controllers, now, CLIENTS, CLIENTS_KEY, "minikube_py-client-ca")
+    _keep(folder / "apiserver" / CLIENTS, (controllers / CLIENTS).read_bytes())
+
+
+def _authority(
+    folder: Path, now: datetime, pem: str = AUTHORITY, key_pem: str = AUTHORITY_KEY, name: str = "minikube_py-ca"
+) -> Authority:
     """Never made again by itself: every role would have to be started again with what the new one signs."""
-    certificate, key = folder / AUTHORITY, folder / AUTHORITY_KEY
+    certificate, key = folder / pem, folder / key_pem
     if not certificate.exists() and not key.exists():
-        return ensure_authority(certificate, key, now)
+        return ensure_authority(certificate, key, now, name)
     try:
         authority = Authority.read(certificate, key)
     except (OSError, ValueError):

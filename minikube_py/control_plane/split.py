@@ -215,6 +215,7 @@ class SplitControlPlane:
             *("--service-account-signing-key-file", str(self.config.accounts_key_file)),
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
+            *("--client-ca-file", str(certificates.clients_file)),
             *self._structures(),
         ]
 
@@ -249,7 +250,10 @@ class SplitControlPlane:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
             flags += ["--leader-elect-identity", f"up-{name}"]
         if role == tokens.CONTROLLERS:
+            certificates = self.credentials.certificates
             flags += ["--service-account-private-key-file", str(self.config.accounts_key_file)]
+            flags += ["--cluster-signing-cert-file", str(certificates.clients_file)]
+            flags += ["--cluster-signing-key-file", str(certificates.clients_key_file)]
         if role == tokens.SCHEDULER:
             flags += ["--matcher", self.config.matcher, *self._scheduler_flags(name)]
             if len(servers) > 1:

@@ -6,12 +6,16 @@ import ssl
 from pathlib import Path
 
 
-def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Offers HTTP/1.1 by ALPN. Raises: OSError, ssl.SSLError."""
+def server_context(certificate: Path, key: Path, clients_pem: bytes = b"") -> ssl.SSLContext:
+    """Offers HTTP/1.1 by ALPN. `clients_pem`: an authority whose certificates clients may show; a client that shows one
+    of another is refused. Raises: OSError, ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["http/1.1"])
+    if clients_pem:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=clients_pem.decode("ascii", "replace"))
     return context
 
 

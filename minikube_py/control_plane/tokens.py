@@ -1,15 +1,19 @@
-"""Bearer tokens: one for each role, each in a file only its owner may read, used again at the next start; and the key
-that signs those of service accounts."""
+"""Bearer tokens: one for each role, each in a file only its owner may read, used again at the next start; and what
+signs those of service accounts, and certificates."""
 
 from __future__ import annotations
 
 import re
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
+
+if TYPE_CHECKING:
+    from minikube_py.controllers.certificate_signing import SigningAuthority
 
 ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE, PEER = "admin", "scheduler", "controllers", "kubelet", "store", "peer"
 ROLES = (ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE, PEER)
@@ -47,6 +51,17 @@ def ensure_signing_key(path: Path) -> SigningKey:
     if not path.exists():
         write_private(path, SigningKey.new().pem)
     return read_signing_key(path)
+
+
+def read_signing_authority(certificate: Path, key: Path) -> SigningAuthority:
+    """What signs requests for certificates. Raises: SetupError where the files are no certificate and its key."""
+    from minikube_py.controllers.certificate_signing import SigningAuthority
+
+    pems = [read_text(path, "authority's file").encode() for path in (certificate, key)]
+    try:
+        return SigningAuthority(*pems)
+    except (ValueError, TypeError) as error:
+        raise SetupError(f"{certificate} and {key} are no authority and its key: {error}") from None
 
 
 def read_signing_key(path: Path) -> SigningKey:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.service_tokens import SigningKey
@@ -55,6 +55,9 @@ from minikube_py.controllers.volume_views import (
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import MinikubeError
 
+if TYPE_CHECKING:
+    from minikube_py.controllers.certificate_signing import SigningAuthority
+
 logger = logging.getLogger(__name__)
 
 V = TypeVar("V", bound=MetaView)
@@ -93,6 +96,8 @@ class ControllerConfig:
     """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""
     signing_key: SigningKey | None = None
     """Of the tokens that Secrets hold; None leaves these Secrets as they are."""
+    signing_authority: SigningAuthority | None = None
+    """Signs requests for certificates; None leaves them as they are."""
 
 
 def labels_of(view: MetaView) -> list[tuple[str, str, str]]:

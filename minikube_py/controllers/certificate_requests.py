@@ -1,14 +1,16 @@
-"""Requests for certificates: those of kubelets are approved, and old ones deleted.
+"""Requests for certificates: those of kubelets are approved, approved ones signed, and old ones deleted.
 
-Source: k8s.io/kubernetes/pkg/controller/certificates/{approver,cleaner}.
+Source: k8s.io/kubernetes/pkg/controller/certificates/{approver,signer,cleaner}.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Final
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.meta import timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import CERTIFICATE_REQUESTS, SUBJECT_ACCESS_REVIEWS, Object
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
@@ -88,14 +90,60 @@ def _recognized(request: Object) -> Iterator[tuple[str, str]]:
     spec = request["spec"]
     if spec.get("signerName") != OF_KUBELETS:
         return
-    from minikube_py.api.certificate_requests import is_of_kubelet, parse_request, subject_name
+    from minikube_py.api.certificate_requests import parse_request, subject_name
+    from minikube_py.controllers.certificate_signing import kubelet_fault
 
     parsed = parse_request(spec["request"])
-    if not is_of_kubelet(parsed, spec.get("usages") or ()):
+    if kubelet_fault(parsed, spec.get("usages") or ()):
         return
     if spec.get("username") == subject_name(parsed):
         yield "selfnodeclient", "self kubelet client certificate"
     yield "nodeclient", "kubelet client certificate"
+
+
+class RequestSigner(QueueController):
+    """Without an authority it does nothing, as upstream's."""
+
+    name = "certificatesigningrequest-signing-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client, self._clock, self._rng = context.client, context.clock, context.rng
+        self._authority = context.config.signing_authority
+        self._workers = QueueWorkers(context, "certificate_signer", self.sync)
+        if self._authority is None:
+            return
+        self._requests: Informer[WholeView] = context.informers.of(CERTIFICATE_REQUESTS)
+        self._requests.add_handler(Handler(on_add=self._seen, on_update=lambda old, new: self._seen(new)))
+
+    def _seen(self, request: WholeView) -> None:
+        if "Approved" in _types(request.obj):
+            self._workers.queue.add(request.name)
+
+    async def sync(self, name: str) -> None:
+        found = self._requests.store.get(name)
+        if found is None or self._authority is None:
+            return
+        from minikube_py.api.certificate_requests import parse_request
+        from minikube_py.controllers.certificate_signing import SIGNERS
+
+        spec, status = found.obj["spec"], found.obj.get("status") or {}
+        fault_of, types = SIGNERS.get(spec["signerName"]), _types(found.obj)
+        if fault_of is None or status.get("certificate") or "Denied" in types or _failed(found.obj):
+            return
+        request, usages, now_s = parse_request(spec["request"]), spec.get("usages") or (), self._clock.wall_s()
+        if fault := fault_of(request, usages):
+            told = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": fault}
+            condition = {**told, "lastUpdateTime": timestamp(now_s)}
+            status = {**status, "conditions": [*_conditions(found.obj), condition]}
+        else:
+            pem = self._authority.sign(request, usages, spec.get("expirationSeconds"), now_s, self._rng)
+            status = {**status, "certificate": base64.b64encode(pem).decode()}
+        await self._client.update(CERTIFICATE_REQUESTS, {**found.obj, "status": status}, "status")
+
+
+def _failed(request: Object) -> bool:
+    found = [each.get("status") for each in _conditions(request) if each.get("type") == "Failed"]
+    return not {"", None, "True"}.isdisjoint(found)
 
 
 def is_over(request: Object, now_s: float) -> bool:

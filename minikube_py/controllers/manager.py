@@ -12,7 +12,7 @@ from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.controllers.base import Controller, ControllerConfig, ControllerContext, shared_informers
-from minikube_py.controllers.certificate_requests import RequestApprover, RequestCleaner
+from minikube_py.controllers.certificate_requests import RequestApprover, RequestCleaner, RequestSigner
 from minikube_py.controllers.cluster_roles import ClusterRoleAggregation
 from minikube_py.controllers.cron_jobs import CronJobController
 from minikube_py.controllers.daemon_set import DaemonSetController
@@ -74,6 +74,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         TtlAfterFinished,
         ClusterRoleAggregation,
         RequestApprover,
+        RequestSigner,
         RequestCleaner,
     )
 }

@@ -22,10 +22,12 @@ ETCD_CLIENT = {"etcd-client.pem", "etcd-client.key"}
 FILES = {
     "authority": {"authority.pem", "authority.key"},
     "store": {"authority.pem", "server.pem", "server.key", "peer.pem", "peer.key", "token", "peer-token"},
-    "apiserver": {"authority.pem", "server.pem", "server.key", "users.csv", "store-token", "service-accounts.key"}
-    | ETCD_CLIENT,
+    "apiserver": {
+        *("authority.pem", "server.pem", "server.key", "users.csv", "store-token", "service-accounts.key"),
+        *("client-authority.pem", *ETCD_CLIENT),
+    },
     "scheduler": {"kubeconfig"},
-    "controllers": {"kubeconfig", "service-accounts.key"},
+    "controllers": {"kubeconfig", "service-accounts.key", "client-authority.pem", "client-authority.key"},
     "kubelet": {"kubeconfig"},
     "admin": {"kubeconfig", "store-token", "authority.pem"} | ETCD_CLIENT,
 }
@@ -183,7 +185,7 @@ def test_bad_host_names(text: str) -> None:
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["init-secrets", "--dir", str(tmp_path / "d"), "--stores", "store-1", "--hosts", "apiserver,127.0.0.1"]
     assert cli.main(command) == 0
-    assert "26 made" in capsys.readouterr().out
+    assert "29 made" in capsys.readouterr().out
     assert cli.main(command) == 0
     assert capsys.readouterr().out == f"secrets in {tmp_path / 'd'}: all there\n"
     shown = ["kubeconfig", "--secrets-dir", str(tmp_path / "d" / "admin"), "--server", "https://127.0.0.1:1"]

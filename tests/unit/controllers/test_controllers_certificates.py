@@ -1,4 +1,5 @@
-"""How long requests for certificates stay: the cases of upstream's `cleaner_test.go`, and laws beside them."""
+"""How long requests for certificates stay, and certificates last: the cases of upstream's `cleaner_test.go` and
+`authority_test.go`, and laws beside them."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from minikube_py.api.meta import timestamp
 from minikube_py.controllers.certificate_requests import is_over
+from minikube_py.controllers.certificate_signing import LIFE, CannotSign, term
 
 NOW_S = 1_700_000_000.0
 HOUR_S = 3600.0
@@ -70,3 +72,35 @@ _kinds = st.sampled_from(["", "Approved", "Denied", "Failed", "Odd"])
 def test_what_is_over_stays_so(created_ago_s: float, kind: str, ago_s: float, held: str, later_s: float) -> None:
     asked = request(created_ago_s, kind, ago_s, held)
     assert not is_over(asked, NOW_S) or is_over(asked, NOW_S + later_s)
+
+
+NOW = datetime.datetime.fromtimestamp(NOW_S, datetime.UTC)
+MINUTE = datetime.timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "authority_ends", "ends"),
+    [
+        (3600, 24 * 60, 60),
+        (60, 24 * 60, 10),
+        (12 * 3600, 24 * 60, 12 * 60 - 5),
+        (24 * 3600, 2 * 24 * 60, 24 * 60 - 5),
+        (48 * 3600, 24 * 60, 24 * 60),
+        (None, 2 * 365 * 24 * 60, 365 * 24 * 60 - 5),
+    ],
+)
+def test_how_long_a_certificate_is_good(asked_s: int | None, authority_ends: int, ends: int) -> None:
+    assert term(asked_s, NOW, NOW + authority_ends * MINUTE) == (NOW - 5 * MINUTE, NOW + ends * MINUTE)
+
+
+@pytest.mark.parametrize(("authority_ends", "told"), [(-5, "the signer has expired"), (0, "expired in the past")])
+def test_an_authority_that_has_ended_signs_nothing(authority_ends: int, told: str) -> None:
+    with pytest.raises(CannotSign, match=told):
+        term(3600, NOW, NOW + authority_ends * MINUTE)
+
+
+@given(st.none() | st.integers(-(2**31), 2**31 - 1), st.integers(1, 20 * 365 * 24 * 60))
+def test_no_certificate_outlives_its_authority_or_a_year(asked_s: int | None, authority_ends: int) -> None:
+    found = term(asked_s, NOW, NOW + authority_ends * MINUTE)
+    assert found.begins < NOW < found.ends <= min(NOW + authority_ends * MINUTE, NOW + LIFE)
+    assert asked_s is None or asked_s > 600 or found.ends <= NOW + 10 * MINUTE
