@@ -4,8 +4,8 @@
     python tools/extract_schema.py --modules "$(go env GOMODCACHE)/k8s.io" [--output FILE]
 
 Sources are `generated.proto` (numbers and wire types) and the Go type declarations (JSON names, omitempty, embedding,
-patch and list markers) of k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver. Comments are read only
-for their `+markers`; no text of theirs is kept. A developer's tool, run by hand when the modules change.
+patch and list markers) of k8s.io/api, apimachinery, apiextensions-apiserver, kube-aggregator and metrics. Comments are
+read only for their `+markers`; no text of theirs is kept. A developer's tool, run by hand when the modules change.
 
 The table, one message per line:
 
@@ -34,7 +34,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-API, MACHINERY, EXTENSIONS = "api", "apimachinery", "apiextensions-apiserver"
+API, MACHINERY, EXTENSIONS, AGGREGATOR = "api", "apimachinery", "apiextensions-apiserver", "kube-aggregator"
+METRICS = "metrics"
 VERSION = "v0.36.2"
 OUTPUT = Path(__file__).resolve().parent.parent / "minikube_py" / "api" / "schema_data.json"
 
@@ -123,7 +124,8 @@ def imports_of(lines: Iterable[str]) -> dict[str, str]:
 
 
 def table_name(path: str) -> str:
-    for prefix in ("k8s.io/apimachinery/pkg/apis/", "k8s.io/apiextensions-apiserver/pkg/apis/", "k8s.io/api/"):
+    others = (f"k8s.io/{module}/pkg/apis/" for module in (MACHINERY, EXTENSIONS, AGGREGATOR, METRICS))
+    for prefix in (*others, "k8s.io/api/"):
         if path.startswith(prefix):
             return path[len(prefix) :]
     return ""
@@ -331,6 +333,8 @@ def packages(modules: Path) -> list[Package]:
         (modules / f"{API}@{VERSION}", "*/*/types.go"),
         (modules / f"{MACHINERY}@{VERSION}" / "pkg" / "apis", "meta/v1/types.go"),
         (modules / f"{EXTENSIONS}@{VERSION}" / "pkg" / "apis", "*/v1/types.go"),
+        (modules / f"{AGGREGATOR}@{VERSION}" / "pkg" / "apis", "*/v1/types.go"),
+        (modules / f"{METRICS}@{VERSION}" / "pkg" / "apis", "metrics/v1beta1/types.go"),
     ]
     for root, pattern in roots:
         if not root.is_dir():
@@ -351,7 +355,7 @@ def packages(modules: Path) -> list[Package]:
 def build(modules: Path) -> dict[str, Any]:
     """The whole table. Raises: Unreadable."""
     table: dict[str, Any] = {
-        "versions": dict.fromkeys((API, MACHINERY, EXTENSIONS), VERSION),
+        "versions": dict.fromkeys((API, MACHINERY, EXTENSIONS, AGGREGATOR, METRICS), VERSION),
         "packages": {},
         "named": {},
         "custom": [],

@@ -8,6 +8,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds import (
     admissionregistration,
     apiextensions,
+    apiregistration,
     apps,
     authentication,
     authorization,
@@ -59,8 +60,8 @@ class Registry:
 
 
 GROUPS: Final = (
-    core, admissionregistration, apiextensions, apps, authentication, authorization, autoscaling, batch, certificates,
-    coordination, discovery, events, flowcontrol, networking, node, policy, rbac, resource, scheduling, storage,
-    volume_attributes,
+    core, admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling,
+    batch, certificates, coordination, discovery, events, flowcontrol, networking, node, policy, rbac, resource,
+    scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

@@ -119,23 +119,28 @@ class Message:
         return f"<Message {self.name}>"
 
 
+_API: Final = "k8s.io.api"
+_ROOTS: Final = {
+    package: f"k8s.io.{module}.pkg.apis"
+    for package, module in (
+        ("apiextensions", "apiextensions-apiserver"), ("meta", "apimachinery"), ("apiregistration", "kube-aggregator"),
+        ("metrics", "metrics"),
+    )
+}  # fmt: skip
+
+
 def proto_name(name: str) -> str:
     """`core/v1.Pod` as `k8s.io.api.core.v1.Pod`."""
     package, _, bare = name.rpartition(".")
-    if package.startswith("apiextensions/"):
-        root = "k8s.io.apiextensions-apiserver.pkg.apis"
-    elif package.startswith("meta/"):
-        root = "k8s.io.apimachinery.pkg.apis"
-    else:
-        root = "k8s.io.api"
+    root = _ROOTS.get(package.partition("/")[0], _API)
     return f"{root}.{package.replace('/', '.')}.{bare}"
 
 
 def table_name(name: str) -> str:
     """The inverse of `proto_name`; a table's name stays as it is."""
-    for root in ("k8s.io.apiextensions-apiserver.pkg.apis.", "k8s.io.apimachinery.pkg.apis.", "k8s.io.api."):
-        if name.startswith(root):
-            return name[len(root) :].replace(".", "/", 1)
+    for root in (*_ROOTS.values(), _API):
+        if name.startswith(f"{root}."):
+            return name[len(root) + 1 :].replace(".", "/", 1)
     return name
 
 

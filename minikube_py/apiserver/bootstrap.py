@@ -1,4 +1,4 @@
-"""The roles, bindings and flow schemas that every cluster has, as upstream's server makes them at its start.
+"""Roles, bindings, flow schemas and APIServices that every cluster has, as upstream's server makes them at its start.
 
 Roles stand in `bootstrap_policy.json`, recorded from a live upstream. What is missing is put there by one
 transaction for each hundred objects; what has fewer rules or subjects than it should gets those, unless its
@@ -22,9 +22,11 @@ import orjson
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.apiregistration import APISERVICES, as_managed, served_here
 from minikube_py.api.kinds.flowcontrol import AUTO_UPDATE, FLOWS, FLOWSCHEMAS, LEVELS, MANDATORY, PRIORITYLEVELS
 from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES
 from minikube_py.api.meta import namespace_of, new_uid, timestamp
+from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.escalation import uncovered
 from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.preparing import encode
@@ -48,7 +50,7 @@ def _expected() -> tuple[tuple[Kind, Json], ...]:
     """Not to be changed."""
     recorded = orjson.loads((files(__package__) / "bootstrap_policy.json").read_bytes())
     kinds = (CLUSTERROLES, CLUSTERROLEBINDINGS, ROLES, ROLEBINDINGS)
-    return (*((kind, obj) for kind in kinds for obj in recorded[kind.plural]), *_flows())
+    return (*((kind, obj) for kind in kinds for obj in recorded[kind.plural]), *_flows(), *_services())
 
 
 @cache
@@ -59,6 +61,10 @@ def _flows() -> tuple[tuple[Kind, Json], ...]:
         for kind, specs in _SPECS.items()
         for name, spec in specs.items()
     )
+
+
+def _services() -> Served:
+    return [(APISERVICES, each) for each in served_here(REGISTRY.group_versions)]
 
 
 async def reconcile(
@@ -126,7 +132,9 @@ def _new(objects: list[tuple[Kind, Json]], rng: random.Random, created_at: str) 
     for kind, obj in objects:
         named = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
         stamped = {**named, "uid": new_uid(rng), "creationTimestamp": created_at}
-        yield _key(kind, obj), encode({**obj, "metadata": {**stamped, **obj["metadata"]}})
+        made = {**obj, "metadata": {**stamped, **obj["metadata"]}}
+        kind.prepare_create(made)
+        yield _key(kind, obj), encode(made)
 
 
 # --- what is there already --------------------------------------------------------------------------------------------
@@ -157,6 +165,8 @@ async def _complete(writer: Writer, cache: WatchCache, kind: Kind, expected: Jso
 
 def _completed(kind: Kind, found: Json, expected: Json) -> Json | None:
     """`found` with what it lacks; None where it lacks nothing or is not to be touched."""
+    if kind is APISERVICES:
+        return as_managed(found, expected)
     metadata = found["metadata"]
     annotations = metadata.get("annotations") or {}
     if kind in _SPECS:

@@ -23,7 +23,7 @@ from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.service_tokens import SigningKey
-from minikube_py.apiserver import bootstrap, nonresource, signers, system
+from minikube_py.apiserver import bootstrap, nonresource, signers, system, usage_metrics
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.admission import Chain
@@ -464,6 +464,8 @@ class ApiServer:
         return await self.evictions.evict(asked, request, options)
 
     async def _unstored(self, asked: Route, request: Request) -> Response:
+        if asked.verb in ("get", "list"):
+            return await usage_metrics.answer(self, asked, request)
         options = write_options(request.query, "CreateOptions", request.content_type)
         if asked.resource.plural == "bindings":
             return await self.subresources.bind(asked._replace(resource=PODS), request, options)

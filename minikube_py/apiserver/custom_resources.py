@@ -21,6 +21,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
 from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.options import delete_options
+from minikube_py.apiserver.usage_metrics import on_request
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.errors import MinikubeError
 
@@ -46,13 +47,19 @@ class CustomResources:
         self._seen = -1
         self._read: dict[bytes, _Read] = {}
         self._forms: dict[bytes, tuple[Kind, ...]] = {}
+        self._local: tuple[Kind, ...] = ()
         self._leaving: frozenset[bytes] = frozenset()
         self._changed = asyncio.Event()
 
     def follow(self) -> None:
         """Serves what is defined now."""
         cache = self._cache
-        if cache is None or cache.last_change == self._seen:
+        if cache is None:
+            return
+        if (local := on_request(self._server)) != self._local:
+            self._local = local
+            self._serve()
+        if cache.last_change == self._seen:
             return
         self._seen = cache.last_change
         self._changed.set()
@@ -63,9 +70,12 @@ class CustomResources:
         if forms == list(self._forms):
             return
         self._forms = {form: self._forms.get(form) or kinds_of(form) for form in forms}
+        self._serve()
+
+    def _serve(self) -> None:
         server = self._server
         custom = tuple(kind for kinds in self._forms.values() for kind in kinds)
-        server.registry = server.registry.extended(custom)
+        server.registry = server.registry.extended((*custom, *self._local))
         served = [kind for kind in server.registry.kinds if kind.definition]
         server.cache.serve(served)
         server.watching.follow_caches()

@@ -95,7 +95,7 @@ def _find(
         # Collections of all namespaces have no namespace in their path; single objects and the rest must have theirs.
         scoped = bool(namespace) == resource.namespaced or not (namespace or name)
         watched = not watch or (not sub and "watch" in resource.verbs)
-        served = scoped and watched and (resource.stored or not name)
+        served = scoped and watched and (resource.stored or not name or "get" in resource.verbs)
     error = None if served else path_not_found()
     return ResourcePath(group, version, plural, namespace, name, sub, watch, resource, found, error)
 

@@ -15,7 +15,7 @@ from minikube_py.cel.evaluation import Program, Run, program_of
 from minikube_py.cel.operators import to_duration, to_timestamp
 from minikube_py.cel.parser import parse
 from minikube_py.cel.regex import BadPattern, compiled
-from minikube_py.cel.syntax import Call, ListOf, Literal, MapOf, Node, Source, parts_of
+from minikube_py.cel.syntax import Call, Comprehension, ListOf, Literal, MapOf, Node, Select, Source, parts_of
 from minikube_py.cel.types import Type
 from minikube_py.cel.values import EvaluationError, Unfit
 
@@ -29,17 +29,22 @@ STEPS_OF_CHARACTER: Final = 40
 """To compile it."""
 
 
+Rewrite = Callable[[Node], Node]
+
+
 def _no_sizes(path: tuple[str, ...]) -> int | None:
     return None
 
 
 @dataclass(frozen=True)
 class Environment:
-    """`fields`: those of the structs that variables are. `size_of`: how large what stands below a variable can be."""
+    """`fields`: those of the structs that variables are. `size_of`: how large what stands below a variable can be.
+    `rewrite`: what a call of another dialect is here, asked from the leaves up."""
 
     variables: Mapping[str, Type]
     fields: Fields = field(default_factory=dict)
     size_of: SizeOf = _no_sizes
+    rewrite: Rewrite | None = None
 
 
 class Outcome(NamedTuple):
@@ -112,11 +117,29 @@ def compile(expression: str, environment: Environment) -> Expression:
     sys.setrecursionlimit(before + FRAMES_MAX)
     try:
         source, root = parse(expression)
+        if environment.rewrite is not None:
+            root = _rewritten(root, environment.rewrite)
         found = check(source, root, environment.variables, environment.fields)
         _check_literals(source, root)
         return Expression(expression, root, found, str(found), most_it_costs(root, environment.size_of))
     finally:
         sys.setrecursionlimit(before)
+
+
+def _rewritten(node: Node, rewrite: Rewrite) -> Node:
+    if isinstance(node, Select):
+        node.operand = _rewritten(node.operand, rewrite)
+    elif isinstance(node, Call):
+        node.target = node.target and _rewritten(node.target, rewrite)
+        node.args = [_rewritten(each, rewrite) for each in node.args]
+    elif isinstance(node, ListOf):
+        node.items = [_rewritten(each, rewrite) for each in node.items]
+    elif isinstance(node, MapOf):
+        node.entries = [(_rewritten(k, rewrite), _rewritten(v, rewrite), maybe) for k, v, maybe in node.entries]
+    elif isinstance(node, Comprehension):
+        for part in ("range", "start", "condition", "step", "result"):
+            setattr(node, part, _rewritten(getattr(node, part), rewrite))
+    return rewrite(node)
 
 
 def _check_literals(source: Source, root: Node) -> None:

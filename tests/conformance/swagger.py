@@ -24,7 +24,7 @@ NOT_MARKED = {
 
 
 UNSERVED = {
-    "apiservices", "apiservices/status", "componentstatuses", "ipaddresses", "mutatingadmissionpolicies",
+    "componentstatuses", "ipaddresses", "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
     "servicecidrs", "servicecidrs/status", "services/proxy",
 }  # fmt: skip

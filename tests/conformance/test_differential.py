@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import api_service_cases
 import apply_cases
 import differences
 import ephemeral_cases
@@ -274,14 +275,17 @@ def test_secrets_with_tokens_are_filled_and_deleted_as_upstream() -> None:
 @pytest.mark.timeout(300)
 def test_openapi_v2_tells_what_upstreams_tells() -> None:
     """Definitions and paths that ours has stand in upstream's; and its JSON in our protobuf is its protobuf. Discovery
-    lists what upstream's lists, less what is known to be missing."""
+    lists what upstream's lists, less what is known to be missing; and APIServices are what they are there."""
+    report = judging.Report()
     with both() as (theirs, mine):
+        take_all(report, theirs, mine, api_service_cases.cases())
         listed, mine_listed = swagger.resources(theirs), swagger.resources(mine)
         told, packed, mine_told, mine_packed = (
             server.ask(Ask("openapi", "GET", "/openapi/v2", accept=accept)).body
             for server in (theirs, mine)
             for accept in ("application/json", swagger.PROTOBUF)
         )
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
     missing = {path for path in listed if path not in mine_listed}
     assert {path.partition("/v1/")[2] for path in missing} == swagger.UNSERVED
     assert mine_listed == {path: entry for path, entry in listed.items() if path not in missing}

@@ -130,7 +130,7 @@ REFUSED: list[tuple[Any, str]] = [
     (b"{", "the declaration of an index is no JSON"),
     ([], "must be a JSON object"),
     (fits(where="x"), "has no 'where'; it has name, on, fields, sums, structure, options, memoryLimit"),
-    (fits(on="nods"), "on: 'nods' is no resource that is stored; there are certificatesigningrequests, "),
+    (fits(on="nods"), "on: 'nods' is no resource that is stored; there are apiservices, certificatesigningrequests, "),
     (fits(on=["nodes"]), "is no resource that is stored"),
     (fits(name="Fits!"), "index name 'Fits!': use up to 63 lower-case letters"),
     (fits(name=1), "name: a text is needed"),
