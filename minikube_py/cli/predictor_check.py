@@ -2,7 +2,7 @@
 order of pods and in any unit, and without a look at what is to come.
 
   minikube-py predictor check mine.py:Mine
-  minikube-py predictor check n-sigma --args '{n: 3}' --examples 500 --seed 7
+  minikube-py predictor check n-sigma --args '{sigmas: 3}' --examples 500 --seed 7
 
 Where a law is broken, the least past that shows it is printed; exit code 1."""
 
@@ -15,7 +15,7 @@ from minikube_py.cli.model_check import arguments_of_laws, judged
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    arguments_of_laws(parser, "its args", "{n: 3}", "pasts")
+    arguments_of_laws(parser, "its args", "{sigmas: 3}", "pasts")
 
 
 def run(arguments: argparse.Namespace) -> int:

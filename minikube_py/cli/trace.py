@@ -2,6 +2,7 @@
 
 minikube-py trace convert --from FOLDER             writes openb_nodes.csv and openb_pods.csv
 minikube-py trace convert --from FOLDER --lists     writes openb_lists.csv: the shapes of all pod lists, counted
+minikube-py trace convert --from FOLDER --usage     writes usage_fit.json: what a generator of usage was fitted to
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from minikube_py.lab import trace
 from minikube_py.lab.packing import lists
+from minikube_py.lab.prediction import fit, generator
 
 ENVIRONMENT = "MINIKUBE_PY_DATA"
 
@@ -28,6 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("--to", dest="target", type=Path, default=Path("."), metavar="DIR", help=target_help)
     lists_help = "write the table of all pod lists, which `lab packing` replays, in place of nodes and pods"
     convert.add_argument("--lists", action="store_true", help=lists_help)
+    usage_help = "write the parameters of generated usage, fitted to half of the real day, and figures of both halves"
+    convert.add_argument("--usage", action="store_true", help=usage_help)
     convert.add_argument("--pods", choices=trace.POD_LISTS, default="default", help="which pod list (default: default)")
 
 
@@ -35,7 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
     source = arguments.source or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if source is None:
         raise trace.TraceError(f"where are the published files? Name their folder with --from or in ${ENVIRONMENT}")
-    tables = {lists.TABLE: lists.convert(source)} if arguments.lists else trace.convert(source, arguments.pods)
+    if arguments.usage:
+        tables = {generator.TABLE: fit.convert(source)}
+    else:
+        tables = {lists.TABLE: lists.convert(source)} if arguments.lists else trace.convert(source, arguments.pods)
     for name, table in tables.items():
         path = arguments.target / name
         try:

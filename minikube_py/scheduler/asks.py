@@ -49,3 +49,31 @@ def asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
         )
         for (container, field), amounts in zip(found, asks, strict=True)
     )
+
+
+class ContainersCpu(NamedTuple):
+    """In thousandths of a core. `each`: (limit, request) of each container, None where it says none."""
+
+    each: tuple[tuple[int | None, int | None], ...] = ()
+    overhead: int = 0
+
+
+def cpu_limits(spec: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By number of the container, as they are written."""
+    return tuple(
+        (number, limits.get("cpu"))
+        for number, container in enumerate(spec.get("containers") or ())
+        if (limits := (container.get("resources") or {}).get("limits"))
+    )
+
+
+def containers_cpu(spec: Mapping[str, Any]) -> ContainersCpu:
+    """Raises: QuantityError."""
+
+    def milli(amounts: Mapping[str, Any] | None) -> int | None:
+        amount = (amounts or {}).get("cpu")
+        return None if amount is None else max(0, wide_units("cpu", amount))
+
+    resources = [container.get("resources") or {} for container in spec.get("containers") or ()]
+    each = tuple((milli(of.get("limits")), milli(of.get("requests"))) for of in resources)
+    return ContainersCpu(each, milli(spec.get("overhead")) or 0)

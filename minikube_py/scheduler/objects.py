@@ -21,7 +21,7 @@ from minikube_py.fields.resource_requests import (
     total_nanos,
     units_of,
 )
-from minikube_py.scheduler.asks import ContainerAsks, asks_of, uses_of
+from minikube_py.scheduler.asks import ContainerAsks, ContainersCpu, asks_of, containers_cpu, cpu_limits, uses_of
 from minikube_py.scheduler.images import NO_IMAGES, NodeImages, images_of_node, images_of_pod
 
 logger = logging.getLogger(__name__)
@@ -129,16 +129,17 @@ class PodSpec:
 
     `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
     defaults for containers that ask for none; `by_containers`, where it is not None, is what NodeResourcesFit scores
-    the pod by instead: upstream's leaves out what is asked for the pod as a whole. `affinity` is the object's
-    `affinity.nodeAffinity`, `pod_affinity` and `pod_anti_affinity` the rest of it; `spread` are its topology spread
-    constraints; `uses` is what of it a node may have to declare that it can do; `asks` are its containers where one
-    asks for what is not native. `cache` is for what plugins work out from the spec alone."""
+    the pod by instead: upstream's leaves out what is asked for the pod as a whole. `cpu`: container by container.
+    `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and `pod_anti_affinity` the rest of it; `spread`
+    are its topology spread constraints; `uses` is what of it a node may have to declare that it can do; `asks` are its
+    containers where one asks for what is not native. `cache` is for what plugins work out from the spec alone."""
 
     __slots__ = (
         "affinity",
         "asks",
         "by_containers",
         "cache",
+        "cpu",
         "host_ports",
         "node_selector",
         "nonzero_cpu_milli",
@@ -166,7 +167,9 @@ class PodSpec:
         uses: tuple[str, ...] = (),
         asks: tuple[ContainerAsks, ...] = (),
         by_containers: Amounts | None = None,
+        cpu: ContainersCpu | None = None,
     ) -> None:
+        self.cpu = cpu or ContainersCpu()
         self.uses = uses
         self.asks = asks
         self.by_containers = by_containers
@@ -459,7 +462,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
-    uses, asks = uses_of(spec), asks_of(spec)
+    uses, asks, limits = uses_of(spec), asks_of(spec), cpu_limits(spec)
     key = (
         _resources_key(spec, status),
         tolerations,
@@ -471,6 +474,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         _frozen(spread) if spread else None,
         uses,
         asks,
+        limits,
     )
     found = _specs.get(key)
     if found is None:
@@ -491,6 +495,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             uses,
             asks,
             _by_containers(spec),
+            containers_cpu(spec),
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
             # Specs already handed out stay valid; equal later ones are merely no longer the same object.

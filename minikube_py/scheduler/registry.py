@@ -28,6 +28,8 @@ from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, Ta
 from minikube_py.scheduler.plugins.volume_binding import VolumeBinding
 from minikube_py.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from minikube_py.scheduler.plugins.volume_zone import VolumeZone
+from minikube_py.scheduler.prediction.overcommit import OvercommitByPrediction
+from minikube_py.scheduler.prediction.trimaran import LoadVariationRiskBalancing, TargetLoadPacking
 
 ENTRY_POINT_GROUP = "minikube_py.scheduler_plugins"
 
@@ -54,6 +56,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "FlowPlacement": flow_placement,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
     **{policy.name: policy for policy in POLICIES.values()},
+    **{each.name: each for each in (TargetLoadPacking, LoadVariationRiskBalancing, OvercommitByPrediction)},
 }
 
 UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {

@@ -55,17 +55,17 @@ class Known(Predictor):
 
 
 class NSigma(Known):
-    """Mean and `n` standard deviations of what the pods used together."""
+    """Mean and `sigmas` standard deviations of what the pods used together."""
 
     name = "n-sigma"
-    defaults = {"n": 5, "samples": 24}
+    defaults = {"sigmas": 5, "samples": 24}
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
-        self.n = self.number("n", 0, SIGMAS_MAX)
+        self.sigmas = self.number("sigmas", 0, SIGMAS_MAX)
 
     def of_known(self, past: Past) -> float:
-        return float(past.total.mean() + self.n * past.total.std())
+        return float(past.total.mean() + self.sigmas * past.total.std())
 
 
 class Percentile(Known):
@@ -83,18 +83,18 @@ class Percentile(Known):
 
 
 class Ewma(Known):
-    """The exponentially weighted mean of what they used together, and `n` deviations by the same weights."""
+    """The exponentially weighted mean of what they used together, and `sigmas` deviations by the same weights."""
 
     name = "ewma"
-    defaults = {"alpha": 0.1, "n": 5, "samples": 24}
+    defaults = {"alpha": 0.1, "sigmas": 5, "samples": 24}
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
-        self.alpha, self.n = self.number("alpha", 0.0001, 1), self.number("n", 0, SIGMAS_MAX)
+        self.alpha, self.sigmas = self.number("alpha", 0.0001, 1), self.number("sigmas", 0, SIGMAS_MAX)
 
     def of_known(self, past: Past) -> float:
         mean, variance = weighted(past.total, self.alpha)
-        return mean + self.n * math.sqrt(variance)
+        return mean + self.sigmas * math.sqrt(variance)
 
 
 def weighted(values: FloatArray, alpha: float) -> tuple[float, float]:
@@ -142,16 +142,25 @@ def smoothed(values: Sequence[float], alpha: float, beta: float, gamma: float, p
 
 
 class HoltWinters(Known):
-    """The highest forecast within `horizon` samples, and `n` deviations of past forecasts. With `season` samples to a
-    season (288 are a day), it wants twice as many of the past."""
+    """The highest forecast within `horizon` samples, and `sigmas` deviations of past forecasts. With `season` samples
+    to a season (288 are a day), it wants twice as many of the past."""
 
     name = "holt-winters"
-    defaults = {"alpha": 0.3, "beta": 0.1, "gamma": 0.1, "phi": 0.9, "n": 5, "season": 0, "horizon": 288, "samples": 24}
+    defaults = {
+        "alpha": 0.3,
+        "beta": 0.1,
+        "gamma": 0.1,
+        "phi": 0.9,
+        "sigmas": 5,
+        "season": 0,
+        "horizon": 288,
+        "samples": 24,
+    }
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
         super().__init__(args)
         self.shares = [self.number(name, 0, 1) for name in ("alpha", "beta", "gamma", "phi")]
-        self.n, self.season = self.number("n", 0, SIGMAS_MAX), self.count("season", 0, SAMPLES_MAX // 2)
+        self.sigmas, self.season = self.number("sigmas", 0, SIGMAS_MAX), self.count("season", 0, SAMPLES_MAX // 2)
         self.horizon = self.count("horizon", 1, SAMPLES_MAX)
         self.samples = max(self.samples, 2 * self.season)
 
@@ -160,7 +169,7 @@ class HoltWinters(Known):
         kept = smoothed(past.total.tolist(), alpha, beta, gamma, phi, self.season)
         deviation = math.sqrt(math.fsum(error * error for error in kept.errors) / len(kept.errors))
         highest = max(kept.forecast(self.horizon, phi))
-        return max(0.0, highest + self.n * deviation)
+        return max(0.0, highest + self.sigmas * deviation)
 
 
 class MaxOf(Predictor):

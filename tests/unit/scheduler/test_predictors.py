@@ -35,19 +35,19 @@ COLD = [NAN, NAN, NAN, 7.0]
     [
         ("limits", {}, TWO, 0.9 * 300),
         ("limits", {"phi": 1}, [*TWO, COLD], 400),
-        ("n-sigma", {"n": 2, "samples": 4}, TWO, 30 + 2 * math.sqrt(125)),
-        ("n-sigma", {"n": 0, "samples": 2}, TWO, 40),
-        ("n-sigma", {"n": 2, "samples": 4}, [*TWO, COLD], 30 + 2 * math.sqrt(125) + 100),
-        ("n-sigma", {"n": 2, "samples": 5}, TWO, 300),
-        ("n-sigma", {"n": 1000, "samples": 4}, TWO, 300),
+        ("n-sigma", {"sigmas": 2, "samples": 4}, TWO, 30 + 2 * math.sqrt(125)),
+        ("n-sigma", {"sigmas": 0, "samples": 2}, TWO, 40),
+        ("n-sigma", {"sigmas": 2, "samples": 4}, [*TWO, COLD], 30 + 2 * math.sqrt(125) + 100),
+        ("n-sigma", {"sigmas": 2, "samples": 5}, TWO, 300),
+        ("n-sigma", {"sigmas": 1000, "samples": 4}, TWO, 300),
         ("percentile", {"percent": 100, "samples": 4}, TWO, 30 + 15),
         ("percentile", {"percent": 50, "samples": 4}, TWO, 20 + 10),
         ("percentile", {"percent": 75, "samples": 4}, [*TWO, COLD], 22.5 + 15 + 100),
         # By its recursion from the first value: 15, 20, 32.5, 33.75.
-        ("ewma", {"alpha": 0.5, "n": 0, "samples": 4}, TWO, 33.75),
-        ("ewma", {"alpha": 1, "n": 9, "samples": 4}, TWO, 35),
-        ("max", {"of": ["limits", {"predictor": "n-sigma", "args": {"n": 0, "samples": 4}}]}, TWO, 270),
-        ("max", {"of": [{"predictor": "n-sigma", "args": {"n": 0, "samples": 4}}]}, TWO, 30),
+        ("ewma", {"alpha": 0.5, "sigmas": 0, "samples": 4}, TWO, 33.75),
+        ("ewma", {"alpha": 1, "sigmas": 9, "samples": 4}, TWO, 35),
+        ("max", {"of": ["limits", {"predictor": "n-sigma", "args": {"sigmas": 0, "samples": 4}}]}, TWO, 270),
+        ("max", {"of": [{"predictor": "n-sigma", "args": {"sigmas": 0, "samples": 4}}]}, TWO, 30),
     ],
 )  # fmt: skip
 def test_a_formula_worked_out_by_hand(
@@ -75,7 +75,7 @@ def test_a_season_that_repeats_is_forecast_as_it_will_be() -> None:
     day = [3.0, 9.0, 4.0, 1.0]
     kept = smoothed(day * 3, 0.3, 0.1, 0.2, 0.9, season=4)
     assert kept.forecast(6, 0.9) == pytest.approx([*day, *day[:2]])
-    args = {"season": 4, "horizon": 4, "n": 5}
+    args = {"season": 4, "horizon": 4, "sigmas": 5}
     predictor = predictor_named("holt-winters", args)
     assert predictor.samples == 24
     assert asked(predictor, past([day * 6], [20]), "") == pytest.approx(9)
@@ -89,7 +89,7 @@ def test_predictions_are_ordered_as_their_formulas_are(shares: list[list[float]]
     found = {name: asked(predictor_named(name), seen, "") for name in PREDICTORS if name != "oracle"}
     assert all(0 <= each <= seen.limit * (1 + 1e-9) for each in found.values())
     assert found["max"] == max(found["n-sigma"], found["percentile"])
-    n = [asked(predictor_named("n-sigma", {"n": n}), seen, "") for n in (0, 1, 5)]
+    n = [asked(predictor_named("n-sigma", {"sigmas": n}), seen, "") for n in (0, 1, 5)]
     assert n == sorted(n)
     # Peaks that come together are the most there can be.
     most = asked(predictor_named("percentile", {"percent": 100}), seen, "")
@@ -122,10 +122,10 @@ def test_a_lie_is_one_clear_error_that_names_it(tmp_path: Path, body: str, wrong
     ("target", "args", "wrong"),
     [
         ("mean", {}, "there is no predictor 'mean'; there are: limits, n-sigma, .*; or FILE.py:CLASS"),
-        ("n-sigma", {"m": 3}, "predictor n-sigma has no argument 'm'; it has: n, samples"),
-        ("n-sigma", {"n": -1}, "n is -1; a number from 0 to 1000 is wanted"),
-        ("n-sigma", {"n": NAN}, "n is nan; a number from 0 to 1000 is wanted"),
-        ("n-sigma", {"n": True}, "n is True; a number from 0"),
+        ("n-sigma", {"m": 3}, "predictor n-sigma has no argument 'm'; it has: sigmas, samples"),
+        ("n-sigma", {"sigmas": -1}, "sigmas is -1; a number from 0 to 1000 is wanted"),
+        ("n-sigma", {"sigmas": NAN}, "sigmas is nan; a number from 0 to 1000 is wanted"),
+        ("n-sigma", {"sigmas": True}, "sigmas is True; a number from 0"),
         ("n-sigma", {"samples": 2.5}, "samples is 2.5; a whole number is wanted"),
         ("n-sigma", {"samples": 10**9}, "a number from 1 to 2016 is wanted"),
         ("limits", {"phi": 1.5}, "phi is 1.5; a number from 0 to 1 is wanted"),

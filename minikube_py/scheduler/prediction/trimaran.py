@@ -1,0 +1,180 @@
+"""TargetLoadPacking and LoadVariationRiskBalancing of sigs.k8s.io/scheduler-plugins (trimaran), by its formulas.
+
+Source: scheduler-plugins v0.33.5, pkg/trimaran. What differs: usage comes from a source of one's own (`usage`) instead
+of a load watcher, as means of five minutes; the latest sample of a node is its load, and deviations are over `window`
+samples; TargetLoadPacking takes a node's allocatable CPU where theirs takes its capacity; initial containers that go on
+running count as Kubernetes counts them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from minikube_py.fields.quantity import QuantityError, wide_units
+from minikube_py.scheduler.columns import Nodes
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, Handle, IntArray
+from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
+from minikube_py.scheduler.prediction.predictor import FloatArray
+from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, meter_of, refuse_unknown
+
+WINDOW: Final = 3
+"""Samples: 15 minutes, as a load watcher's."""
+_NOT_HERE: Final = ("metricProvider", "watcherAddress")
+
+
+def target_load_score(percent: float, target: float) -> int:
+    """`percent`: of the node's CPU, with the pod. The score rises to the target, then falls to nothing."""
+    if percent > 100:
+        return 0
+    if percent > target:
+        return rounded(target * (100 - percent) / (100 - target))
+    return rounded((100 - target) * percent / target + target)
+
+
+def risk_score(capacity: float, request: float, mean: float, deviation: float, margin: float, power: float) -> float:
+    """Of one resource, 0 to 100; `power` is upstream's sensitivity."""
+    if capacity <= 0:
+        return 0.0
+    mu = _share((_within(mean, capacity) + max(request, 0.0)) / capacity)
+    sigma = _within(deviation, capacity) / capacity
+    if power >= 0:
+        sigma = (1.0 if sigma == 1 else 0.0) if power == 0 else sigma ** (1 / power)
+    return (1 - (mu + _share(sigma * margin)) / 2) * MAX_NODE_SCORE
+
+
+def _within(value: float, capacity: float) -> float:
+    return max(min(value, capacity), 0.0)
+
+
+def _share(value: float) -> float:
+    return max(min(value, 1.0), 0.0)
+
+
+def rounded(value: float) -> int:
+    """As Go's math.Round does, of what is not below 0."""
+    return math.floor(value + 0.5)
+
+
+class _ByLoad:
+    """Scores nodes by the load of their pods: by slot, whether it is known, and of each resource mean and deviation."""
+
+    name = ""
+    bounded = True
+    known: Sequence[str] = ()
+
+    def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
+        for each in _NOT_HERE:
+            if args.get(each):
+                raise ConfigError(f'plugin "{self.name}": {each} is not supported; name a source of usage as usage')
+        refuse_unknown(self.name, args, self.known)
+        self.args = args
+        self.handle = handle
+        self.meter: Meter = meter_of(self.name, args, handle.clock, WINDOW)
+        self.rows = Rows(handle.columns, self.meter, 1 + 2 * len(RESOURCES), self._load)
+
+    def number(self, field: str, usual: float, least: float) -> float:
+        """As upstream's defaults: what is absent or below `least` is `usual`. Raises: ConfigError."""
+        value = self.args.get(field)
+        if value is None:
+            return usual
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ConfigError(f'plugin "{self.name}": {field} is {value!r}; a number is wanted')
+        return float(value) if value >= least else usual
+
+    def _load(self, node: NodeInfo) -> Sequence[float]:
+        found = [0.0]
+        for resource in RESOURCES:
+            total = self.meter.past(node.pods.values(), resource).total
+            found += [float(total.mean()), float(total.std())] if len(total) else [0.0, 0.0]
+        found[0] = self.unseen(node)
+        return found
+
+    def unseen(self, node: NodeInfo) -> float:
+        """Of the pods that no sample knows yet."""
+        return 0.0
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        rows = self.rows.one(node)[None, :]
+        capacities = {resource: np.array([node.allocatable.get(resource, 0)]) for resource in RESOURCES}
+        return int(self.scores(pod, rows, capacities)[0])
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray:
+        capacities = {resource: nodes.allocatable(resource) for resource in RESOURCES}
+        return self.scores(pod, self.rows.of_slots(nodes.index), capacities)
+
+    def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
+        raise NotImplementedError
+
+
+class TargetLoadPacking(_ByLoad):
+    """Fills nodes up to `targetUtilization` percent (40) of their CPU, and spreads beyond."""
+
+    name = "TargetLoadPacking"
+    known = ("targetUtilization", "defaultRequests", "defaultRequestsMultiplier")
+
+    def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
+        self.target = 40.0
+        self.default_milli, self.multiplier = 1000, 1.5
+        super().__init__(args, handle)
+        self.target = self.number("targetUtilization", 40, 1)
+        if self.target >= 100:
+            raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; less than 100 is wanted')
+        try:
+            self.multiplier = float(args.get("defaultRequestsMultiplier") or 1.5)
+            requests = args.get("defaultRequests")
+            if requests is not None:
+                self.default_milli = wide_units(CPU, requests[CPU]) if CPU in requests else 0
+        except (TypeError, ValueError, QuantityError) as error:
+            raise ConfigError(f'plugin "{self.name}": defaultRequests or their multiplier: {error}') from error
+
+    def expected(self, pod: PodInfo) -> int:
+        """What a pod that nobody has seen run will use of CPU: limits; else requests, multiplied; else the default."""
+        return pod.spec.cpu.overhead + sum(self._of_container(*each) for each in pod.spec.cpu.each)
+
+    def _of_container(self, limit: int | None, request: int | None) -> int:
+        if limit is not None:
+            return limit
+        return rounded(request * self.multiplier) if request is not None else self.default_milli
+
+    def unseen(self, node: NodeInfo) -> float:
+        return float(sum(self.expected(pod) for pod in node.pods.values() if not self.meter.samples(pod)[CPU]))
+
+    def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
+        used = rows[:, 0] + rows[:, 1] + self.expected(pod)
+        return _each(
+            target_load_score(100 * each / capacity if capacity else 0.0, self.target)
+            for each, capacity in zip(used.tolist(), capacities[CPU].tolist(), strict=True)
+        )
+
+
+class LoadVariationRiskBalancing(_ByLoad):
+    """The least of what CPU and memory score by mean load and its deviation: (1 - risk) x 100."""
+
+    name = "LoadVariationRiskBalancing"
+    known = ("safeVarianceMargin", "safeVarianceSensitivity")
+
+    def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.margin = self.number("safeVarianceMargin", 1, 0)
+        self.power = self.number("safeVarianceSensitivity", 1, 0)
+
+    def scores(self, pod: PodInfo, rows: FloatArray, capacities: Mapping[str, IntArray]) -> IntArray:
+        of_each = [
+            [
+                risk_score(capacity, pod.spec.request(resource), mean, deviation, self.margin, self.power)
+                for capacity, mean, deviation in zip(
+                    capacities[resource].tolist(), rows[:, at].tolist(), rows[:, at + 1].tolist(), strict=True
+                )
+            ]
+            for resource, at in ((CPU, 1), (MEMORY, 3))
+        ]
+        return _each(rounded(min(both)) for both in zip(*of_each, strict=True))
+
+
+def _each(scores: Iterable[int]) -> IntArray:
+    return np.fromiter(scores, np.int64)

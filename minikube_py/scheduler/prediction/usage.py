@@ -1,0 +1,194 @@
+"""What pods use: where it comes from, and what is kept of it, sample by sample and node by node.
+
+A source is any object with `usage(pod, minute)`; minutes are those of the scheduler's clock since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from minikube_py.env import Clock
+from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.framework import IntArray, PluginError
+from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
+from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray, Past, PredictionError
+
+RESOURCES: Final = (CPU, MEMORY)
+
+
+class UsageSource(Protocol):
+    """`ahead(pod, minute)`, which only an experiment has: what the pod will use from that minute on, as arrays by
+    resource."""
+
+    def usage(self, pod: PodInfo, minute: int) -> Mapping[str, float] | None:
+        """By resource, in milli-cores and bytes, the mean of that minute; what is absent is 0. None: not known."""
+
+
+class _Kept:
+    """`next_step`: of the sample that comes next. `samples`: by resource, NaN where it was not known."""
+
+    __slots__ = ("next_step", "samples")
+
+    def __init__(self, step: int) -> None:
+        self.next_step = step
+        self.samples: dict[str, list[float]] = {resource: [] for resource in RESOURCES}
+
+
+class Meter:
+    """Samples of pods, from when they are first asked for. `keep`: so many of each."""
+
+    def __init__(self, source: UsageSource, name: str, clock: Clock, keep: int) -> None:
+        self.source = source
+        self.name = name
+        self.keep = keep
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._asked: set[str] = set()
+        self._step = -1
+
+    @property
+    def minute(self) -> int:
+        return int(self._clock.wall_s() // 60)
+
+    def step(self) -> int:
+        """Of the sample that is under way. With a new one, pods that nobody asked for any more are forgotten."""
+        step = self.minute // STEP_MINUTES
+        if step != self._step:
+            if self._asked:
+                self._kept = {uid: kept for uid, kept in self._kept.items() if uid in self._asked}
+                self._asked = set()
+            self._step = step
+        return step
+
+    def samples(self, pod: PodInfo) -> Mapping[str, Sequence[float]]:
+        """Up to the last whole one. Raises: PredictionError."""
+        step = self.step()
+        kept = self._kept.get(pod.uid)
+        if kept is None:
+            # A step that has begun is no whole one of this pod.
+            kept = self._kept[pod.uid] = _Kept(step + 1)
+        self._asked.add(pod.uid)
+        for each in range(max(kept.next_step, step - self.keep), step):
+            first = each * STEP_MINUTES
+            minutes = [self._of_minute(pod, minute) for minute in range(first, first + STEP_MINUTES)]
+            for resource, samples in kept.samples.items():
+                samples.append(sum(of[resource] for of in minutes) / STEP_MINUTES)
+                del samples[: -self.keep]
+        kept.next_step = max(kept.next_step, step)
+        return kept.samples
+
+    def _of_minute(self, pod: PodInfo, minute: int) -> dict[str, float]:
+        try:
+            found = self.source.usage(pod, minute)
+            if found is None:
+                return dict.fromkeys(RESOURCES, math.nan)
+            amounts = {resource: float(found.get(resource, 0.0)) for resource in RESOURCES}
+        except Exception as error:
+            raise PredictionError(f"source of usage {self.name}: pod {pod.key}: {told(error)}") from error
+        for resource, amount in amounts.items():
+            if not (math.isfinite(amount) and amount >= 0):
+                text = f"{resource} is {amount:g}; a number not below 0 is wanted"
+                raise PredictionError(f"source of usage {self.name}: pod {pod.key}: {text}")
+        return amounts
+
+    def past(self, pods: Iterable[PodInfo], resource: str, with_ahead: bool = False) -> Past:
+        """Raises: PredictionError."""
+        pods = list(pods)
+        rows = [self.samples(pod)[resource] for pod in pods]
+        usage = np.full((len(pods), max(map(len, rows), default=0)), np.nan)
+        for line, row in zip(usage, rows, strict=True):
+            if row:
+                line[len(line) - len(row) :] = row
+        reserved = np.array([pod.spec.request(resource) for pod in pods], np.float64)
+        return Past(reserved, usage, self._ahead(pods, resource) if with_ahead else None)
+
+    def _ahead(self, pods: Sequence[PodInfo], resource: str) -> FloatArray:
+        source: Any = self.source
+        rows = [source.ahead(pod, self.minute)[resource] for pod in pods]
+        ahead = np.zeros((len(pods), max(map(len, rows), default=0)))
+        for line, row in zip(ahead, rows, strict=True):
+            line[: len(row)] = row
+        return ahead
+
+
+def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> Meter:
+    """By the args `usage` (FILE.py:CLASS or MODULE:CLASS) and `usageArgs`. Raises: ConfigError."""
+    target, given = args.get("usage"), args.get("usageArgs") or {}
+    if not isinstance(target, str) or not target:
+        raise ConfigError(
+            f'plugin "{plugin}" needs the args usage: what says what pods use, as FILE.py:CLASS or MODULE:CLASS'
+        )
+    if not isinstance(given, Mapping):
+        raise ConfigError(f'plugin "{plugin}": usageArgs are {given!r}; a mapping is wanted')
+    try:
+        kind = find_class(target, "usage")
+        source = kind(**given)
+    except BadCode as error:
+        raise ConfigError(str(error)) from error
+    except Exception as error:
+        raise ConfigError(f"source of usage {target}: {told(error)}") from error
+    if not callable(getattr(source, "usage", None)):
+        raise ConfigError(f"source of usage {target} has no method usage(pod, minute)")
+    return Meter(source, name_of(kind, target, "name"), clock, keep)
+
+
+def refuse_unknown(plugin: str, args: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises: ConfigError."""
+    # A file of a configuration names the kind of the args.
+    known = (*known, "usage", "usageArgs")
+    for name in args:
+        if name not in known and name not in ("kind", "apiVersion"):
+            raise ConfigError(f'plugin "{plugin}" has no argument {name!r}; it has: {", ".join(known)}')
+
+
+class Rows:
+    """A row of numbers for each node, kept up by the log of the columns: those that changed are worked out again, and
+    all of them with each new sample."""
+
+    def __init__(
+        self, columns: NodeColumns, meter: Meter, width: int, of: Callable[[NodeInfo], Sequence[float]]
+    ) -> None:
+        self._columns = columns
+        self._meter = meter
+        self._of = of
+        self._version = -1
+        self._step = -1
+        self._stale: set[int] = set()
+        self._rows: FloatArray = np.zeros((0, width))
+
+    def all(self) -> FloatArray:
+        """By slot. Raises: PluginError."""
+        columns, step = self._columns, self._meter.step()
+        if self._version == columns.version and self._step == step and not self._stale:
+            return self._rows
+        changed = columns.changed_since(self._version) if self._version >= 0 and self._step == step else None
+        if changed is None or len(self._rows) != columns.capacity:
+            changed = list(range(columns.size))
+            self._rows = np.zeros((columns.capacity, self._rows.shape[1]))
+        self._stale.update(changed)
+        self._version, self._step = columns.version, step
+        for slot in sorted(self._stale):
+            node = columns.by_slot[slot]
+            self._rows[slot] = 0.0 if node is None else self.of(node)
+            self._stale.discard(slot)
+        return self._rows
+
+    def of(self, node: NodeInfo) -> Sequence[float]:
+        """Of a node as it is, which may be one that is only tried. Raises: PluginError."""
+        try:
+            return self._of(node)
+        except PredictionError as error:
+            raise PluginError(str(error)) from error
+
+    def one(self, node: NodeInfo) -> FloatArray:
+        known = 0 <= node.slot < self._columns.size and self._columns.by_slot[node.slot] is node
+        return self.all()[node.slot] if known else np.array(self.of(node))
+
+    def of_slots(self, index: slice | IntArray) -> FloatArray:
+        return self.all()[: self._columns.size][index]

@@ -1,0 +1,396 @@
+"""TargetLoadPacking and LoadVariationRiskBalancing by upstream's own test tables; overcommit by prediction by hand.
+
+The tables are those of sigs.k8s.io/scheduler-plugins v0.33.5: targetloadpacking_test.go (TestTargetLoadPackingScoring),
+loadvariationriskbalancing/analysis_test.go (TestComputeScore) and loadvariationriskbalancing_test.go (TestScore).
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import ConfigError, ProfileConfig
+from minikube_py.scheduler.configuration.checking import NoCluster
+from minikube_py.scheduler.configuration.merging import PluginSet
+from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.framework import CycleState, FitError, PluginError
+from minikube_py.scheduler.objects import CPU, MEMORY, project_node, project_pod
+from minikube_py.scheduler.prediction.overcommit import OvercommitByPrediction
+from minikube_py.scheduler.prediction.trimaran import (
+    LoadVariationRiskBalancing,
+    TargetLoadPacking,
+    risk_score,
+    rounded,
+    target_load_score,
+)
+from minikube_py.scheduler.prediction.usage import Meter
+from minikube_py.scheduler.profile import Profile
+
+MI = 1 << 20
+SOURCE = """
+class Told:
+    amounts = {}
+    asked = []
+    def usage(self, pod, minute):
+        self.asked.append((pod.uid, minute))
+        found = self.amounts.get(pod.uid, {})
+        return found(minute) if callable(found) else found
+"""
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.minute = 1000.0
+
+    def wall_s(self) -> float:
+        return 60 * self.minute
+
+
+class Stage:
+    """Nodes and pods in memory, a source of usage that says what `amounts` does, and a clock."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        path = tmp_path / "told.py"
+        path.write_text(SOURCE)
+        self.args = {"usage": f"{path}:Told"}
+        self.cache, self.clock = Cache(), Hand()
+        self.handle: Any = NoCluster(self.cache.columns)
+        self.handle.clock = self.clock
+
+    def node(self, name: str = "n", cpu: str = "1", memory: str = "1Gi", pods: str = "110") -> None:
+        allocatable = {"cpu": cpu, "memory": memory, "pods": pods}
+        self.cache.put_node(
+            project_node({"metadata": {"name": name, "uid": name}, "status": {"allocatable": allocatable}})
+        )
+
+    def pod(self, name: str, *containers: dict[str, Any], node: str = "", overhead: str = "") -> Any:
+        spec: dict[str, Any] = {
+            "containers": [{"name": f"c{i}", "resources": each} for i, each in enumerate(containers)]
+        }
+        if node:
+            spec["nodeName"] = node
+        if overhead:
+            spec["overhead"] = {"cpu": overhead}
+        pod = project_pod({"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec})
+        if node:
+            self.cache.put_pod(pod)
+        return pod
+
+
+def told(plugin: Any) -> dict[str, Any]:
+    amounts: dict[str, Any] = plugin.meter.source.amounts
+    return amounts
+
+
+def score(stage: Stage, plugin: Any, pod: Any, node: str = "n") -> int:
+    """By both forms, which agree."""
+    columns = stage.cache.columns
+    info = columns.by_name[node]
+    nodes = columns.some(np.array([info.slot]))
+    one = plugin.score(CycleState(), pod, info)
+    assert plugin.score_nodes(CycleState(), pod, nodes).tolist() == [one]
+    return int(one)
+
+
+def requests(cpu: str = "", memory: str = "", limit: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {"requests": {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v}}
+    return {**found, "limits": {"cpu": limit}} if limit else found
+
+
+# --- TargetLoadPacking -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("load_milli", "containers", "expected"),
+    [
+        (0, (), 40),  # new node
+        (500, (), 33),  # hot node: 10 above the target
+        (300, (requests("1", limit="1"),), 0),  # excess utilization
+    ],
+)
+def test_target_load_as_upstreams_table_has_it(tmp_path: Path, load_milli: int, containers: Any, expected: int) -> None:
+    stage = Stage(tmp_path)
+    stage.node()
+    plugin = TargetLoadPacking(stage.args, stage.handle)
+    stage.pod("there", node="n")
+    told(plugin)["there"] = {CPU: load_milli}
+    settle(stage, plugin)
+    assert score(stage, plugin, stage.pod("new", *containers)) == expected
+
+
+def settle(stage: Stage, plugin: Any) -> None:
+    """Until pods that run have samples."""
+    plugin.rows.all()
+    stage.clock.minute += 10
+
+
+@pytest.mark.parametrize(
+    ("percent", "target", "expected"),
+    [
+        (0, 40, 40),
+        (20, 40, 70),
+        (40, 40, 100),
+        (40.1, 40, 40),
+        (70, 40, 20),
+        (100, 40, 0),
+        (100.1, 40, 0),
+        (50, 99, 100),
+    ],
+)
+def test_the_score_rises_to_the_target_and_falls_beyond(percent: float, target: float, expected: int) -> None:
+    assert target_load_score(percent, target) == expected
+
+
+def test_a_pod_that_nobody_saw_run_counts_as_limits_requests_or_the_default(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.node(cpu="100")
+    plugin = TargetLoadPacking(stage.args, stage.handle)
+    pod = stage.pod("p", requests("1", limit="2"), requests("301m"), {}, overhead="250m")
+    assert plugin.expected(pod) == 2000 + rounded(301 * 1.5) + 1000 + 250
+    own = TargetLoadPacking(
+        {**stage.args, "defaultRequestsMultiplier": "2", "defaultRequests": {"cpu": "100m"}}, stage.handle
+    )
+    assert own.expected(pod) == 2000 + 602 + 100 + 250
+    # One that was bound a moment ago: 10,000 of 100,000, then what it uses.
+    stage.pod("bound", requests("10", limit="10"), node="n")
+    empty = stage.pod("empty")
+    assert score(stage, plugin, empty) == target_load_score(10, 40) == 55
+    told(plugin)["bound"] = {CPU: 20_000}
+    stage.clock.minute += 10
+    assert score(stage, plugin, empty) == target_load_score(20, 40) == 70
+
+
+# --- LoadVariationRiskBalancing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capacity", "request_", "mean", "deviation", "margin", "power", "expected"),
+    [
+        (100, 10, 40, 36, 1, 1, 57),
+        (0, 10, 40, 36, 1, 2, 0),
+        (100, 10, -40, 36, 1, 2, 65),
+        (100, 10, 200, 36, 1, 2, 20),
+        (100, 10, 40, -36, 1, 2, 75),
+        (100, 10, 40, 120, 1, 2, 25),
+        (100, 10, 40, 36, -1, 1, 75),
+        (100, 10, 40, 36, 1, -1, 57),
+        (100, 10, 40, 36, 1, 0, 75),
+    ],
+)
+def test_risk_as_upstreams_table_has_it(
+    capacity: float, request_: float, mean: float, deviation: float, margin: float, power: float, expected: int
+) -> None:
+    assert rounded(risk_score(capacity, request_, mean, deviation, margin, power)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "cpu", "memory", "expected"),
+    [
+        ((), (50, 0), (0, 0), 75),  # new node
+        ((), (100, 0), (0, 0), 50),  # hot node
+        ((requests("200m", "256Mi"),), (30, 16), (0, 0), 67),  # average and stDev metrics
+        ((requests("100m", "512Mi"),), (40, 16), (50, 10), 45),  # CPU and Memory metrics
+        ((requests("100m", "512Mi"),), (80, 20), (25, 15), 45),  # pick worst case: CPU or Memory
+    ],
+)
+def test_risk_of_a_node_as_upstreams_table_has_it(
+    tmp_path: Path, pod: Any, cpu: tuple[int, int], memory: tuple[int, int], expected: int
+) -> None:
+    """Samples of mean + deviation, then mean - deviation; the worse resource counts."""
+    stage = Stage(tmp_path)
+    stage.node()
+    plugin = LoadVariationRiskBalancing(stage.args, stage.handle)
+    plugin.meter.keep = 2
+
+    def usage(minute: int) -> dict[str, float]:
+        sign = 1 if minute // 5 % 2 else -1
+        return {CPU: 10.0 * (cpu[0] + sign * cpu[1]), MEMORY: 1024 * MI / 100 * (memory[0] + sign * memory[1])}
+
+    stage.pod("there", node="n")
+    told(plugin)["there"] = usage
+    plugin.rows.all()
+    stage.clock.minute += 15
+    assert score(stage, plugin, stage.pod("new", *pod)) == expected
+
+
+# --- overcommit ------------------------------------------------------------------------------------------------------
+
+
+def overcommit(stage: Stage, **args: Any) -> Any:
+    given = {"predictor": "n-sigma", "predictorArgs": {"sigmas": 0, "samples": 2}, **args}
+    return OvercommitByPrediction({**stage.args, **given}, stage.handle)
+
+
+def refused(stage: Stage, plugin: Any, pod: Any, node: str = "n") -> list[str]:
+    """By both forms, which agree."""
+    info = stage.cache.columns.by_name[node]
+    nodes = stage.cache.columns.some(np.array([info.slot]))
+    status = plugin.filter(CycleState(), pod, info)
+    assert plugin.filter_nodes(CycleState(), pod, nodes).tolist() == [status is None]
+    if status is None:
+        return []
+    codes, meaning = plugin.reject_codes(CycleState(), pod, nodes)
+    assert meaning(int(codes[0])) == status
+    return [*status.reasons, status.code.name]
+
+
+def test_a_node_is_as_full_as_is_predicted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.node(cpu="4", memory="4Gi", pods="3")
+    plugin = overcommit(stage)
+    stage.pod("there", requests("4", "2Gi"), node="n")
+    two = stage.pod("two", requests("2", "1Gi"))
+    # Nobody knows it yet: it counts what it reserves.
+    assert refused(stage, plugin, two) == ["Insufficient cpu", "UNSCHEDULABLE"]
+    told(plugin)["there"] = {CPU: 2000, MEMORY: 1024 * MI}
+    stage.clock.minute += 10
+    assert refused(stage, plugin, two) == ["Insufficient cpu", "UNSCHEDULABLE"], "one sample is too few"
+    stage.clock.minute += 5
+    assert refused(stage, plugin, two) == []
+    assert score(stage, plugin, two) == 0
+    assert score(stage, plugin, stage.pod("one", requests("1", "1Gi"))) == 25
+    assert refused(stage, plugin, stage.pod("x", requests("2001m", "5Gi"))) == [
+        "Insufficient cpu", "Insufficient memory", "UNSCHEDULABLE_AND_UNRESOLVABLE",
+    ]  # fmt: skip
+    assert refused(stage, plugin, stage.pod("y", {"requests": {"example.com/gpu": "1"}})) == [
+        "Insufficient example.com/gpu", "UNSCHEDULABLE_AND_UNRESOLVABLE",
+    ]  # fmt: skip
+    # A pod that arrived counts what it reserves beside what is predicted of the other.
+    stage.pod("late", requests("1", "1Gi"), node="n")
+    assert refused(stage, plugin, two) == ["Insufficient cpu", "UNSCHEDULABLE"]
+    assert refused(stage, plugin, stage.pod("one", requests("1", "1Gi"))) == []
+    stage.pod("third", node="n")
+    assert refused(stage, plugin, stage.pod("none")) == ["Too many pods", "UNSCHEDULABLE"]
+
+
+def test_only_cpu_may_be_predicted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.node(cpu="4", memory="4Gi")
+    plugin = overcommit(stage, resources=["cpu"])
+    stage.pod("there", requests("4", "4Gi"), node="n")
+    settle(stage, plugin)
+    stage.clock.minute += 5
+    assert refused(stage, plugin, stage.pod("new", requests("1", "1Gi"))) == ["Insufficient memory", "UNSCHEDULABLE"]
+
+
+def test_samples_are_means_of_five_minutes_from_when_a_pod_is_first_seen(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.node()
+    plugin = overcommit(stage, predictorArgs={"samples": 3})
+    meter: Meter = plugin.meter
+    pod = stage.pod("there", requests("1"), node="n")
+    told(plugin)["there"] = lambda minute: {CPU: float(minute)} if minute != 1022 else None
+    stage.clock.minute = 1002
+    assert meter.past([pod], CPU).samples == 0
+    stage.clock.minute = 1019.9
+    assert meter.past([pod], CPU).usage.tolist() == [[1007.0, 1012.0]]
+    assert sorted(minute for _, minute in meter.source.asked) == list(range(1005, 1015))  # type: ignore[attr-defined]
+    stage.clock.minute = 1025
+    np.testing.assert_array_equal(meter.past([pod], CPU).usage, [[1012.0, 1017.0, np.nan]])
+    # What nobody asked for in a whole step is forgotten; a gap is read no further back than is kept.
+    stage.clock.minute = 5000
+    assert meter.past([pod], CPU).usage.tolist() == [[4987.0, 4992.0, 4997.0]]
+    stage.clock.minute = 5005
+    meter.past([], CPU)
+    stage.clock.minute = 5010
+    meter.past([stage.pod("other")], CPU)
+    stage.clock.minute = 5015
+    meter.step()
+    assert meter.past([pod], CPU).samples == 0
+
+
+# --- lies ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("return float('nan')", "predictor Mine: peak of cpu of node n is nan; a number not below 0 is wanted"),
+        ("return -5", "predictor Mine: peak of cpu of node n is -5; a number not below 0 is wanted"),
+        ("raise KeyError('lost')", "predictor Mine: peak of cpu of node n: KeyError: 'lost' (mine.py, line 3)"),
+    ],
+)
+def test_a_predictor_that_lies_is_an_error_of_the_pod_until_it_is_right(tmp_path: Path, body: str, wrong: str) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(f"class Mine:\n    def peak(self, past):\n        {body}\n")
+    stage = Stage(tmp_path)
+    stage.node()
+    plugin = overcommit(stage, predictor=f"{mine}:Mine", predictorArgs={})
+    info = stage.cache.columns.by_name["n"]
+    for _ in range(2):
+        with pytest.raises(PluginError) as told_:
+            plugin.filter(CycleState(), stage.pod("p"), info)
+        assert str(told_.value) == wrong
+    plugin.predictor.peak = lambda past: 0.0
+    assert plugin.filter(CycleState(), stage.pod("p"), info) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "wrong"),
+    [
+        ({CPU: float("nan")}, "cpu is nan; a number not below 0 is wanted"),
+        ({MEMORY: -1}, "memory is -1; a number not below 0 is wanted"),
+        (lambda minute: 1 // 0, "ZeroDivisionError: integer division or modulo by zero"),
+        ({CPU: "much"}, "ValueError: could not convert string to float: 'much'"),
+    ],
+)
+def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wrong: str) -> None:
+    stage = Stage(tmp_path)
+    stage.node()
+    stage.pod("there", node="n")
+    plugin = TargetLoadPacking(stage.args, stage.handle)
+    told(plugin)["there"] = usage
+    plugin.rows.all()
+    stage.clock.minute += 10
+    with pytest.raises(PluginError, match=f"source of usage Told: pod d/there: {wrong}"):
+        plugin.score(CycleState(), stage.pod("p"), stage.cache.columns.by_name["n"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "wrong"),
+    [
+        (TargetLoadPacking, {"usage": None}, 'plugin "TargetLoadPacking" needs the args usage'),
+        (TargetLoadPacking, {"watcherAddress": "http://x"}, "watcherAddress is not supported; name a source"),
+        (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is wanted"),
+        (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization is 'much'; a number is wanted"),
+        (TargetLoadPacking, {"defaultRequestsMultiplier": "x"}, "defaultRequests or their multiplier"),
+        (LoadVariationRiskBalancing, {"margin": 3}, "has no argument 'margin'; it has: safeVarianceMargin, "),
+        (OvercommitByPrediction, {"predictor": "nobody"}, "there is no predictor 'nobody'"),
+        (OvercommitByPrediction, {"predictor": "oracle"}, "oracle looks ahead; Told does not know the future"),
+        (OvercommitByPrediction, {"resources": ["disk"]}, "of cpu and memory"),
+        (OvercommitByPrediction, {"usage": "nowhere.py:X"}, "there is no file nowhere.py"),
+        (OvercommitByPrediction, {"usageArgs": {"a": 1}}, "source of usage .*told.py:Told: TypeError"),
+        (OvercommitByPrediction, {"usageArgs": 3}, "usageArgs are 3; a mapping is wanted"),
+    ],
+)
+def test_args_that_cannot_be_are_refused(tmp_path: Path, kind: Any, args: dict[str, Any], wrong: str) -> None:
+    stage = Stage(tmp_path)
+    with pytest.raises(ConfigError, match=wrong):
+        kind({**stage.args, **args}, stage.handle)
+
+
+def test_in_a_profile_a_lie_ends_one_pod_and_a_full_cluster_says_why(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.node("a", cpu="2")
+    stage.node("b", cpu="4")
+    plugins = {
+        "multiPoint": PluginSet((("PrioritySort", 0), ("DefaultBinder", 0), ("OvercommitByPrediction", 0)), ("*",))
+    }
+    args = {**stage.args, "predictor": "limits"}
+    profile = Profile(ProfileConfig(plugins=plugins, plugin_args={"OvercommitByPrediction": args}), stage.handle, {})
+    evaluator = Evaluator(profile, stage.cache.columns, random.Random(0), 0)
+    assert evaluator.choose(stage.pod("p", requests("1"))).node.name == "b", "the emptier one"
+    with pytest.raises(FitError, match="0/2 nodes are available: 2 Insufficient cpu"):
+        evaluator.choose(stage.pod("large", requests("5")))
+    plugin: Any = profile.plugin("OvercommitByPrediction")
+    plugin.predictor.peak = lambda past: float("nan")
+    stage.pod("there", requests("1"), node="b")
+    with pytest.raises(PluginError, match="predictor limits: peak of cpu of node b is nan"):
+        evaluator.choose(stage.pod("p", requests("1")))
