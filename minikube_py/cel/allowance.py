@@ -26,6 +26,17 @@ def spend(steps: int) -> None:
         raise OutOfSteps
 
 
+def counted(work: Callable[..., Any], *given: Any) -> tuple[Any, int]:
+    """What the work gives, however long it takes, and its steps."""
+    global _left
+    before, _left = _left, _NO_END
+    try:
+        found = work(*given)
+        return found, _NO_END - _left
+    finally:
+        _left += before - _NO_END
+
+
 def within(steps: int, work: Callable[..., Any], *given: Any) -> Any:
     """What the work gives. Raises: OutOfSteps where it would take more."""
     global _left
@@ -33,4 +44,4 @@ def within(steps: int, work: Callable[..., Any], *given: Any) -> Any:
     try:
         return work(*given)
     finally:
-        _left = before
+        _left += before - steps

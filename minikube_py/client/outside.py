@@ -21,7 +21,7 @@ from minikube_py.errors import Unavailable
 if TYPE_CHECKING:
     import aiohttp
 
-ANSWER_BYTES_MAX = 256 << 20
+ANSWER_BYTES_MAX = 64 << 20
 """A larger answer is refused: Go would read it until memory ends."""
 CHUNK_BYTES = 1 << 18
 

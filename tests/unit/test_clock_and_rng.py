@@ -53,6 +53,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("control_plane/split.py", TURNS): "real processes",
     ("client/leader_election.py", IDENTITY): "the identity of a process; in virtual time candidates are given theirs",
     ("store/data_dir.py", IDENTITY): "the lock of a real folder says who holds it",
+    ("scheduler/extenders/asking.py", THREAD): "large answers of real servers; virtual time has none",
     ("store/fsync.py", THREAD): "syncs of a real disk; virtual time has SimSyncs",
     ("store/peers.py", ORDER): "removed members are looked up; senders that leave are all awaited",
     ("store/server.py", ORDER): "all of it is cancelled",

@@ -31,7 +31,7 @@ from minikube_py.scheduler.objects import NodeInfo
 RESULTS_MAX: Final = 32
 """So many devices a claim can have."""
 LOOKS_MAX: Final = 500_000
-"""So many devices are looked at for a node and a pod; upstream gives up after ten seconds."""
+"""So many devices are looked at in one cycle of a pod, on all nodes; upstream gives up on a node after ten seconds."""
 _FRAMES_MAX: Final = 50_000
 _PREVENTING: Final = ("NoExecute", "NoSchedule")
 
@@ -41,6 +41,10 @@ Selects = Callable[[str, Device], bool]
 
 class SelectorError(Exception):
     """An expression does not compile, or cannot be evaluated; the message is upstream's."""
+
+
+class TooCostly(SelectorError):
+    """An expression that would keep all others waiting; the device, and with it the node, is not had."""
 
 
 class AllocationError(Exception):
@@ -100,9 +104,11 @@ class Search:
         classes: Callable[[str], ClassView | None],
         selects: Selects,
         node: NodeInfo,
+        looks_max: int = LOOKS_MAX,
     ) -> None:
         self.calls = 0
-        self._looks = 0
+        self.looks = 0
+        self._looks_max = looks_max
         self._pools = pools
         self._allocated = allocated
         self._classes = classes
@@ -248,9 +254,9 @@ class Search:
         request, view = asked.request, self._claims[claim]
         for place in range(start, len(self._candidates)):
             candidate = self._candidates[place]
-            self._looks += 1
-            if self._looks > LOOKS_MAX:
-                raise TooLong
+            self.looks += 1
+            if self.looks > self._looks_max:
+                raise TooLong("the search for devices takes too long")
             if self._is_out_of_reach(claim, request, candidate.device.id):
                 continue
             if not self._is_selected(view, asked, candidate) or not self._has_capacity(request, candidate.device):
@@ -299,7 +305,8 @@ class Search:
                 if not self._selects(expression, device):
                     return False
             except SelectorError as error:
-                raise AllocationError(f"{where}: selector #{i}: {error}") from error
+                told = f"{where}: selector #{i}: {error}"
+                raise AllocationError(told, is_of_node=isinstance(error, TooCostly)) from error
         return True
 
     def _has_capacity(self, request: Request, device: Device) -> bool:

@@ -14,11 +14,11 @@ from minikube_py.client.informer import Handler
 from minikube_py.client.store import ObjectStore
 from minikube_py.env import Clock, run_until
 from minikube_py.scheduler.devices.allocated import Allocated
-from minikube_py.scheduler.devices.allocator import AllocationError, Search, SelectorError, Selects
+from minikube_py.scheduler.devices.allocator import LOOKS_MAX, AllocationError, Search, SelectorError, Solution
 from minikube_py.scheduler.devices.extended import IN_MEMORY, ClassesByResource, pod_of_special
 from minikube_py.scheduler.devices.pools import Inventory, Pool
 from minikube_py.scheduler.devices.results import Allocation, allocations
-from minikube_py.scheduler.devices.selecting import selects
+from minikube_py.scheduler.devices.selecting import Selecting
 from minikube_py.scheduler.devices.views import CLAIMS, CLASSES, SLICES, ClaimView, ClassView
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
@@ -43,11 +43,12 @@ class Outcome(NamedTuple):
 class Devices:
     """`claim(key)` is as assumed. What is found for equal claims on a node is kept until something there changes."""
 
-    def __init__(self, kinds: LentKinds, selects: Selects = selects) -> None:
+    def __init__(self, kinds: LentKinds) -> None:
         slices, classes, claims = kinds.of(SLICES), kinds.of(CLASSES), kinds.of(CLAIMS)
         self.classes: ObjectStore[ClassView] = classes.store
         self.allocated = Allocated()
-        self._selects = selects
+        self._selecting = Selecting()
+        self._looks_left = LOOKS_MAX
         self._inventory = Inventory()
         self._served: ObjectStore[ClaimView] = claims.store
         self._assumed: dict[str, ClaimView] = {}
@@ -180,11 +181,11 @@ class Devices:
 
     def totals(self, node: NodeInfo, view: ClassView) -> tuple[int, int]:
         """How many devices of the class the node can reach, and how many of them are held; none where a selector
-        fails."""
+        fails. Raises: TooLong."""
         count = held = 0
         try:
             for device in self._inventory.devices(node):
-                if all(each is None or self._selects(each, device) for each in view.expressions):
+                if all(each is None or self._selecting.selects(each, device) for each in view.expressions):
                     count += 1
                     held += self.allocated.is_held(device.id)
         except SelectorError:
@@ -205,8 +206,19 @@ class Devices:
     def pools(self, node: NodeInfo) -> tuple[Pool, ...]:
         return self._inventory.pools(node)
 
-    def search(self, pools: tuple[Pool, ...], node: NodeInfo) -> Search:
-        return Search(pools, self.allocated, self.classes.get, self._selects, node)
+    def begin(self) -> None:
+        """A pod's cycle begins: what it may take is bounded."""
+        self._selecting.begin()
+        self._looks_left = LOOKS_MAX
+
+    def search(self, pools: tuple[Pool, ...], node: NodeInfo, claims: Sequence[ClaimView]) -> Solution | None:
+        """Raises: AllocationError, TooLong."""
+        classes, selects = self.classes.get, self._selecting.selects
+        search = Search(pools, self.allocated, classes, selects, node, self._looks_left)
+        try:
+            return search.run(claims)
+        finally:
+            self._looks_left -= search.looks
 
 
 class Finder:
@@ -230,7 +242,7 @@ class Finder:
         why_not = ""
         found: list[Allocation] | None = None
         try:
-            solution = self._devices.search(pools, node).run(self._claims)
+            solution = self._devices.search(pools, node, self._claims)
             found = None if solution is None else allocations(solution, self._claims, node.name)
         except AllocationError as error:
             if not error.is_of_node:

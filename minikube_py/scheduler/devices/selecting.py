@@ -5,28 +5,63 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minikube_py.api.device_selectors import COST_MAX, compiled
+from minikube_py.cel.allowance import OutOfSteps, counted, within
 from minikube_py.cel.kubernetes import semver
 from minikube_py.cel.values import EvaluationError, MapWithDefault, type_name
-from minikube_py.scheduler.devices.allocator import SelectorError
+from minikube_py.scheduler.devices.allocator import SelectorError, TooCostly, TooLong
 from minikube_py.scheduler.devices.views import Device
 
+STEPS_MAX: Final = 100_000
+"""Of one expression for one device: some 20 ms. What upstream lets cost the most may take twenty times that."""
+CYCLE_STEPS_MAX: Final = 500_000
+_SHOWN_MAX: Final = 200
 KEPT_MAX: Final = 64
 """So many expressions' answers are kept with a device."""
 _PLAIN: Final = ("int", "bool", "string")
 
 
+class Selecting:
+    """Nobody waits long for the answers: one that takes too many steps is none, and those of one cycle that take too
+    many in all go on in the next, which knows what this one found."""
+
+    def __init__(self) -> None:
+        self._left = CYCLE_STEPS_MAX
+
+    def begin(self) -> None:
+        """A cycle begins."""
+        self._left = CYCLE_STEPS_MAX
+
+    def selects(self, expression: str, device: Device) -> bool:
+        """Raises: SelectorError; TooLong where the cycle has had its steps."""
+        known = device.selected.get(expression)
+        if known is None:
+            if self._left <= 0:
+                raise TooLong("selectors of devices take too long: more of them next time")
+            known, steps = counted(_answered, expression, device)
+            self._left -= steps
+            if len(device.selected) >= KEPT_MAX:
+                device.selected.clear()
+            device.selected[expression] = known
+        if not isinstance(known, bool):
+            raise known.with_traceback(None)
+        return known
+
+
+def _answered(expression: str, device: Device) -> bool | SelectorError:
+    # What is compiled is kept, so that this ends, and happens once.
+    compiled(expression)
+    try:
+        found: bool = within(STEPS_MAX, selects, expression, device)
+        return found
+    except SelectorError as error:
+        return error
+    except OutOfSteps:
+        why = f"CEL runtime error: it takes more than {STEPS_MAX:,} steps, the limit of this scheduler"
+        return TooCostly(f"{why}: {expression[:_SHOWN_MAX]}")
+
+
 def selects(expression: str, device: Device) -> bool:
-    """Raises: SelectorError."""
-    known = device.selected.get(expression)
-    if known is None:
-        known = _evaluated(expression, device)
-        if len(device.selected) >= KEPT_MAX:
-            device.selected.clear()
-        device.selected[expression] = known
-    return known
-
-
-def _evaluated(expression: str, device: Device) -> bool:
+    """However long it takes. Raises: SelectorError."""
     found = compiled(expression)
     if isinstance(found, str):
         raise SelectorError(f"CEL compile error: {found}")

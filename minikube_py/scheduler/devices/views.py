@@ -70,7 +70,8 @@ class Capacity(NamedTuple):
 
 
 class Device:
-    """`selected`: by expression, whether it selects this device; kept as long as its slice stays as it is."""
+    """`selected`: by expression, whether it selects this device, or why nobody knows; kept as long as its slice stays
+    as it is."""
 
     __slots__ = (
         "allows_many",
@@ -108,7 +109,7 @@ class Device:
         self.failure_conditions: Sequence[str] = obj.get("bindingFailureConditions") or ()
         self.has_conditions = bool(self.conditions)
         self.reach = _reach(obj)
-        self.selected: dict[str, bool] = {}
+        self.selected: dict[str, bool | Exception] = {}
 
 
 def _counters(given: Mapping[str, Any]) -> Amounts:

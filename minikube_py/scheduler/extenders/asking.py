@@ -20,11 +20,13 @@ from minikube_py.errors import MinikubeError
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.extenders import wire
 from minikube_py.scheduler.extenders.config import ExtenderConfig
+from minikube_py.scheduler.extenders.go_json import LARGE_BYTES
 from minikube_py.scheduler.framework import EVERYTHING, MAX_NODE_SCORE, Code, EventRegistration, Status
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import Candidate
 
 T = TypeVar("T")
+Answered = TypeVar("Answered")
 Project = Callable[[Object], T | None]
 
 logger = logging.getLogger(__name__)
@@ -113,8 +115,10 @@ class Extenders:
         asked = _resources(pod.body) if pod.body else set()
         return [each for each in self.configs if not each.managed or not asked.isdisjoint(each.managed)]
 
-    async def _send(self, extender: ExtenderConfig, verb: str, body: bytes) -> bytes:
-        """Raises: ExtenderError."""
+    async def _send(
+        self, extender: ExtenderConfig, verb: str, body: bytes, read: Callable[[bytes], Answered]
+    ) -> Answered:
+        """What `read` finds in the answer. Raises: ExtenderError, BadJson."""
         url = f"{extender.url_prefix.rstrip('/')}/{verb}"
         assert self._outside is not None
         try:
@@ -123,7 +127,9 @@ class Extenders:
             raise ExtenderError(str(error)) from error
         if answer.status != _OK:
             raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
-        return answer.body
+        if len(answer.body) > LARGE_BYTES:
+            return await asyncio.to_thread(read, answer.body)
+        return read(answer.body)
 
     # --- Filter -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +154,7 @@ class Extenders:
     ) -> Passed:
         """Raises: ExtenderError, BadJson."""
         body = _node_args(extender, pod, passed.names, nodes)
-        result = wire.filter_result(await self._send(extender, extender.filter_verb, body))
+        result = await self._send(extender, extender.filter_verb, body, wire.filter_result)
         if result.error:
             raise ExtenderError(result.error)
         by_name = extender.node_cache_capable and result.names is not None
@@ -185,7 +191,7 @@ class Extenders:
         body = _node_args(extender, pod, list(nodes), nodes)
         self.prioritizing += 1
         try:
-            return wire.priorities(await self._send(extender, extender.prioritize_verb, body))
+            return await self._send(extender, extender.prioritize_verb, body, wire.priorities)
         except MinikubeError as error:
             logger.info("extender %s gives no scores: %s", extender.url_prefix, error)
             return []
@@ -220,7 +226,7 @@ class Extenders:
         else:
             whole = {name: ([v.body for v in each.victims], each.violations) for name, each in left.items()}
             body = wire.preemption_args(pod.body, whole)
-        answer = wire.preemption_result(await self._send(extender, extender.preempt_verb, body))
+        answer = await self._send(extender, extender.preempt_verb, body, wire.preemption_result)
         found: dict[str, Candidate] = {}
         for name, victims in answer.items():
             if name not in left:
@@ -244,7 +250,7 @@ class Extenders:
                 continue
             body = wire.binding_args(pod.name, pod.namespace, pod.uid, node_name)
             try:
-                wrong = wire.binding_error(await self._send(extender, extender.bind_verb, body))
+                wrong = await self._send(extender, extender.bind_verb, body, wire.binding_error)
                 if wrong:
                     raise ExtenderError(wrong)
             except MinikubeError as error:

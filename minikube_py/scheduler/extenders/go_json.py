@@ -4,7 +4,7 @@ wrong. Answers of extenders are read by it, since those were written to be read 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from minikube_py.api.errors import go_quote
@@ -56,6 +56,29 @@ def _no_constant(name: str) -> Any:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant
 )
+_OUTER_DEPTH: Final = 4
+LARGE_BYTES: Final = 128 << 10
+"""What is longer is to be read in a thread, and lets others go on between the members of what is outermost."""
+
+
+_Scan = Callable[[str, int], tuple[Any, int]]
+
+
+def _outer(depth: int, inner: Any) -> Any:
+    """Reads the outermost objects and lists in Python, and what is in them as `inner` does."""
+    found: Any = json.JSONDecoder(object_pairs_hook=_Pairs)
+    below: _Scan = (_outer(depth - 1, inner) if depth else inner).scan_once
+
+    def scan_once(text: str, at: int) -> Any:
+        if text[at : at + 1] == "{":
+            return found.parse_object((text, at + 1), True, below, None, _Pairs, {})
+        return found.parse_array((text, at + 1), below) if text[at : at + 1] == "[" else inner.scan_once(text, at)
+
+    found.scan_once = scan_once
+    return found
+
+
+_OUTER: Final[json.JSONDecoder] = _outer(_OUTER_DEPTH, _DECODER)
 _PLACES: Final = (
     ("Expecting value", "looking for beginning of value"),
     ("Expecting property name", "looking for beginning of object key string"),
@@ -73,7 +96,7 @@ def _parsed(text: str) -> Any:
     if not text:
         raise BadJson("EOF")
     try:
-        return _DECODER.raw_decode(text)[0]
+        return (_OUTER if len(text) > LARGE_BYTES else _DECODER).raw_decode(text)[0]
     except json.JSONDecodeError as error:
         raise BadJson(_explained(text, error)) from None
     except RecursionError:

@@ -58,6 +58,7 @@ class ByDevices:
     def columns(self, nodes: Nodes, view: ClassView, capacity: IntArray, used: IntArray) -> tuple[IntArray, IntArray]:
         """The two with devices where the capacity is 0."""
         capacity, used = capacity.copy(), used.copy()
+        Devices.of(self._handle).begin()
         for place, node in enumerate(nodes.infos()):
             if node is not None and not capacity[place]:
                 count, held = self.totals(node, view)

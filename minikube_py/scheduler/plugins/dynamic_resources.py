@@ -240,6 +240,7 @@ class DynamicResources:
         except Unusable as error:
             return None, Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, str(error))
         devices = Devices.of(self._handle)
+        devices.begin()
         special = None
         if any(devices.class_of(name) for name in names_in(pod.spec)):
             special = devices.special_of(pod) or special_claim(pod)

@@ -18,7 +18,8 @@ from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.messages import Request, parse_query
 from minikube_py.apiserver.outgoing import Answer
 from tests.support.api_core import MAPS, Core, config_map
-from tests.support.hostile import JSON_PATCH, NS, WEBHOOK_ANSWERS, Hostile, bodies, prepare
+from tests.support.hostile import JSON_PATCH, NS, Hostile, bodies, prepare
+from tests.support.hostile_answers import WEBHOOK_ANSWERS
 
 LINES_MAX = 150_000
 """Some 5 ms of CPU without tracing, as in test_apiserver_long_requests."""

@@ -199,7 +199,7 @@ def test_what_is_added_and_removed_leaves_nothing(drawn: list[int], order: rando
 
 
 def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikube_py.scheduler.devices.allocator.LOOKS_MAX", 3)
+    monkeypatch.setattr(Search.__init__, "__defaults__", (3,))
     case = next(case for case in device_cases.cases() if case["answer"]["calls"] > 50 and not case["answer"]["results"])
     with pytest.raises(TooLong):
         device_cases.asked(case)
