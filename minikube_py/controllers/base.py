@@ -39,10 +39,12 @@ from minikube_py.client.store import Indexer, ObjectStore
 from minikube_py.client.timers import Timers
 from minikube_py.client.workqueue import RateLimiter, RateLimitingQueue, work
 from minikube_py.controllers import views
+from minikube_py.controllers.autoscaling import AutoscalerConfig
 from minikube_py.controllers.informers import Informers, Needs
 from minikube_py.controllers.views import Labels, MetaView, PodView, ServiceView, WorkloadView
 from minikube_py.controllers.volume_views import (
     ATTRIBUTES_CLASSES,
+    AUTOSCALERS,
     BUDGETS,
     CLAIMS,
     DEVICE_CLAIMS,
@@ -94,6 +96,7 @@ class ControllerConfig:
     expectations_timeout_s: float = 300.0
     root_ca_pem: str = ""
     """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""
+    autoscaler: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     signing_key: SigningKey | None = None
     """Of the tokens that Secrets hold; None leaves these Secrets as they are."""
     signing_authority: SigningAuthority | None = None
@@ -176,6 +179,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
         (VOLUMES, CLAIMS, STORAGE_CLASSES, ATTRIBUTES_CLASSES, BUDGETS, DEVICE_CLAIMS, DEVICE_TEMPLATES), project_whole
     ),
     QUOTAS: project_whole,
+    AUTOSCALERS: project_whole,
     CERTIFICATE_REQUESTS: project_whole,
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {

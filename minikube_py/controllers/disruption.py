@@ -96,7 +96,7 @@ class DisruptionController(QueueController):
             self._events.event(involved, "Warning", "CalculateExpectedPodCountFailed", why)
             raise
         if unmanaged:
-            shown = _go_selector(budget.obj["spec"].get("selector"))
+            shown = go_selector(budget.obj["spec"].get("selector"))
             self._events.event(involved, "Warning", "UnmanagedPods", _UNMANAGED.format(shown))
         now_s = self._clock.wall_s()
         disrupted, recheck_s = self._disrupted(budget, pods, now_s)
@@ -212,7 +212,7 @@ def _share(value: int | str, whole: int) -> int:
     return value if isinstance(value, int) else -(-whole * int(value.removesuffix("%")) // 100)
 
 
-def _go_selector(selector: Object | None) -> str:
+def go_selector(selector: Object | None) -> str:
     """As Go prints a pointer to one."""
     if selector is None:
         return "nil"

@@ -22,6 +22,7 @@ from minikube_py.controllers.endpoint_slices import EndpointSliceController, End
 from minikube_py.controllers.endpoints import EndpointsController
 from minikube_py.controllers.ephemeral_volumes import EphemeralVolumes
 from minikube_py.controllers.garbage_collector import GarbageCollector
+from minikube_py.controllers.horizontal_autoscaler import HorizontalPodAutoscalerController
 from minikube_py.controllers.informers import Needs, Starting
 from minikube_py.controllers.job import JobController
 from minikube_py.controllers.namespace import NamespaceController
@@ -69,6 +70,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         ResourceClaims,
         ResourceQuotas,
         DisruptionController,
+        HorizontalPodAutoscalerController,
         JobController,
         CronJobController,
         TtlAfterFinished,
