@@ -35,6 +35,7 @@ from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import RangeRequest, SetAlarm
 from minikube_py.ports.addresses import join_address
 from minikube_py.store.client_connection import Call, ClientConnection, Endpoint, connect
+from minikube_py.store.data_dir import sync_folder
 from minikube_py.store.membership import MemberChange, encode_member_change
 from minikube_py.store.protocol import Op
 
@@ -154,6 +155,7 @@ class PartialFile:
         """Durable, under its name."""
         os.fsync(self._fd)
         os.replace(self._part, self._path)
+        sync_folder(self._path.parent)
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)

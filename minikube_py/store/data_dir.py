@@ -13,6 +13,23 @@ from minikube_py.errors import MinikubeError
 LOCK_NAME = "lock"
 
 
+def sync_folder(folder: Path) -> None:
+    """What was named there lasts. Raises: OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(folder: Path) -> None:
+    """With those above it that are not there; what is durable in it is found again. Raises: OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in missing:
+        sync_folder(each.parent)
+
+
 class DataDirBusy(MinikubeError):
     """Another process holds the directory; `pid` is None where it did not say."""
 
@@ -30,7 +47,7 @@ class DataDir:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(folder)
             self._fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise MinikubeError(f"{folder}: cannot be used as data directory: {error.strerror}") from None
@@ -45,7 +62,8 @@ class DataDir:
             os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
 
     def disk(self, name: str = "store") -> SystemDisk:
-        """A folder of files within."""
+        """A folder of files within. Raises: OSError."""
+        make_folder(self.folder / name)
         return SystemDisk(self.folder / name)
 
     def close(self) -> None:

@@ -17,7 +17,8 @@ from minikube_py.env import Disk, File, Rng
 from minikube_py.errors import Corruption
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Entry, HardState, LogIndex, Term
-from minikube_py.store.spare import SPARE_NAME, Spare, Steps
+from minikube_py.store.folder import Steps, sync_folder
+from minikube_py.store.spare import SPARE_NAME, Spare
 from minikube_py.wal.record import RecordType
 from minikube_py.wal.recovery import FILE_BYTES_MAX, Recovered, Tail, check_identity, recover
 from minikube_py.wal.segment import (
@@ -80,10 +81,6 @@ class LogSync:
     def __call__(self) -> None:
         for step in self._steps:
             step()
-
-
-class FolderLost(OSError):
-    """The folder could not be synced. Whatever was named there may be gone, though a later sync succeeds."""
 
 
 class Segment:
@@ -227,19 +224,17 @@ class LogFiles:
         `write` must not be called before it returned: the log may go on in the next segment."""
         ended, self._ended = self._ended, []
         steps: list[Callable[[], None]] = []
-        installed = False
-        if self._installing:
+        installing, self._installing = self._installing, None
+        if installing:
             # With its name the snapshot is in force: only then may a segment begin behind it.
-            steps += [partial(self.disk.rename, *self._installing), self._sync_folder]
-            self._installing = None
-            installed = True
+            steps += [partial(self.disk.rename, *installing), partial(sync_folder, self.disk)]
         syncs = len(steps) // 2
         for segment in ended:
             steps += self._sync_steps(segment, segment.writer.end)
             steps.append(segment.file.close)
         steps += self._sync_steps(self._current, self._writer.end)
         syncs += 1 + len(ended) + sum(1 for segment in (*ended, self._current) if segment.part)
-        if installed:
+        if installing:
             steps.append(partial(self._installed, self._newest_index))
         return LogSync(steps, syncs)
 
@@ -256,7 +251,7 @@ class LogFiles:
         """All before it is durable, and so is its head."""
         head = segment.writer.head
         self.disk.rename(segment.part, segment_name(head.sequence))
-        self._sync_folder()
+        sync_folder(self.disk)
         segment.part = ""
         self._heads.append(head)
 
@@ -299,7 +294,7 @@ class LogFiles:
             self.disk.remove(name + PART_SUFFIX)
             return
         self.disk.rename(name + PART_SUFFIX, name)
-        yield self._sync_folder
+        yield partial(sync_folder, self.disk)
         if self._newest_index >= index:
             # The one that came has removed it, or does so.
             return
@@ -361,13 +356,14 @@ class LogFiles:
     def _remove_leftovers(self, loaded: Loaded) -> None:
         kept = {loaded.snapshot.head.index, loaded.kept_from} if loaded.snapshot else {0}
         spare = self.spare.adopt()
+        # What was read may have its name in the page cache only, and what goes here may be all there is without it.
+        sync_folder(self.disk)
         for name in self.disk.names():
             index = snapshot_index(name)
             part = name.endswith(PART_SUFFIX) and not (spare and name == SPARE_NAME)
             # One that is newer than what was loaded does not read; it stays to be looked at until there is a new one.
             if part or name in loaded.log.obsolete or (index is not None and index < max(kept) and index not in kept):
                 self.disk.remove(name)
-        self.disk.sync_folder()
 
     def remove_old(self) -> Steps:
         """Snapshots but the newest and the one before, and segments that hold nothing after it, one a step; yields a
@@ -384,13 +380,7 @@ class LogFiles:
             if old_head.size_bytes < self._segment_bytes or not self.spare.offer(old_name):
                 yield None
                 self.disk.remove(old_name)
-        yield self._sync_folder
-
-    def _sync_folder(self) -> None:
-        try:
-            self.disk.sync_folder()
-        except OSError as error:
-            raise FolderLost(error.errno, error.strerror) from error
+        yield partial(sync_folder, self.disk)
 
     def _cut(self, file: File, tail: Tail) -> None:
         """Also where nothing was torn: what was read may have been in the page cache only, and after a failed sync no

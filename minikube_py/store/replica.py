@@ -36,6 +36,7 @@ from minikube_py.raft.log import RaftLog
 from minikube_py.raft.message import Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import AcknowledgedLost, ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
+from minikube_py.store.folder import Steps
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import Member, MemberChange, Membership, decode_member_change
 from minikube_py.store.read_rounds import ReadDone, ReadRounds
@@ -48,7 +49,6 @@ from minikube_py.store.snapshot_transfer import (
     IncomingSnapshot,
     SnapshotOffer,
     SnapshotSource,
-    Steps,
     TransferRefused,
     head_of,
 )

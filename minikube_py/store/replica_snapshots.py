@@ -7,9 +7,10 @@ from typing import Final
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.raft.message import HardState, LogIndex, SnapshotMeta
 from minikube_py.raft.node import Raft
-from minikube_py.store.log_files import FolderLost, LogFiles, SnapshotFile
+from minikube_py.store.folder import FolderLost, Steps
+from minikube_py.store.log_files import LogFiles, SnapshotFile
 from minikube_py.store.replica_config import ReplicaConfig
-from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, Steps
+from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 
 SYNC_BYTES: Final = 1 << 20

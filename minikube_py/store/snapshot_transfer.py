@@ -27,8 +27,8 @@ from minikube_py.mvcc.versions import TooNew
 from minikube_py.raft.codec import configuration_from_plain, configuration_to_plain
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import LogIndex, SnapshotMeta, Term
+from minikube_py.store.folder import Steps
 from minikube_py.store.log_files import LogFiles, SnapshotFile
-from minikube_py.store.spare import Steps as Steps
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotReader
 
 CHUNK_BYTES: Final = 256 << 10

@@ -7,14 +7,12 @@ that nobody needs any more where there is one, and survives a restart: its room 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
 
 from minikube_py.env import Disk, File
+from minikube_py.store.folder import Steps, sync_folder
 
-Steps = Generator[Callable[[], None] | None, None, None]
-"""Work that can be left and taken up again: each item is a sync to run before going on, which another thread may do, or
-None where a slice of work was done. Where a sync raises, the OSError is thrown in."""
 SPARE_NAME: Final = "spare.part"
 ZERO_SLICE: Final = bytes(1 << 20)
 
@@ -116,13 +114,13 @@ class Spare:
 
     def _open(self) -> Steps:
         name, self._recycled = self._recycled, None
-        if name is None:
+        if name is None and SPARE_NAME not in self._disk.names():
             self._file = self._disk.open(SPARE_NAME, create=True)
             return
-        if name != SPARE_NAME:
+        if name not in (None, SPARE_NAME):
             self._disk.rename(name, SPARE_NAME)
             # A crash must not bring the old name back with the new zeros.
-            yield self._disk.sync_folder
+            yield partial(sync_folder, self._disk)
         self._file = self._disk.open(SPARE_NAME)
         self._file.truncate(self._size_bytes)
 

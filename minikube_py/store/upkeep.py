@@ -18,8 +18,8 @@ from minikube_py.store.alarming import Alarming
 from minikube_py.store.caution import caught_up
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
+from minikube_py.store.folder import FolderLost
 from minikube_py.store.hash_check import HashCheck
-from minikube_py.store.log_files import FolderLost
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.retry import Retry
 from minikube_py.store.room import explained
@@ -90,7 +90,7 @@ class Upkeep:
         state.trim(TRIM_PER_UPKEEP)
         if state.revision != self._progressed:
             self._progressed = state.revision
-            member.hub.progress()
+            member.replica.hub.progress()
         if state.tables.specs:
             state.tables.check_memory()
         if state.tables.unbuilt:
@@ -141,7 +141,7 @@ class Upkeep:
                     member.say(f"the fields of {name} are {why}")
             self._degraded = dict(degraded)
         for source, failed, last in (
-            ("a watcher", member.hub.in_vain, member.hub.last_in_vain),
+            ("a watcher", member.replica.hub.in_vain, member.replica.hub.last_in_vain),
             ("a caller", member.replica.tell.in_vain, member.replica.tell.last),
         ):
             if failed != self._in_vain.get(source, 0):

@@ -35,6 +35,7 @@ from minikube_py.mvcc.types import (
 )
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.alarming import stands_aside
+from minikube_py.store.folder import FolderLost
 from minikube_py.store.hash_check import Verdict, judge
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member import StoreMember
@@ -306,6 +307,35 @@ def test_a_spare_in_preparation_gives_its_room_to_the_log_at_once():
     sync()
     assert next(preparing, "ended") == "ended" and not spare.begun
     file.close()
+
+
+def recycled(disk: SimDisk) -> Spare:
+    disk.open("old", create=True).close()
+    disk.sync_folder()
+    spare = Spare(disk, 4 << 10)
+    assert spare.offer("old")
+    return spare
+
+
+def test_a_failed_sync_of_the_folder_is_never_the_spares_alone():
+    disk = SimDisk()
+    disk.fail_sync_after(1)
+    with pytest.raises(FolderLost):
+        for sync in recycled(disk).prepare():
+            sync()
+
+
+def test_a_spare_that_could_not_be_opened_is_made_ready_later():
+    disk = SimDisk()
+    spare = recycled(disk)
+    preparing = spare.prepare()
+    next(preparing)()
+    with pytest.raises(OSError, match="Too many open files"):
+        preparing.throw(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    assert not spare.begun and disk.names() == [SPARE_NAME]
+    for sync in spare.prepare():
+        sync()
+    assert len(spare.take("next", 4 << 10).read_all()) == 4 << 10 and disk.names() == ["next"]
 
 
 def test_a_file_without_a_name_keeps_its_room_until_it_is_closed():

@@ -61,3 +61,18 @@ def test_the_disk_within(tmp_path):
     with DataDir(tmp_path) as data:
         data.disk().open("x", create=True).close()
         assert (tmp_path / "store" / "x").exists()
+
+
+def test_new_folders_are_durable_by_their_parents_before_anything_is_in_them(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(fd):
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with DataDir(tmp_path / "a" / "b") as data:
+        data.disk()
+        folders = (tmp_path, tmp_path / "a", tmp_path / "a" / "b")
+        assert sorted(synced) == sorted(folder.stat().st_ino for folder in folders)
+        data.disk()
+    assert len(synced) == 3
