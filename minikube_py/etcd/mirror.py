@@ -68,8 +68,7 @@ class Mirror:
         state = self.state
         known = state.revision >= revision
         while state.revision < revision:
-            state.log.append(())
-            state.revision += 1
+            state.commit(state.revision + 1, [])
         return not known
 
     def _commit(self, revision: int, changes: list[Change]) -> None:
@@ -77,14 +76,10 @@ class Mirror:
         events = []
         for key, _, value, lease in changes:
             if value is not None:
-                kv, previous = state.index.put(key, value, revision, lease)
-                events.append(Event("PUT", kv, previous))
+                events.append(state.index.put(key, value, revision, lease))
             elif key in state.index.current:
-                events.append(Event("DELETE", *state.index.delete(key, revision)))
-        state.revision = revision
-        state.log.append(tuple(events))
-        if state.tables.by_name:
-            state.tables.apply(revision, events)
+                events.append(state.index.delete(key, revision))
+        state.commit(revision, events)
         for event in events:
             if event.kv.key.startswith(INDEXES_PREFIX):
                 self._declared(event)

@@ -14,7 +14,7 @@ from typing import Final
 
 from sortedcontainers import SortedList
 
-from minikube_py.mvcc.types import FROM_KEY, KeyValue
+from minikube_py.mvcc.types import FROM_KEY, Event, KeyValue
 
 KEY_VALUE_BYTES: Final = 200
 """What one version costs beside its key and value: tuple, ints, its places in dictionary and list."""
@@ -40,8 +40,8 @@ class KeyIndex:
         self.dead: SortedList = SortedList()
         self.size_bytes = 0
 
-    def put(self, key: bytes, value: bytes, revision: int, lease: int) -> tuple[KeyValue, KeyValue | None]:
-        """Writes a new version; returns it and the one it replaces."""
+    def put(self, key: bytes, value: bytes, revision: int, lease: int) -> Event:
+        """Writes a new version; returns it with the one it replaces, for `StateMachine.commit`."""
         previous = self.current.get(key)
         if previous is None:
             kv: KeyValue = _new(KeyValue, (key, value, revision, revision, 1, lease))
@@ -57,17 +57,17 @@ class KeyIndex:
                 older.append(previous)
         self.current[key] = kv
         self.size_bytes += len(key) + len(value) + KEY_VALUE_BYTES
-        return kv, previous
+        return _new(Event, ("PUT", kv, previous))
 
-    def delete(self, key: bytes, revision: int) -> tuple[KeyValue, KeyValue]:
-        """Ends the life of a live key; returns its tombstone and its last version."""
+    def delete(self, key: bytes, revision: int) -> Event:
+        """Ends the life of a live key; returns its tombstone with its last version."""
         previous = self.current.pop(key)
         end = tombstone(key, revision)
         self.history.setdefault(key, []).extend((previous, end))
         self.live.remove(key)
         self.dead.add(key)
         self.size_bytes += len(key) + KEY_VALUE_BYTES
-        return end, previous
+        return _new(Event, ("DELETE", end, previous))
 
     def load(self, versions: Iterable[KeyValue]) -> None:
         """Fills an empty index with live versions, without history."""

@@ -116,11 +116,11 @@ class Loader:
         self._revision = 0
         self._boundary = 0
         self._versions: list[KeyValue] = []
-        self._events: list[Events] = []
         self._field_sets: list[FieldSet] = []
         self._begun = False
         self._loaded = False
         self._complete = False
+        self._log: EventLog | None = None
 
     def feed(self, records: list[Any]) -> None:
         try:
@@ -154,14 +154,14 @@ class Loader:
             self._versions.append(KeyValue(*record[1:]))
         elif tag == EVENTS:
             self._load_versions()
-            self._events.append(_replay(state, record[1], record[2]))
+            self._commit(record[1], [_change(state, record[1], *slim) for slim in record[2]])
         elif tag == LEASE:
             lease = Lease(record[1], record[2], record[3], granted=record[4] if len(record) > 4 else 0)
             state.lessor.by_id[lease.id] = lease
         elif tag == FIELDS:
             self._field_sets.append(field_set_from_plain(record[1]))
         elif tag == BOUNDARY:
-            self._events.append(tuple([event_from_plain(event) for event in record[2]]))
+            self._commit(record[1], [event_from_plain(event) for event in record[2]])
         elif tag == SESSION:
             state.sessions.load(record[1:])
         elif tag == ALARM:
@@ -189,23 +189,19 @@ class Loader:
             self._versions = []
             self._loaded = True
 
+    def _commit(self, revision: int, events: list[Event]) -> None:
+        if self._log is None:
+            self._log = self.state.log = EventLog(revision)
+        self.state.commit(revision, events)
+
     def _load_events(self) -> None:
-        state, events, revision = self.state, self._events, self._revision
-        first = events[0][0].kv.mod_revision if events else max(self._boundary, 1) + 1
-        if not self._complete or first + len(events) - 1 != revision:
-            raise Corruption(f"it ends at revision {first + len(events) - 1}, its head says {revision}")
-        state.log = EventLog(first)
-        for group in events:
-            state.log.append(group)
+        state, revision = self.state, self._revision
+        if self._log is None:
+            state.log = EventLog(max(self._boundary, 1) + 1)
+        if not self._complete or state.log.last != revision:
+            raise Corruption(f"it ends at revision {state.log.last}, its head says {revision}")
         state.load(revision, self._boundary, state.index.current.values())
 
 
-def _replay(state: StateMachine, revision: int, slim: list[list[Any]]) -> Events:
-    events = []
-    for record in slim:
-        if len(record) == 3:
-            kv, previous = state.index.put(record[0], record[1], revision, record[2])
-            events.append(Event("PUT", kv, previous))
-        else:
-            events.append(Event("DELETE", *state.index.delete(record[0], revision)))
-    return tuple(events)
+def _change(state: StateMachine, revision: int, key: bytes, *put: Any) -> Event:
+    return state.index.put(key, put[0], revision, put[1]) if put else state.index.delete(key, revision)

@@ -76,8 +76,6 @@ TRIM_PER_COMPACT: Final = 5000
 TRIM_PER_APPLY: Final = 32
 """Events whose memory a compaction frees at once, and those each later apply frees of what is left."""
 
-_new = tuple.__new__
-
 
 class StateMachine:
     """`revision` is the last one; reads answer from `compact_revision` (-1: never compacted) to it.
@@ -210,7 +208,7 @@ class StateMachine:
     def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
         lease = self.lessor.get(revoke.id, revoke.granted)
         revision = self.revision + 1
-        events = [Event("DELETE", *self.index.delete(key, revision)) for key in sorted(lease.keys)]
+        events = [self.index.delete(key, revision) for key in sorted(lease.keys)]
         del self.lessor.by_id[lease.id]
         self._commit(events)
         self.last_lease = LeaseResult(self.revision, lease.id, 0)
@@ -340,32 +338,38 @@ class StateMachine:
         if (ignore_value or ignore_lease) and (standing := self.index.current.get(key)) is not None:
             value = standing.value if ignore_value else value
             lease = standing.lease if ignore_lease else lease
-        kv, previous = self.index.put(key, value, revision, lease)
+        event = self.index.put(key, value, revision, lease)
+        previous = event[2]
         old_lease = 0 if previous is None else previous.lease
         if old_lease != lease:
             self.lessor.move(key, old_lease, lease)
-        events.append(_new(Event, ("PUT", kv, previous)))
+        events.append(event)
         return PutResult(revision, previous if prev_kv else None)
 
     def _delete(self, delete: DeleteRange, revision: int, events: list[Event]) -> DeleteResult:
         keys = list(self.index.keys(delete.key, delete.range_end))
         previous: list[KeyValue] = []
         for key in keys:
-            end, kv = self.index.delete(key, revision)
+            event = self.index.delete(key, revision)
+            kv = cast(KeyValue, event.prev_kv)
             if kv.lease:
                 self.lessor.move(key, kv.lease, 0)
             previous.append(kv)
-            events.append(_new(Event, ("DELETE", end, kv)))
+            events.append(event)
         return DeleteResult(revision if events else self.revision, len(keys), tuple(previous) if delete.prev_kv else ())
 
     def _commit(self, events: list[Event]) -> None:
-        if not events:
-            return
-        self.revision += 1
+        if events:
+            self.commit(self.revision + 1, events)
+
+    def commit(self, revision: int, events: list[Event]) -> None:
+        """The one way in which a revision comes about: what changed in `index` reaches history, watchers and tables.
+        For `apply`, and for whoever follows what others have decided: a snapshot's replay, the mirror of an etcd."""
+        self.revision = revision
         self.log.append(tuple(events))
         self.last_events = events
-        if self.tables.by_name:
-            self.last_row_changes = self.tables.apply(self.revision, events)
+        if events and self.tables.by_name:
+            self.last_row_changes = self.tables.apply(revision, events)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -523,7 +527,7 @@ class StateMachine:
         return state
 
     def load(self, revision: int, compact_revision: int, versions: Iterable[KeyValue]) -> None:
-        """For the module snapshot: takes over once the log has been replayed into `index` and `log`."""
+        """For the module snapshot: takes over once all revisions have been committed again."""
         self.revision = revision
         self.compact_revision = compact_revision
         self._untrimmed = max(self.log.first, compact_revision + 1)

@@ -44,8 +44,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- mvcc -------------------------------------------------------------------------------------------------------
     Mutant(
         "mvcc: the revision grows per op of a txn", MVCC, "mvcc/state.py",
-        "        self.revision += 1\n        self.log.append(tuple(events))",
-        "        self.revision += len(events)\n        self.log.append(tuple(events))",
+        "            self.commit(self.revision + 1, events)",
+        "            self.commit(self.revision + len(events), events)",
         "revisions counted per event, as a log would",
     ),
     Mutant(
@@ -56,9 +56,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "mvcc: deleting nothing is a revision", MVCC, "mvcc/state.py",
-        "        if not events:\n            return\n        self.revision += 1\n        self.log.append(tuple(events))",
-        "        self.revision += 1\n        self.log.append(tuple(events))\n        if not events:\n            return",
-        "the early return moved below the step it guards",
+        "        if events:\n            self.commit(",
+        "        if events is not None:\n            self.commit(",
+        "the list is asked for, and not what is in it",
     ),
     Mutant(
         "mvcc: a range of the past sees newer values", MVCC, "mvcc/key_index.py",
@@ -161,8 +161,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "watch: prev_kv is missing", MVCC, "mvcc/state.py",
-        '        events.append(_new(Event, ("PUT", kv, previous)))',
-        '        events.append(_new(Event, ("PUT", kv, previous if prev_kv else None)))',
+        "            self.lessor.move(key, old_lease, lease)\n        events.append(event)\n",
+        "            self.lessor.move(key, old_lease, lease)\n        events.append(event if prev_kv else event._replace(prev_kv=None))\n",
         "the put's own prev_kv flag taken for the watchers'",
     ),
     Mutant(
@@ -213,6 +213,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "other < self._durable[0] and other not in self._durable:",
         "other < self._newest_index and other != self._newest_index:",
         "what is in force goes while another snapshot is being installed",
+    ),
+    Mutant(
+        "store: a start removes before the names that it found are durable", INCOMING, "store/log_files.py",
+        "        sync_folder(self.disk)\n        for name in self.disk.names():\n",
+        "        for name in self.disk.names():\n",
+        "the process ended between a snapshot's name and its sync, and the power goes during the next start",
     ),
     Mutant(
         "store: all that comes in is written to one file", INCOMING, "store/log_files.py",

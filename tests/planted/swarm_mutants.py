@@ -221,8 +221,8 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     SwarmMutant(
         "mvcc: a revoked lease leaves its keys", "mvcc/state.py",
-        "        events = [Event(\"DELETE\", *self.index.delete(key, revision)) for key in sorted(lease.keys)]",
-        "        events = [Event(\"DELETE\", *self.index.delete(key, revision)) for key in sorted(lease.keys)[1:]]",
+        "        events = [self.index.delete(key, revision) for key in sorted(lease.keys)]",
+        "        events = [self.index.delete(key, revision) for key in sorted(lease.keys)[1:]]",
         "an off-by-one in the loop",
     ),
     SwarmMutant(

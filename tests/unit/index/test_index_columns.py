@@ -213,7 +213,7 @@ def test_the_key_index_pages_through_the_past(seed: int) -> None:
             index.delete(key, revision)
             del now[key]
         else:
-            now[key] = index.put(key, b"v", revision, 0)[0]
+            now[key] = index.put(key, b"v", revision, 0).kv
         states[revision] = now
     for revision in rng.sample(range(1, 1200), 60):
         held = [states[revision][key] for key in sorted(states[revision])]
