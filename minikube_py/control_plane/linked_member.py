@@ -119,7 +119,7 @@ class LinkedMember:
         await self.member.start(bootstrap, self._through(peers) if self._through is not None else peers)
         self._begun = True
         self._check_own()
-        peers.begin(self.member, self.member.cluster_id, self._who, self._join, members)
+        peers.begin(self.member, self.member.replica.cluster_id, self._who, self._join, members)
 
     async def stop(self) -> None:
         """Hands leadership over where it can, and ends. What was begun by `start` is ended, however far it came."""
@@ -177,7 +177,7 @@ class LinkedMember:
 
     def _who(self) -> Answer:
         raft = self.member.raft
-        return Answer(self.own, self.member.cluster_id, self.member.membership, raft.leader, raft.log.applied)
+        return Answer(self.own, self.member.replica.cluster_id, self.member.membership, raft.leader, raft.log.applied)
 
     def _join(self, change: MemberChange, joined: Joined) -> None:
         task = asyncio.get_running_loop().create_task(self._change(change, joined))

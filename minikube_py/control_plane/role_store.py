@@ -147,7 +147,7 @@ class StoreRole(StackedRole):
         return self._ended
 
     def unwell(self) -> str:
-        return "" if self._linked.member.leader() is not None else "no leader is known: no majority is in touch"
+        return "" if self._linked.member.replica.leader() is not None else "no leader is known: no majority is in touch"
 
     async def ready(self) -> str:
         """Any member that answers reads does: it asks the leader, who asks a majority."""
@@ -214,7 +214,7 @@ class StoreRole(StackedRole):
         if member.replica.leading or peers is None:
             await member.change_members(change)
             return
-        leader = member.leader()
+        leader = member.replica.leader()
         if leader is None or not leader.client:
             raise SetupError("no leader is known yet")
         authority = read_text(peers.authority_file, "certificate authority").encode()

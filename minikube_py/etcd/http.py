@@ -147,7 +147,7 @@ class HttpDoor:
         excluded = request.query.getall("exclude", [])
         kinds = [alarm.kind for alarm in sorted(member.state.alarms.raised) if alarm.kind not in excluded]
         why = f"ALARM {kinds[0]}" if kinds else ""
-        if not why and not serializable and member.leader() is None:
+        if not why and not serializable and member.replica.leader() is None:
             why = "RAFT NO LEADER"
         if not why and (error := await self._reads(linearizable=not serializable)):
             why = f"RANGE ERROR:{error}"

@@ -27,7 +27,7 @@ class Maintenance:
 
     async def status(self, request: Any) -> Any:
         node, member = self._node, self._node.member
-        leader, alarms = member.leader(), member.state.alarms.raised
+        leader, alarms = member.replica.leader(), member.state.alarms.raised
         errors = [] if leader is not None else [NO_LEADER[1]]
         errors += [f"memberID:{alarm.member} alarm:{alarm.kind}" for alarm in sorted(alarms)]
         return pb.StatusResponse(

@@ -75,7 +75,7 @@ class Node:
     def header(self, revision: int) -> Any:
         member = self.member
         return pb.ResponseHeader(
-            cluster_id=member.cluster_id,
+            cluster_id=member.replica.cluster_id,
             member_id=int(member.member_id),
             revision=revision,
             raft_term=int(member.raft.term),

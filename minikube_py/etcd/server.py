@@ -248,7 +248,7 @@ class EtcdServer:
         if self.node.learner and not served:
             raise Refused(*FOR_LEARNER)
         wanted = any(key == HAS_LEADER and value == "true" for key, value in context.invocation_metadata() or ())
-        if wanted and self.node.member.leader() is None:
+        if wanted and self.node.member.replica.leader() is None:
             raise Refused(*NO_LEADER)
         return wanted
 
@@ -271,7 +271,7 @@ class EtcdServer:
         missed = 0
         while True:
             await self.node.member.clock.sleep(config.election_ticks * config.tick_s)
-            missed = 0 if self.node.member.leader() is not None else missed + 1
+            missed = 0 if self.node.member.replica.leader() is not None else missed + 1
             if missed >= LEADERLESS_TIMEOUTS:
                 for task in list(self._needing_leader):
                     del self._needing_leader[task]
@@ -319,7 +319,8 @@ class EtcdServer:
         """Serving, where it is known who leads; of the whole server, for which etcd has the empty name."""
         if request.service:
             raise Refused(grpc.StatusCode.NOT_FOUND, "unknown service")
-        return BY_NAME["HealthCheckResponse"](status=SERVING if self.node.member.leader() is not None else NOT_SERVING)
+        led = self.node.member.replica.leader() is not None
+        return BY_NAME["HealthCheckResponse"](status=SERVING if led else NOT_SERVING)
 
     async def _list_health(self, request: Any) -> Any:
         found = await self._health(BY_NAME["HealthCheckRequest"]())

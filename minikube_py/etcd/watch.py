@@ -81,7 +81,7 @@ class WatchStream:
                 self._leave(watch)
                 self._say(watch.id, canceled=True)
         elif chosen == "progress_request" and self._watches and all(map(self._in_step, self._watches.values())):
-            self._say(NO_WATCH, self._node.member.hub.revision)
+            self._say(NO_WATCH, self._node.member.replica.hub.revision)
 
     def _create(self, asked: Any) -> None:
         if asked.start_revision < 0:
@@ -123,7 +123,7 @@ class WatchStream:
             watch.handle = None
 
     def _in_step(self, watch: Watch) -> bool:
-        handle, hub = watch.handle, self._node.member.hub
+        handle, hub = watch.handle, self._node.member.replica.hub
         return handle is not None and handle.synced and watch.asked.start_revision <= hub.revision
 
     # -- what the store says -------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class WatchStream:
         for watch in self._watches.values():
             if watch.asked.progress_notify:
                 if watch.idle and self._in_step(watch):
-                    self._say(watch.id, self._node.member.hub.revision)
+                    self._say(watch.id, self._node.member.replica.hub.revision)
                 watch.idle = True
 
     # -- answers -------------------------------------------------------------------------------------------------------

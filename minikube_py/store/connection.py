@@ -178,9 +178,7 @@ class Connection(asyncio.Protocol):
     def _ask_member(self, request_id: int, op: int, argument: Any) -> None:
         """What people ask, seldom."""
         member = self._member
-        if op == Op.METRICS:
-            self._send((request_id, Answer.OK, {**member.metrics(), **self._server.metrics()}))
-        elif op == Op.STATUS:
+        if op == Op.STATUS:
             self._send((request_id, Answer.OK, member.status()))
         elif op == Op.MEMBERS:
             status = member.status()

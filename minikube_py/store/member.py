@@ -13,11 +13,10 @@ from collections.abc import Callable
 from functools import partial
 
 from minikube_py.env import Clock, Disk, Rng, ended, say
-from minikube_py.errors import MinikubeError, NotLeader, Unavailable
+from minikube_py.errors import MinikubeError, Unavailable
 from minikube_py.fields.where import Where
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Command, LeaseResult, RangeRequest, RangeResult
-from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType, Term
 from minikube_py.raft.node import Raft
@@ -31,7 +30,7 @@ from minikube_py.store.links import PeerLinks
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.member_config import MemberConfig as MemberConfig
 from minikube_py.store.member_status import PREFIX, metrics_of, status_of
-from minikube_py.store.membership import Member, MemberChange, Membership
+from minikube_py.store.membership import MemberChange, Membership
 from minikube_py.store.query_metrics import QueryMetrics
 from minikube_py.store.read_rounds import ReadDone
 from minikube_py.store.replica import Replica, Reply
@@ -200,13 +199,13 @@ class StoreMember:
 
         Raises: NotLeader."""
         if not self.replica.leading:
-            raise self.not_leader()
+            raise self.replica.not_leader()
         self.when_readable(partial(self._renew, lease_id, done))
 
     async def lease_remaining_s(self, lease_id: int) -> float | None:
         """Until the lease ends unless it is renewed, None where it is unknown. Raises: NotLeader, Unavailable."""
         if not self.replica.leading:
-            raise self.not_leader()
+            raise self.replica.not_leader()
         await self.confirmed()
         return self.lessor.remaining_s(lease_id)
 
@@ -215,13 +214,13 @@ class StoreMember:
     ) -> WatchHandle:
         """See `Storage.watch`. Raises: Unavailable, InvalidRequest."""
         self.check_running()
-        handle = self.hub.add(key, range_end, start_revision, sink, where)
+        handle = self.replica.hub.add(key, range_end, start_revision, sink, where)
         self._catch_up_soon()
         return handle
 
     def tables_changed(self) -> None:
         """Indexes or fields may be complete that were not before."""
-        self.hub.refresh()
+        self.replica.hub.refresh()
         self._catch_up_soon()
 
     def new_lease_id(self) -> int:
@@ -315,16 +314,8 @@ class StoreMember:
         return self.replica.state
 
     @property
-    def hub(self) -> WatchHub:
-        return self.replica.hub
-
-    @property
     def raft(self) -> Raft:
         return self.replica.raft
-
-    @property
-    def cluster_id(self) -> int:
-        return self.replica.cluster_id
 
     @property
     def member_id(self) -> NodeId:
@@ -333,14 +324,6 @@ class StoreMember:
     @property
     def membership(self) -> Membership:
         return self.replica.membership
-
-    def leader(self) -> Member | None:
-        """Who leads, as far as this member knows."""
-        return self.replica.leader()
-
-    def not_leader(self) -> NotLeader:
-        """Where to go instead."""
-        return self.replica.not_leader()
 
     status = status_of
 
@@ -412,7 +395,7 @@ class StoreMember:
             self._fsync.use("thread" if self.replica.leading and not self.replica.alone else "auto")
 
     def _catch_up_soon(self) -> None:
-        if self.hub.behind and not self._catching_up:
+        if self.replica.hub.behind and not self._catching_up:
             self._catching_up = True
             self.loop.call_soon(self._catch_up)
 
@@ -420,7 +403,7 @@ class StoreMember:
         """Watchers that start in the past read the log a budget at a time, a turn of the loop each."""
         self._catching_up = False
         try:
-            if not self.failed and self.hub.catch_up():
+            if not self.failed and self.replica.hub.catch_up():
                 self._catch_up_soon()
         except Exception as error:
             # As in a turn: a watcher that missed something must not go on as if it had not.
@@ -438,7 +421,7 @@ class StoreMember:
         self, lease_id: int, done: Callable[[int, MinikubeError | None], None], error: MinikubeError | None
     ) -> None:
         if error is None and not (self.replica.leading and self.replica.leading == self._leading):
-            error = self.not_leader()
+            error = self.replica.not_leader()
         done(0 if error is not None else self.lessor.renew(lease_id), error)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:

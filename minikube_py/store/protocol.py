@@ -32,8 +32,8 @@ class Op(IntEnum):
     - CANCEL: the id of a watch.
     - KEEP_ALIVE (leader): a lease's id. Answered by its TTL in seconds, 0 if unknown.
     - REMAINING (leader): a lease's id. Answered by the seconds until it ends, None if unknown.
-    - METRICS, STATUS, PING, MEMBERS: nothing. Answered by numbers by name, the member's status, its revision, and
-      {"members": [...], "expected": [...]}.
+    - STATUS, PING, MEMBERS: nothing. Answered by the member's status, its revision, and
+      {"members": [...], "expected": [...]}. (6 was another question once.)
     - MEMBER_CHANGE (leader): an encoded MemberChange. TRANSFER: the id of the member that is to lead.
     - HASH: a revision, 0 for the present one. Answered by (hash, revision).
     - INDEXES: nothing. Answered by the plain reports of how the declared indexes stand at this member.
@@ -46,7 +46,6 @@ class Op(IntEnum):
     WATCH = 3
     CANCEL = 4
     KEEP_ALIVE = 5
-    METRICS = 6
     STATUS = 7
     MEMBERS = 8
     MEMBER_CHANGE = 9

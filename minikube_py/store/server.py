@@ -80,17 +80,17 @@ class StoreServer:
         if refusal is not None:
             return MinikubeError(refusal[1])
         cluster_id = hello[3]
-        if cluster_id not in (0, self.member.cluster_id):
-            return MinikubeError(f"this is cluster {self.member.cluster_id}, not {cluster_id!r}")
+        if cluster_id not in (0, self.member.replica.cluster_id):
+            return MinikubeError(f"this is cluster {self.member.replica.cluster_id}, not {cluster_id!r}")
         return None
 
     def greeting(self) -> Welcome:
         member = self.member
-        return Welcome(member.cluster_id, member.state.revision, member.member_id, self.leadership())
+        return Welcome(member.replica.cluster_id, member.state.revision, member.member_id, self.leadership())
 
     def leadership(self) -> Leadership:
         member = self.member
-        leader = member.leader()
+        leader = member.replica.leader()
         members = tuple([(each.id, each.client) for each in member.membership.members])
         if leader is None:
             return Leadership(0, "", member.raft.term, members)
@@ -100,13 +100,3 @@ class StoreServer:
         told = frame((0, Answer.LEADER, *self.leadership()))
         for connection in list(self.connections):
             connection.tell(told)
-
-    def metrics(self) -> dict[str, float]:
-        prefix = "minikube_py_store_server_"
-        return {
-            prefix + "connections": len(self.connections),
-            prefix + "watches": sum(len(connection.watches) for connection in self.connections),
-            prefix + "requests_in_flight": sum(connection.in_flight for connection in self.connections),
-            prefix + "watches_cut_off_total": self.watches_cut_off,
-            **{prefix + name: value for name, value in self.port.metrics().items()},
-        }

@@ -87,7 +87,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]
         target = stack.enter_context(real_etcd(folder / "theirs"))
         server = stack.enter_context(ours(folder / "ours"))
         theirs = Side(target, lambda: behind_at(target))
-        mine = Side(f"127.0.0.1:{server.port}", lambda: server.node.member.hub.behind)
+        mine = Side(f"127.0.0.1:{server.port}", lambda: server.node.member.replica.hub.behind)
         yield theirs, mine
         for side in (theirs, mine):
             side.caller.close()

@@ -156,10 +156,10 @@ async def test_a_restart_has_the_same_state(tmp_path):
     lease = await member.storage.lease_grant(60)
     await put(member, b"/leased", b"x", lease.id)
     await member.storage.compact(20)
-    digest, revision, cluster = member.state.hash(), member.state.revision, member.cluster_id
+    digest, revision, cluster = member.state.hash(), member.state.revision, member.replica.cluster_id
     await member.stop()
     again = await start(tmp_path)
-    assert (again.state.hash(), again.state.revision, again.cluster_id) == (digest, revision, cluster)
+    assert (again.state.hash(), again.state.revision, again.replica.cluster_id) == (digest, revision, cluster)
     assert again.state.compact_revision == 20
     assert again.state.leases() == [(lease.id, 60)]
     assert again.raft.term == 2
@@ -312,7 +312,7 @@ async def test_a_sink_that_raises_loses_its_watch_and_the_member_lives(tmp_path)
     assert not fatal.messages and [type(end) for end in ends] == [type(None), Unavailable]
     member.watch(b"/b", b"", revision, sink)
     await until(lambda: len(ends) == 4)
-    assert not fatal.messages and len(member.hub) == 0
+    assert not fatal.messages and len(member.replica.hub) == 0
     assert member.metrics()["minikube_py_store_callbacks_failed_total"] == 4
     await member.stop()
 

@@ -385,7 +385,7 @@ async def test_a_member_that_was_away_for_long_gets_a_snapshot_while_all_serve(t
         net.heal()
         await net.alike()
         revisions = [event.kv.mod_revision for batch in seen for event in batch.events]
-        await until(lambda: net[away].hub.behind == 0)
+        await until(lambda: net[away].replica.hub.behind == 0)
         revisions = [event.kv.mod_revision for batch in seen for event in batch.events]
         assert isinstance(seen[-1].error, Compacted) or revisions == list(range(2, 602))
         await net.put(b"/k/last")
