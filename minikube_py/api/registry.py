@@ -26,6 +26,7 @@ from minikube_py.api.kinds import (
     rbac,
     resource,
     scheduling,
+    service_cidrs,
     storage,
     volume_attributes,
 )  # fmt: skip
@@ -61,7 +62,7 @@ class Registry:
 
 GROUPS: Final = (
     core, admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling,
-    batch, certificates, coordination, discovery, events, flowcontrol, networking, node, policy, rbac, resource,
-    scheduling, storage, volume_attributes,
+    batch, certificates, coordination, discovery, events, flowcontrol, networking, service_cidrs, node, policy, rbac,
+    resource, scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))

@@ -1,7 +1,8 @@
 """Cluster IPs and node ports of services.
 
-Each taken one is a key of its own in the store, written in the same txn as its service: two services cannot get the
-same, whichever API server they came through.
+Each taken one is a key of its own in the store, an address the IPAddress of that name, written in the same txn as its
+service: two services cannot get the same, whichever API server they came through. Addresses come from those
+ServiceCIDRs that are ready.
 
 Source: `pkg/registry/core/service/storage/alloc.go`, `pkg/registry/core/service/{ipallocator,portallocator}`.
 """
@@ -15,17 +16,22 @@ from typing import Final
 from minikube_py.api import services
 from minikube_py.api.errors import Json, StatusError, Verbatim, go_json, internal, invalid, invalid_value
 from minikube_py.api.kinds.core import SERVICES
+from minikube_py.api.kinds.service_cidrs import IPADDRESSES, SERVICECIDRS, address_of, cidrs_of, is_ready
+from minikube_py.api.meta import new_uid, timestamp
+from minikube_py.api.validation.ips import parse_cidr
 from minikube_py.apiserver.object_store import Claim, ObjectStore
-from minikube_py.env import Rng
+from minikube_py.apiserver.preparing import encode
+from minikube_py.apiserver.watch_cache import WatchCache
+from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import RangeRequest, prefix_end
 
-IP_PREFIX: Final = b"/registry/ranges/serviceips/"
+IP_PREFIX: Final = IPADDRESSES.prefix
 PORT_PREFIX: Final = b"/registry/ranges/servicenodeports/"
 DEFAULT_RANGE: Final = "10.0.0.0/24"
 _PROBES: Final = 16
 
 
-def _addresses(service: Json) -> list[str]:
+def addresses_of(service: Json) -> list[str]:
     spec = service.get("spec") or {}
     address = spec.get("clusterIP")
     return [address] if address and address != services.HEADLESS and spec.get("type") != "ExternalName" else []
@@ -41,15 +47,25 @@ def _node_ports(service: Json) -> list[int]:
 
 def held_keys(service: Json) -> set[bytes]:
     """The keys that a service holds."""
-    keys = {IP_PREFIX + address.encode() for address in _addresses(service)}
+    keys = {IP_PREFIX + address.encode() for address in addresses_of(service)}
     return keys | {PORT_PREFIX + str(port).encode() for port in _node_ports(service)}
 
 
 class AddressAllocator:
-    def __init__(self, store: ObjectStore, rng: Rng, cluster_range: str = DEFAULT_RANGE) -> None:
-        self._store = store
-        self._rng = rng
+    """`network`: what the default ServiceCIDR holds."""
+
+    def __init__(
+        self, store: ObjectStore, cache: WatchCache, clock: Clock, rng: Rng, cluster_range: str = DEFAULT_RANGE
+    ) -> None:
+        self._store, self._cache, self._clock, self._rng = store, cache, clock, rng
         self.network = IPv4Network(cluster_range)
+
+    def _networks(self) -> list[IPv4Network]:
+        if SERVICECIDRS not in self._cache.caches:
+            return [self.network]
+        found = (entry.decode() for entry in self._cache.of(SERVICECIDRS).select(SERVICECIDRS.prefix))
+        texts = dict.fromkeys(text for obj in found if is_ready(obj) for text in cidrs_of(obj))
+        return [network for network in map(parse_cidr, texts) if isinstance(network, IPv4Network)]
 
     @property
     def first(self) -> str:
@@ -70,17 +86,22 @@ class AddressAllocator:
         if services.needs_health_port(service["spec"]) and not service["spec"].get("healthCheckNodePort"):
             service["spec"]["healthCheckNodePort"] = await self._free_port(taken, _node_ports(service))
         self._check_range(service, held)
-        return [Claim(key, owner) for key in sorted(held_keys(service) - held)]
+        return [Claim(key, self._claimed(key, service, owner)) for key in sorted(held_keys(service) - held)]
+
+    def _claimed(self, key: bytes, service: Json, owner: bytes) -> bytes:
+        if not key.startswith(IP_PREFIX):
+            return owner
+        obj = address_of(service, key.removeprefix(IP_PREFIX).decode())
+        stamped = {"uid": new_uid(self._rng), "creationTimestamp": timestamp(self._clock.wall_s())}
+        return encode({**obj, "metadata": {**obj["metadata"], **stamped}})
 
     def _check_range(self, service: Json, held: set[bytes]) -> None:
-        for address in _addresses(service):
+        for address in addresses_of(service):
             if IP_PREFIX + address.encode() in held:
                 continue
             ip = IPv4Address(address)
-            if ip not in self.network:
+            if not any(ip in n and ip not in (n.network_address, n.broadcast_address) for n in self._networks()):
                 raise _refused_address(service, "the provided network does not match the current range")
-            if ip in (self.network.network_address, self.network.broadcast_address):
-                raise _refused_address(service, "the provided IP is not in the valid range")
 
     def explain(self, service: Json, taken: Sequence[Claim]) -> StatusError:
         """Why the service cannot have what it asked for."""
@@ -94,18 +115,21 @@ class AddressAllocator:
         return invalid(SERVICES, service["metadata"]["name"], [wrong])
 
     async def _free_address(self, taken: Sequence[Claim]) -> str:
-        size = self.network.num_addresses
         tried = {claim.key for claim in taken}
-        for _ in range(_PROBES):
-            key = IP_PREFIX + str(self.network.network_address + self._rng.randrange(2, size - 1)).encode()
-            if key not in tried and await self._store.get(key) is None:
-                return key.removeprefix(IP_PREFIX).decode()
-        used = tried | await self._used(IP_PREFIX)
-        for offset in range(2, size - 1):
-            address = str(self.network.network_address + offset)
-            if IP_PREFIX + address.encode() not in used:
-                return address
-        raise internal(f"failed to allocate a serviceIP: range is full ({self.network} holds {size - 3})")
+        networks = self._networks()
+        for network in networks:
+            # The first one of the default network is that of the service `kubernetes`.
+            low, high = 2 if network == self.network else 1, network.num_addresses - 1
+            for _ in range(_PROBES if low < high else 0):
+                key = IP_PREFIX + str(network.network_address + self._rng.randrange(low, high)).encode()
+                if key not in tried and await self._store.get(key) is None:
+                    return key.removeprefix(IP_PREFIX).decode()
+            used = tried | await self._used(IP_PREFIX)
+            for offset in range(low, high):
+                address = str(network.network_address + offset)
+                if IP_PREFIX + address.encode() not in used:
+                    return address
+        raise internal(f"failed to allocate a serviceIP: range is full ({', '.join(map(str, networks)) or 'none'})")
 
     async def _free_port(self, taken: Sequence[Claim], own: list[int]) -> int:
         tried = {claim.key for claim in taken} | {PORT_PREFIX + str(port).encode() for port in own}
@@ -127,7 +151,7 @@ class AddressAllocator:
 
 
 def _refused_address(service: Json, why: str) -> StatusError:
-    addresses = service["spec"].get("clusterIPs") or _addresses(service)
+    addresses = service["spec"].get("clusterIPs") or addresses_of(service)
     text = f"failed to allocate IP {addresses[0]}: {why}"
     wrong = invalid_value("spec.clusterIPs", Verbatim(go_json(addresses)), text)
     return invalid(SERVICES, service["metadata"]["name"], [wrong])

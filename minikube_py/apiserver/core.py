@@ -23,7 +23,7 @@ from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.service_tokens import SigningKey
-from minikube_py.apiserver import bootstrap, nonresource, signers, system, usage_metrics
+from minikube_py.apiserver import address_repair, bootstrap, nonresource, signers, system, usage_metrics
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.admission import Chain
@@ -117,7 +117,7 @@ class ApiServer:
         self.declared = Declarations(registry.kinds)
         self.lister = Lister(self.store, self.cache, self.declared, self.limits, clock)
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
-        self.addresses = AddressAllocator(self.store, rng, cluster_range)
+        self.addresses = AddressAllocator(self.store, self.cache, clock, rng, cluster_range)
         gate = NamespaceGate(self.store, self.cache)
         seen = CachedCluster(self.cache, clock)
         quotas = Quotas(self.store, self.cache, self.limits, clock)
@@ -167,9 +167,12 @@ class ApiServer:
         await self._load(_REPLAYED)
         await system.create_namespaces(self.writer)
         await system.create_priority_classes(self.writer)
+        await system.create_service_cidr(self.writer, str(self.addresses.network), self.clock.wall_s())
+        await self.cache.wait_until(await self.store.current_revision(), self.limits.request_timeout_s)
         await self._reconcile()
-        forever = (self._bookmark_forever(), self._sweep_forever(), self._follow_builds(), self._keep_flows())
-        self._tasks = [asyncio.create_task(work) for work in forever]
+        await address_repair.repair(self.writer, self.cache, self.clock.wall_s())
+        forever = (self._bookmark_forever, self._sweep_forever, self._follow_builds, self._keep_flows, self._repair)
+        self._tasks = [asyncio.create_task(work()) for work in forever]
         if late:
             self._tasks.append(asyncio.create_task(declare_later(self.storage, late, self.clock)))
         self._tasks.append(asyncio.create_task(self.custom.run()))
@@ -291,6 +294,13 @@ class ApiServer:
             await self.clock.sleep(_FLOWS_S)
             with contextlib.suppress(MinikubeError):
                 await self._reconcile(flows=True)
+
+    async def _repair(self) -> None:
+        while True:
+            await self.clock.sleep(address_repair.INTERVAL_S)
+            with contextlib.suppress(MinikubeError, StatusError):
+                await system.create_service_cidr(self.writer, str(self.addresses.network), self.clock.wall_s())
+                await address_repair.repair(self.writer, self.cache, self.clock.wall_s())
 
     async def _follow_builds(self) -> None:
         """Learns when declared indexes are complete; costs nothing where all are."""

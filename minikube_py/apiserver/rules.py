@@ -100,6 +100,7 @@ _CONTROLLERS: Final = (
     Rule(("create",), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create",), ("resource.k8s.io",), ("resourceclaims",)),
     Rule(("escalate",), ("rbac.authorization.k8s.io",), ("clusterroles",)),
+    Rule(("patch",), ("networking.k8s.io",), ("servicecidrs/status",)),
     Rule(("update",), _CERTIFICATES, ("certificatesigningrequests/approval", "certificatesigningrequests/status")),
     Rule(("approve",), _CERTIFICATES, ("signers",), ("kubernetes.io/kube-apiserver-client-kubelet",)),
     Rule(("sign",), _CERTIFICATES, ("signers",), tuple(f"kubernetes.io/{signer}" for signer in _SIGNERS)),

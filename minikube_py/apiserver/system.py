@@ -9,6 +9,8 @@ from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, SERVICES
 from minikube_py.api.kinds.scheduling import PRIORITYCLASSES, SYSTEM_PRIORITIES, SYSTEM_USES
+from minikube_py.api.kinds.service_cidrs import DEFAULT_NAME, SERVICECIDRS, cidrs_of
+from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.namespaces import SYSTEM
 from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.writes import Writer
@@ -29,6 +31,27 @@ async def create_priority_classes(writer: Writer) -> None:
     for name, value in SYSTEM_PRIORITIES.items():
         obj: Json = {"metadata": {"name": name}, "value": value, "description": SYSTEM_USES[name]}
         await _create(writer, PRIORITYCLASSES, obj, "")
+
+
+async def create_service_cidr(writer: Writer, cidr: str, wall_s: float) -> None:
+    """Where services get their addresses from, unless somebody adds more of these. One that is there stays as it is,
+    but for a status that is missing."""
+    told = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"}
+    ready = {"conditions": [{**told, "lastTransitionTime": timestamp(wall_s)}]}
+
+    def tell(old: Json) -> Json:
+        same, conditions = cidrs_of(old) == [cidr], (old.get("status") or {}).get("conditions") or ()
+        if not same or old["metadata"].get("deletionTimestamp") or any(each["type"] == "Ready" for each in conditions):
+            return old
+        return {**old, "metadata": dict(old["metadata"]), "status": ready}
+
+    await _create(writer, SERVICECIDRS, {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [cidr]}}, "")
+    try:
+        await writer.change(SERVICECIDRS, "", DEFAULT_NAME, tell)
+    except StatusError as error:
+        if not isinstance(error, OutOfSpace) and error.code != 404:
+            raise
+        log.warning("the ServiceCIDR %s is not told to be ready: %s", DEFAULT_NAME, error)
 
 
 async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:

@@ -12,6 +12,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import (
+    ADDRESSES,
     CERTIFICATE_REQUESTS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -29,6 +30,7 @@ from minikube_py.client.rest import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     SECRETS,
+    SERVICE_CIDRS,
     SERVICES,
     STATEFUL_SETS,
     Object,
@@ -181,6 +183,8 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     QUOTAS: project_whole,
     AUTOSCALERS: project_whole,
     CERTIFICATE_REQUESTS: project_whole,
+    SERVICE_CIDRS: project_whole,
+    ADDRESSES: project_whole,
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {

@@ -32,6 +32,7 @@ from minikube_py.controllers.replication import ReplicaSetController, Replicatio
 from minikube_py.controllers.resource_claims import ResourceClaims
 from minikube_py.controllers.resource_quotas import ResourceQuotas
 from minikube_py.controllers.service_account import RootCaPublisher, ServiceAccountController
+from minikube_py.controllers.service_cidrs import ServiceCidrs
 from minikube_py.controllers.simulated_volumes import SimulatedProvisioner
 from minikube_py.controllers.stateful_set import StatefulSetController
 from minikube_py.controllers.taint_eviction import TaintEvictionController
@@ -78,6 +79,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
         RequestApprover,
         RequestSigner,
         RequestCleaner,
+        ServiceCidrs,
     )
 }
 

@@ -24,9 +24,9 @@ NOT_MARKED = {
 
 
 UNSERVED = {
-    "componentstatuses", "ipaddresses", "mutatingadmissionpolicies",
+    "componentstatuses", "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
-    "servicecidrs", "servicecidrs/status", "services/proxy",
+    "services/proxy",
 }  # fmt: skip
 """What upstream serves by default and ours does not; README names them."""
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import address_cases
 import certificate_cases
 import judging
 import needs
@@ -183,3 +184,32 @@ def test_requests_for_certificates_are_approved_and_signed_as_upstream_does(serv
     take(certificate_cases.allowed())
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.timeout(400)
+def test_services_get_addresses_of_the_networks_that_there_are_as_upstream_does(servers: tuple[Server, Server]) -> None:
+    report = judging.Report()
+    theirs, mine = servers
+
+    def take(asks: Iterable[Ask]) -> None:
+        for ask in asks:
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+
+    take(address_cases.kinds())
+    take([Ask("more", "POST", address_cases.CIDRS, address_cases.MORE)])
+    for server in servers:
+        patience.eventually(partial(_is_code, server, 201), "allocators know the network")
+    take(address_cases.services())
+    for server in servers:
+        patience.eventually(partial(_is_code, server, 422), "allocators know that the network is not ready")
+    take([address_cases.KNOWN])
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+def _is_code(server: Server, code: int) -> bool:
+    """Asked in earnest: a dry run goes to any one of upstream's allocators."""
+    found = server.ask(address_cases.KNOWN).code
+    if found == 201:
+        server.ask(address_cases.GONE)
+    return found == code

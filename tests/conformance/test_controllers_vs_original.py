@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import address_scenarios
 import certificate_scenarios
 import device_scenarios
 import pytest
@@ -253,6 +254,7 @@ SCENARIOS: dict[str, Scenario] = {
     "claims for devices": device_scenarios.devices(settled),
     "quotas": quota_scenarios.counted(settled),
     "requests for certificates": certificate_scenarios.approved(settled),
+    "networks of services": address_scenarios.held(settled),
 }  # fmt: skip
 
 

@@ -209,6 +209,7 @@ WORLD: dict[str, tuple[str, Body]] = {
         f"{NETWORKING}/ingressclasses",
         {"spec": {"controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "P", "name": "p", "scope": "Namespace", "namespace": "x"}}},
     ),
+    "servicecidrs": (f"{NETWORKING}/servicecidrs", {"spec": {"cidrs": ["fd40::/64"]}}),
     "ingresses": (
         f"{NETWORKING}/namespaces/{NAMESPACE}/ingresses",
         {"spec": {
@@ -246,7 +247,7 @@ and served in another, too, is that version's object: the second create meets th
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
     "events", "events v1", "horizontalpodautoscalers", "horizontalpodautoscalers v1", "jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets", "priorityclasses", "storageclasses", "csidrivers", "csinodes",
-    "csistoragecapacities", "volumeattachments", "volumeattributesclasses", "runtimeclasses", "endpointslices", "ingressclasses", "ingresses", "networkpolicies",
+    "csistoragecapacities", "volumeattachments", "volumeattributesclasses", "runtimeclasses", "endpointslices", "ingressclasses", "servicecidrs", "ingresses", "networkpolicies",
     "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices", "limitranges",
     "resourcequotas", "flowschemas", "prioritylevelconfigurations",
     "clusterroles", "clusterrolebindings", "roles", "rolebindings",

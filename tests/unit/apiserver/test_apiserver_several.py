@@ -17,6 +17,7 @@ from virtual_time import LoopClock
 
 from minikube_py.api import services
 from minikube_py.api.kinds.core import ENDPOINTS
+from minikube_py.api.kinds.service_cidrs import IPADDRESSES
 from minikube_py.apiserver import endpoints
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -91,7 +92,7 @@ async def test_they_begin_an_empty_store_at_once(core: Core) -> None:
     assert found == ["default", "kube-node-lease", "kube-public", "kube-system"]
     [service] = (await one.done("GET", SERVICES))["items"]
     assert service["spec"]["clusterIP"] == "10.0.0.1"
-    [claim] = (await core.member.storage.range(RangeRequest(b"/registry/ranges/", b"/registry/ranges0"))).kvs
+    [claim] = (await core.member.storage.range(RangeRequest(IPADDRESSES.prefix, prefix_end(IPADDRESSES.prefix)))).kvs
     assert claim.key.endswith(b"/10.0.0.1")
     # Whoever came last has seen all others.
     [subset] = (await one.done("GET", KUBERNETES))["subsets"]

@@ -364,8 +364,11 @@ async def test_a_service_that_becomes_a_node_port_gets_one_and_keeps_its_address
 
 
 async def test_a_full_range_says_so(core: Core) -> None:
-    core.api.addresses.network = type(core.api.addresses.network)("10.9.0.0/29")
-    for i in range(5):
+    networks = "/apis/networking.k8s.io/v1/servicecidrs"
+    await core.done("POST", networks, {"metadata": {"name": "small"}, "spec": {"cidrs": ["10.9.0.0/29"]}})
+    told = {"type": "Ready", "status": "False", "reason": "R", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+    await core.done("PATCH", f"{networks}/kubernetes/status", {"status": {"conditions": [told]}}, MERGE)
+    for i in range(6):
         await core.done("POST", SERVICES, service(f"s{i}"))
     status, answer = await core.ask("POST", SERVICES, service("one-too-many"))
     assert status == 500 and "range is full" in answer["message"]

@@ -1,0 +1,91 @@
+"""That each address of a service has its IPAddress, and each IPAddress of a service a service that has it.
+
+Services of earlier releases get theirs, and what somebody deleted or changed is put right.
+
+Source: `pkg/registry/core/service/ipallocator/controller/repairip.go`. What upstream tells as events is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.kinds.core import SERVICES
+from minikube_py.api.kinds.service_cidrs import ALLOCATOR, IPADDRESSES, MANAGED_BY, address_of
+from minikube_py.api.meta import parse_timestamp
+from minikube_py.apiserver.addresses import addresses_of
+from minikube_py.apiserver.object_store import OutOfSpace
+from minikube_py.apiserver.watch_cache import Entry, WatchCache
+from minikube_py.apiserver.writes import Writer
+from minikube_py.mvcc.types import KeyValue
+
+log = logging.getLogger(__name__)
+INTERVAL_S: Final = 180.0
+GRACE_S: Final = 60.0
+"""An address may be written so long before its service."""
+
+
+async def repair(writer: Writer, cache: WatchCache, wall_s: float) -> None:
+    """Raises: StatusError where the store does not answer."""
+    if IPADDRESSES not in cache.caches:
+        return
+    services = {entry.key: entry.decode() for entry in cache.of(SERVICES).select(SERVICES.prefix)}
+    try:
+        for service in services.values():
+            for address in addresses_of(service):
+                await _keep(writer, cache, service, address, services)
+        for entry in list(cache.of(IPADDRESSES).select(IPADDRESSES.prefix)):
+            if why := _why_gone(entry.decode(), services, wall_s):
+                log.warning("IPAddress %s %s: cleaning up", entry.key.decode().rpartition("/")[2], why)
+                await _delete(writer, entry)
+    except OutOfSpace as error:
+        log.warning("the addresses of services are not all put right: %s", error)
+
+
+def _parent(obj: Json) -> tuple[str, ...]:
+    found = (obj.get("spec") or {}).get("parentRef") or {}
+    return tuple(found.get(name) or "" for name in ("group", "resource", "namespace", "name"))
+
+
+async def _keep(writer: Writer, cache: WatchCache, service: Json, address: str, services: dict[bytes, Any]) -> None:
+    entry = cache.of(IPADDRESSES).entries.get(IPADDRESSES.key("", address))
+    wanted = address_of(service, address)
+    if entry is not None:
+        found = entry.decode()
+        group, resource, namespace, name = _parent(found)
+        owner = services.get(SERVICES.key(namespace, name)) if (group, resource) == ("", "services") else None
+        if owner is not None and _parent(found) != _parent(wanted) and address in addresses_of(owner):
+            log.warning("Cluster IP %s was assigned to multiple services; please recreate service", address)
+            return
+        labels = found["metadata"].get("labels") or {}
+        told = all(labels.get(key) == value for key, value in wanted["metadata"]["labels"].items())
+        if _parent(found) == _parent(wanted) and told:
+            return
+        await _delete(writer, entry)
+    log.warning("Cluster IP %s is not allocated; repairing", address)
+    try:
+        await writer.create_object(IPADDRESSES, "", wanted)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def _why_gone(obj: Json, services: dict[bytes, Any], wall_s: float) -> str:
+    """Of an address that the allocator manages; "" where it is to stay."""
+    metadata = obj["metadata"]
+    if (metadata.get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
+        return ""
+    group, resource, namespace, name = _parent(obj)
+    if (group, resource) != ("", "services"):
+        return "appears to have been modified, not referencing a Service"
+    service = services.get(SERVICES.key(namespace, name))
+    if service is not None and metadata["name"] in addresses_of(service):
+        return ""
+    if wall_s - parse_timestamp(metadata["creationTimestamp"]) <= GRACE_S:
+        return ""
+    return "appears to have leaked" if service is None else "has a wrong reference"
+
+
+async def _delete(writer: Writer, entry: Entry) -> None:
+    await writer.store.delete(KeyValue(entry.key, entry.value, 0, entry.revision, 0, 0))
