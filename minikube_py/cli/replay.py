@@ -43,12 +43,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
     parser.add_argument("--tables", type=Path, metavar="DIR", help=tables_help)
     flags.add_scheduler_config(parser)
+    flags.add_etcd_behind(parser)
     flags.add_run(parser, virtual=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if (arguments.log is None) == (arguments.trace is None):
         raise InvalidRequest("replay openb, or replay --from LOG: one of them")
+    if flags.etcd_behind(arguments) and (arguments.log is not None or virtual.asked(arguments)):
+        raise InvalidRequest("--etcd-servers: a real etcd has no part in virtual time")
     if arguments.log is not None:
         return _look(arguments.log, arguments.until, arguments.port)
     if arguments.until is not None:
@@ -74,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             step=steps.done,
             virtual=cluster,
             chosen=flags.chosen(arguments),
+            etcd=flags.etcd_behind(arguments),
         )
 
     if virtual.asked(arguments):

@@ -8,6 +8,8 @@ keys may have changed, which this watch does not see (upstream asks likewise, ev
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -37,6 +39,10 @@ ASK_FIRST_S: Final = 0.01
 ASK_MOST_S: Final = 0.1
 UNANSWERED_MAX: Final = 30
 """Questions; then another member is followed."""
+BEHIND_MAX: Final = 256
+SINGLE_MAX: Final = 16
+"""A watch that is in step gets a message for each revision, and a busy loop reads one in two turns. Once so many came
+from a watch so many revisions behind, it is asked for again: one that begins behind gets a thousand in a message."""
 GAP_MAX: Final = 1_000_000
 """Revisions without a change of ours that are kept account of one by one."""
 TRIMMED: Final = 1000
@@ -46,6 +52,10 @@ OBJECTS, COMPACTIONS = 0, 1
 """The ids of the watches, which etcd counts by stream."""
 FOREIGN: Final = b"k8s\0"
 LOOKED_AT: Final = 500
+
+
+class Behind(Exception):
+    """The watch is to be asked for again, where it was."""
 
 
 class Lost(Exception):
@@ -67,7 +77,8 @@ class Feed:
         self.following = False
         """Whether the watch stands."""
         self._wanted = 0
-        self._moved = asyncio.Event()
+        self._count = itertools.count()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._behind = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: Any = None
@@ -109,6 +120,7 @@ class Feed:
         self.loads += 1
         if former is not None:
             former.close(Compacted(former.revision, revision))
+        self._wake()
 
     async def _check_ours(self) -> None:
         """Raises: InvalidRequest where the first keys that there are hold objects in kube-apiserver's form."""
@@ -151,6 +163,8 @@ class Feed:
             place = self._client.place
             try:
                 await self._follow()
+            except Behind:
+                continue
             except Lost as why:
                 log.warning("etcd is read again: %s", why)
                 await self._load_again()
@@ -183,9 +197,9 @@ class Feed:
                 await self._clock.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Raises: Lost; AioRpcError, Unavailable, InvalidStateError where the stream ends; TimeoutError."""
+        """Raises: Lost, Behind; AioRpcError, Unavailable, InvalidStateError where the stream ends; TimeoutError."""
         keys, start = self._wording.keys, self.mirror.revision + 1
-        stream = self._client.stream("Watch/Watch")
+        stream, single = self._client.stream("Watch/Watch"), 0
         try:
             async with asyncio.timeout(READ_ATTEMPT_S):
                 for key, end in ((keys.low, keys.high), (COMPACT_KEY, b"")):
@@ -200,6 +214,10 @@ class Feed:
                     self._said.clear()
                 self._unanswered = 0
                 self._take(answer)
+                if answer.events and answer.events[0].kv.mod_revision == self.mirror.revision:
+                    single += 1
+                    if single >= SINGLE_MAX and self._wanted - self.mirror.revision > BEHIND_MAX:
+                        raise Behind
                 answer = await stream.read()
             raise Unavailable("its stream was closed")
         finally:
@@ -280,15 +298,19 @@ class Feed:
         try:
             async with asyncio.timeout(timeout_s):
                 while self.mirror.revision < revision:
-                    moved = self._moved
-                    await moved.wait()
+                    told = asyncio.get_running_loop().create_future()
+                    heapq.heappush(self._waiting, (revision, next(self._count), told))
+                    await told
         except TimeoutError:
             why = f"the watch on etcd stands at revision {self.mirror.revision}, and {revision} was seen"
             raise Unavailable(why) from None
 
     def _wake(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+        """Those whose revision has come, and no others."""
+        while self._waiting and self._waiting[0][0] <= self.mirror.revision:
+            _, _, told = heapq.heappop(self._waiting)
+            if not told.done():
+                told.set_result(None)
 
     async def _ask_forever(self) -> None:
         """Asks etcd how far its watch is while somebody has seen more than it has told."""

@@ -20,6 +20,7 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.progress import Say
 from minikube_py.control_plane.split import SplitControlPlane
@@ -60,6 +61,7 @@ async def cluster(
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
+    etcd: EtcdBehind | None = None,
 ) -> AsyncIterator[Cluster]:
     """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
 
@@ -75,7 +77,7 @@ async def cluster(
     require_unused(data_dir)
     folder = data_dir or Path(tempfile.mkdtemp(prefix="minikube-py-"))
     try:
-        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed, chosen=chosen)
+        config = ControlPlaneConfig(folder, port=0, shapes=tuple(shapes), seed=seed, chosen=chosen, etcd=etcd)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         running = _split(config, step, say) if split else _in_process(config, step, plane)
         async with running as (transport, layout):

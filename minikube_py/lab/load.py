@@ -45,16 +45,18 @@ async def run_bounded(
 
 
 async def create_pod(transport: ApiTransport, pod: PodBody, recorder: PodRecorder) -> None:
-    """Raises: LoadError where it is refused for good; Unavailable, OutcomeUnknown."""
+    """Again where its outcome is unknown (504). Raises: LoadError where it is refused for good; Unavailable."""
+    unknown = False
     path = f"/api/v1/namespaces/{pod.namespace}/pods"
     for attempt in range(1, ATTEMPTS + 1):
         recorder.sent(pod.key)
         answer = await transport.request("POST", path, body=pod.body)
-        if answer.status == 201:
+        if answer.status == 201 or (unknown and answer.status == 409):
             recorder.answered(pod.key)
             return
-        if answer.status not in (429, 503) or attempt == ATTEMPTS:
+        if answer.status not in (429, 503, 504) or attempt == ATTEMPTS:
             break
+        unknown = unknown or answer.status == 504
         await asyncio.sleep(RETRY_WAIT_S * attempt)
     raise LoadError(f"create of pod {pod.key} answered {answer.status}: {_message(answer.body)}")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
+from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.lab import plots, report
 from minikube_py.lab.cluster import PlaneMaker, cluster
@@ -45,6 +46,7 @@ async def run_replay(
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
+    etcd: EtcdBehind | None = None,
 ) -> None:
     """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
@@ -54,16 +56,9 @@ async def run_replay(
     trace = replace(trace, pods=trace.pods[: options.pods])
     shapes = trace_nodes(trace.nodes)
     own = cluster(
-        shapes,
-        split=split,
-        data_dir=data_dir,
-        seed=seed,
-        step=step,
-        say=step,
-        plane=plane,
-        virtual=virtual,
-        chosen=chosen,
-    )
+        shapes, split=split, data_dir=data_dir, seed=seed, step=step, say=step, plane=plane, virtual=virtual,
+        chosen=chosen, etcd=etcd,
+    )  # fmt: skip
     async with own as running:
         for line in running.environment.lines():
             print(line, flush=True)

@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -25,6 +26,7 @@ from minikube_py.env import SystemClock
 from minikube_py.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from minikube_py.etcd.client import REQUEST_TIMEOUT_S, Endpoints
 from minikube_py.etcd.compactor import Compactor
+from minikube_py.etcd.feed import BEHIND_MAX, SINGLE_MAX
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.storage import EtcdStorage
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
@@ -302,3 +304,32 @@ async def test_an_etcd_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="etcd at 127"):
         async with storage_at("127.0.0.1:1", timeout_s=0.3):
             pass
+
+
+async def test_a_watch_far_behind_is_asked_for_again_and_misses_nothing(
+    etcd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written while the loop stands still: a message waits for each revision, unless etcd itself is behind."""
+    async with patience(), storage_at(etcd, prefix="/behind") as storage:
+        seen: list[int] = []
+        messages: list[int] = []
+        prefix, take = b"/registry/configmaps/default/", storage.feed._take
+        storage.watch(
+            prefix, prefix_end(prefix), 0, lambda batch: seen.extend(each.kv.mod_revision for each in batch.events)
+        )
+        await until(lambda: storage.feed.following, "the watch stands")
+
+        def counted(answer: Any) -> None:
+            messages.append(len(answer.events))
+            take(answer)
+
+        monkeypatch.setattr(storage.feed, "_take", counted)
+        caller = Caller(etcd)
+        put = pb.PutRequest(key=b"/behind/configmaps/default/a", value=b'{"metadata":{"name":"a"}}')
+        written = [caller.call("KV/Put", put)[1]["header"]["revision"] for _ in range(3 * BEHIND_MAX)]
+        caller.close()
+        storage.feed.want(written[-1])
+        await storage.feed.reached(written[-1], REQUEST_TIMEOUT_S)
+        assert seen == written
+        assert len(messages) <= BEHIND_MAX + 8 * SINGLE_MAX
+        assert not storage.feed._waiting
