@@ -84,6 +84,7 @@ PROGRAMS: Mapping[str, Program] = {
     for program in (
         Program("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ETCD),
         Program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdctl/v3", ETCD),
+        Program("etcdutl", "go.etcd.io/etcd/etcdutl/v3", "go.etcd.io/etcd/etcdutl/v3", ETCD),
         Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", KWOK),
         *map(kubernetes_program, ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")),
     )

@@ -5,7 +5,7 @@ What is wrong whatever the state is refused here, in etcd's order (api/v3rpc/key
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final, NamedTuple, cast
 
 from grpc import StatusCode
@@ -65,7 +65,7 @@ class KV:
             await self._node.confirmed()
         return await range_bytes(self._node.header, await read_range(self._node.member, asked))
 
-    async def range_stream(self, request: Any) -> AsyncIterator[Any]:
+    async def range_stream(self, request: Any) -> AsyncGenerator[Any, None]:
         """The last part alone has header, count and more."""
         asked = range_of(request)
         if request.sort_order and (request.sort_order, request.sort_target) != (1, 0):

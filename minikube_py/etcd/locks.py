@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any, cast
 
 from grpc import StatusCode
@@ -96,7 +96,7 @@ class Locks:
             raise Refused(*NO_ELECTED)
         return pb.LeaderResponse(header=self._node.header_now(), kv=kv_of(found))
 
-    async def observe(self, request: Any) -> AsyncIterator[Any]:
+    async def observe(self, request: Any) -> AsyncGenerator[Any, None]:
         """Each leader there is, and each value that one proclaims."""
         prefix, seen = request.name + b"/", 0
         with self._changes(prefix) as changed:

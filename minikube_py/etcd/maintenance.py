@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from grpc import StatusCode
 
 from minikube_py.errors import Unavailable
-from minikube_py.etcd.errors import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, Refused
+from minikube_py.etcd.backup import Backup
+from minikube_py.etcd.errors import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, TOO_MANY, Refused
 from minikube_py.etcd.kv import ALARMS
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
@@ -18,12 +22,16 @@ VERSION: Final = "3.7.3"
 """Of etcd, whose API this is: clients ask which they may use by it."""
 STORAGE_VERSION: Final = "3.7.0"
 EMPTY_BYTES: Final = 4096
+SNAPSHOTS_MAX: Final = 4
+"""At once: each holds what is compacted meanwhile."""
+BLOB_BYTES: Final = 32 << 10
 GET, ACTIVATE, DEACTIVATE = range(3)
 
 
 class Maintenance:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._sending = 0
 
     async def status(self, request: Any) -> Any:
         node, member = self._node, self._node.member
@@ -75,6 +83,30 @@ class Maintenance:
         except OSError as error:
             raise Unavailable(f"the snapshot cannot be taken: {error.strerror}") from None
         return pb.DefragmentResponse()
+
+    async def snapshot(self, request: Any) -> AsyncGenerator[Any, None]:
+        """A database of etcd's, and the SHA-256 of it."""
+        if self._sending == SNAPSHOTS_MAX:
+            raise Refused(*TOO_MANY)
+        raft = self._node.member.raft
+        self._sending += 1
+        try:
+            backup = Backup(self._node.member.state, raft.log.applied, int(raft.term), STORAGE_VERSION)
+            for _ in backup.plan():
+                await asyncio.sleep(0)
+            digest, left, blob = hashlib.sha256(), backup.file.size_bytes, bytearray()
+            for piece in backup.file.pages():
+                blob += piece
+                left -= len(piece)
+                if left and len(blob) < BLOB_BYTES:
+                    continue
+                digest.update(blob)
+                yield pb.SnapshotResponse(remaining_bytes=left, blob=bytes(blob), version=STORAGE_VERSION)
+                blob.clear()
+                await asyncio.sleep(0)
+            yield pb.SnapshotResponse(blob=digest.digest(), version=STORAGE_VERSION)
+        finally:
+            self._sending -= 1
 
     async def hash(self, request: Any) -> Any:
         found, revision = await self._hash(0)

@@ -90,6 +90,7 @@ HashRequest
 HashResponse header:ResponseHeader hash:uint32
 HashKVRequest revision:int64
 HashKVResponse header:ResponseHeader hash:uint32 compact_revision:int64 hash_revision:int64
+StoredLease ID:int64 TTL:int64 RemainingTTL:int64
 SnapshotRequest
 SnapshotResponse header:ResponseHeader remaining_bytes:uint64 blob:bytes version:string
 MoveLeaderRequest targetID:uint64

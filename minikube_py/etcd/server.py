@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from minikube_py.etcd.watch import FRAGMENT_BYTES, WatchStream
 from minikube_py.ports.descriptors import Descriptors, PortLimits
 
 Unary = Callable[[Any], Awaitable[Any]]
-Stream = Callable[[Any], AsyncIterator[Any]]
+Stream = Callable[[Any], AsyncGenerator[Any, None]]
 HAS_LEADER: Final = "hasleader"
 """The metadata by which a client asks not to be served by a member that knows no leader."""
 LEADERLESS_TIMEOUTS: Final = 3
@@ -125,7 +125,7 @@ class EtcdServer:
             "Health/List": self._list_health,
         }
         self.streams: dict[str, Stream] = {"KV/RangeStream": kv.range_stream, "Election/Observe": locks.observe}
-        self.streams["Health/Watch"] = self._watch_health
+        self.streams |= {"Health/Watch": self._watch_health, "Maintenance/Snapshot": maintenance.snapshot}
         self.lease = lease
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -219,8 +219,9 @@ class EtcdServer:
         async def answer(request: Any, context: Any) -> None:
             if call is None:
                 raise not_built(name)
-            async for each in call(request):
-                await context.write(each)
+            async with contextlib.aclosing(call(request)) as answers:
+                async for each in answers:
+                    await context.write(each)
 
         return answer
 
@@ -326,7 +327,7 @@ class EtcdServer:
         found = await self._health(BY_NAME["HealthCheckRequest"]())
         return BY_NAME["HealthListResponse"](statuses=[BY_NAME["HealthEntry"](key="", value=found)])
 
-    async def _watch_health(self, request: Any) -> AsyncIterator[Any]:
+    async def _watch_health(self, request: Any) -> AsyncGenerator[Any, None]:
         """At first, and whenever it changes."""
         changed, listeners, said = asyncio.Event(), self.node.member.leader_listeners, 0
         listeners.append(changed.set)
@@ -357,7 +358,7 @@ def encoded(answer: Any) -> bytes:
     return answer if type(answer) is bytes else bytes(answer.SerializeToString())
 
 
-async def _read(kind: Any, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+async def _read(kind: Any, requests: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
     async for data in requests:
         yield wire.read(kind, data, wire.STREAM)
 
@@ -394,6 +395,5 @@ def not_built(name: str) -> Refused:
 
 
 ADVICE: Final = {
-    "Maintenance/Snapshot": ", whose files are none of bbolt: use minikube-py store snapshot save",
     "Auth": ": what a client's certificate opens is all of it",
 }

@@ -55,7 +55,7 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
         chain(
             [head, *sorted(leases), *fields, *alarms],
             sessions,
-            _base(list(state.index.current.values()), later, base),
+            (kv and [BASE, *kv] for kv in standing(list(state.index.current.values()), later, base)),
             [[BOUNDARY, boundary, list(at_boundary)]] if at_boundary else [],
             ([EVENTS, events[0].kv.mod_revision, [_slim(event) for event in events]] for events in later),
             [[END]],
@@ -63,7 +63,7 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
     )
 
 
-def _base(current: list[KeyValue], later: list[Events], base: int) -> Iterator[list[Any] | None]:
+def standing(current: list[KeyValue], later: list[Events], base: int) -> Iterator[KeyValue | None]:
     """The versions that stood at `base`: those still standing, and those that the first later event replaced.
 
     None now and then, so that a long stretch without any can be left in between."""
@@ -71,7 +71,7 @@ def _base(current: list[KeyValue], later: list[Events], base: int) -> Iterator[l
     passed = 0
     for kv in chain(current, replaced):
         if kv is not None and kv.mod_revision <= base:
-            yield [BASE, *kv]
+            yield kv
         else:
             passed += 1
             if passed == SCANNED_MAX:

@@ -207,6 +207,7 @@ class RealEtcd:
         urls = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
         self._credentials = credentials
         self.place = f"127.0.0.1:{client}"
+        self.initial_cluster = f"one={urls[1]}", urls[1]
         self._command = [
             etcd_binary(), "--name", "one", "--data-dir", str(folder), "--unsafe-no-fsync", "--log-level", "error",
             "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1],

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-from minikube_py.etcd import http, kv, large, proto_json, watch
+from minikube_py.etcd import http, kv, large, maintenance, proto_json, watch
 from minikube_py.etcd.http import HttpLimits
 from minikube_py.etcd.server import Limits
 
@@ -15,7 +15,14 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 
 def test_the_page_names_each_limit_and_its_value() -> None:
     owners = SimpleNamespace(
-        Limits=Limits(), HttpLimits=HttpLimits(), http=http, kv=kv, large=large, proto_json=proto_json, watch=watch
+        Limits=Limits(),
+        HttpLimits=HttpLimits(),
+        http=http,
+        kv=kv,
+        large=large,
+        maintenance=maintenance,
+        proto_json=proto_json,
+        watch=watch,
     )
     found = re.findall(r"^\| `(\w+)\.(\w+)` \| ([0-9]+) \|", PAGE.read_text(), re.M)
     assert [float(value) for _, _, value in found] == [

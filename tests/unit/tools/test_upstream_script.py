@@ -103,7 +103,7 @@ def test_without_go_the_message_says_where_it_is_had(tmp_path: Path, monkeypatch
 
 
 def test_an_unknown_program_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UpstreamError, match=r"no program is called etcdd; there are: etcd, etcdctl, kwok"):
+    with pytest.raises(UpstreamError, match=r"no program is called etcdd; there are: etcd, etcdctl, etcdutl, kwok"):
         build(["etcdd"])
 
 
