@@ -23,6 +23,7 @@ GROUP: Final = "minikube_py.studies"
 BUILT_IN: Final[Mapping[str, str]] = {
     "bloom": "minikube_py.studies.bloom.study:Bloom",
     "emptiness": "minikube_py.studies.emptiness.study:Emptiness",
+    "prediction": "minikube_py.studies.prediction.study:Prediction",
 }
 SUFFIXES: Final = (".toml", ".yaml", ".yml", ".json")
 CHECKOUT: Final = Path(__file__).resolve().parents[3]

@@ -191,7 +191,7 @@ def test_a_study_that_is_installed_is_known_by_its_name(monkeypatch: pytest.Monk
     monkeypatch.setattr(experiment, "entry_points", lambda group: [point] if group == point.group else [])
     find.cache_clear()
     assert find("theirs").name == "theirs"
-    with pytest.raises(StudyError, match="there is no study 'no': there are bloom, emptiness, theirs"):
+    with pytest.raises(StudyError, match="there is no study 'no': there are bloom, emptiness, prediction, theirs"):
         find("no")
     find.cache_clear()
 

@@ -1,0 +1,1 @@
+"""The study `prediction`: see docs/studies/prediction.md."""
