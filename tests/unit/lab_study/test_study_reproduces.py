@@ -8,12 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import orjson
+import pytest
 
+from minikube_py.lab.study.contest import Contest
 from minikube_py.lab.study.journal import digest
 from minikube_py.lab.study.measured import Measured
 from minikube_py.studies.bloom.predictions import ALL, Evidence, in_process
 from minikube_py.studies.bloom.study import Bloom, csv_rows
 from minikube_py.studies.emptiness.study import Emptiness
+from minikube_py.studies.prediction.study import Prediction
 
 STUDIES = Path(__file__).resolve().parents[3] / "docs/studies"
 
@@ -36,13 +39,14 @@ def test_the_committed_journal_gives_the_committed_report() -> None:
             assert (found.outcome, found.evidence) == (wanted["outcome"], wanted["evidence"])
 
 
-def test_the_committed_journal_of_emptiness_gives_its_report() -> None:
-    lines = gzip.decompress((STUDIES / "data/emptiness-quick.jsonl.gz").read_bytes()).splitlines()
+@pytest.mark.parametrize("study", [Emptiness(), Prediction()], ids=lambda study: study.name)
+def test_the_committed_journal_of_a_contest_gives_its_report(study: Contest) -> None:
+    lines = gzip.decompress((STUDIES / f"data/{study.name}-quick.jsonl.gz").read_bytes()).splitlines()
     header, *records = map(orjson.loads, lines)
-    design = Emptiness().load("quick")
+    design = study.load("quick")
     assert header["design"] == digest(design)
     measured = Measured(design, records)
-    document = json.loads((STUDIES / "emptiness-report.json").read_text())
+    document = json.loads((STUDIES / f"{study.name}-report.json").read_text())
     assert [asdict(each) for each in measured.judge()] == document["findings"]
     tables = [[each.title, list(each.columns), list(map(list, each.rows))] for each in measured.tables()]
     assert tables == [[each["title"], each["columns"], each["rows"]] for each in document["tables"]]

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduler_world import FakeApi, ManualClock, settle
 
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ConfigError, ProfileConfig
 from minikube_py.scheduler.configuration.checking import NoCluster
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.configuration.merging import PluginSet
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import CycleState, FitError, PluginError
@@ -30,6 +33,7 @@ from minikube_py.scheduler.prediction.trimaran import (
 )
 from minikube_py.scheduler.prediction.usage import Meter
 from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.scheduler import Scheduler
 
 MI = 1 << 20
 SOURCE = """
@@ -121,11 +125,11 @@ def test_target_load_as_upstreams_table_has_it(tmp_path: Path, load_milli: int, 
     plugin = TargetLoadPacking(stage.args, stage.handle)
     stage.pod("there", node="n")
     told(plugin)["there"] = {CPU: load_milli}
-    settle(stage, plugin)
+    until_known(stage, plugin)
     assert score(stage, plugin, stage.pod("new", *containers)) == expected
 
 
-def settle(stage: Stage, plugin: Any) -> None:
+def until_known(stage: Stage, plugin: Any) -> None:
     """Until pods that run have samples."""
     plugin.rows.all()
     stage.clock.minute += 10
@@ -275,7 +279,7 @@ def test_only_cpu_may_be_predicted(tmp_path: Path) -> None:
     stage.node(cpu="4", memory="4Gi")
     plugin = overcommit(stage, resources=["cpu"])
     stage.pod("there", requests("4", "4Gi"), node="n")
-    settle(stage, plugin)
+    until_known(stage, plugin)
     stage.clock.minute += 5
     assert refused(stage, plugin, stage.pod("new", requests("1", "1Gi"))) == ["Insufficient memory", "UNSCHEDULABLE"]
 
@@ -394,3 +398,51 @@ def test_in_a_profile_a_lie_ends_one_pod_and_a_full_cluster_says_why(tmp_path: P
     stage.pod("there", requests("1"), node="b")
     with pytest.raises(PluginError, match="predictor limits: peak of cpu of node b is nan"):
         evaluator.choose(stage.pod("p", requests("1")))
+
+
+TWO_PROFILES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: believer
+  plugins:
+    multiPoint: {{enabled: [{{name: OvercommitByPrediction}}], disabled: [{{name: NodeResourcesFit}}]}}
+  pluginConfig:
+  - name: OvercommitByPrediction
+    args: {{predictor: "{predictor}", usage: "{usage}"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("return float('nan')", "is nan; a number not below 0 is wanted"),
+        ("return -1.0", "is -1; a number not below 0 is wanted"),
+        ("raise OSError('no model')", ": OSError: no model (lying.py, line 3)"),
+        ("return past.limit", ""),
+    ],
+)
+async def test_a_lie_leaves_pods_pending_and_all_else_running(tmp_path: Path, body: str, wrong: str) -> None:
+    (tmp_path / "lying.py").write_text(f"class Lying:\n    def peak(self, past):\n        {body}\n")
+    (tmp_path / "told.py").write_text(SOURCE)
+    config = tmp_path / "config.yaml"
+    config.write_text(TWO_PROFILES.format(predictor=f"{tmp_path}/lying.py:Lying", usage=f"{tmp_path}/told.py:Told"))
+    api = FakeApi()
+    api.node("n")
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), read_scheduler(ChosenScheduler(config, ())))
+    await scheduler.start()
+    try:
+        api.pod("theirs", cpu="1", schedulerName="believer")
+        api.pod("ours", cpu="1")
+        await settle()
+        assert api.where("ours") == "n"
+        assert api.where("theirs") == ("" if wrong else "n")
+        if wrong:
+            told_ = api.condition("theirs")
+            assert told_["reason"] == "SchedulerError"
+            assert told_["message"].startswith("predictor Lying: peak of cpu of node n")
+            assert told_["message"].endswith(wrong)
+        assert scheduler.failure is None
+    finally:
+        await scheduler.stop()
