@@ -9,8 +9,9 @@
 
 A draw is fixed by the commit: its hash is the seed, each package and each operator has its share (`mutation_draw`,
 `mutation_operators`). Mutants are planted in a copy of the commit's files; the checkout is not touched, and need not be
-clean. Each mutant is imported, put to the tests that run its line (which ones was measured once), the cheapest first,
-and then to simulated histories; a survivor gets more of them. Score: killed / (killed + survived). Left out of both are
+clean. Each mutant is put to the tests that run its line (which ones was measured once), the cheapest first. Then those
+that live are put to simulated histories, survivors to more of them; but a history that healthy code plays without a
+difference at the mutant's place is not played again. Score: killed / (killed + survived). Left out of both are
 mutants that change nothing which can be seen (`judged.toml` gives the reason for each), that run into the limit of
 time, and that cannot be imported.
 
@@ -27,19 +28,23 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TypeVar
 
 from mutation_draw import QUOTAS, candidates, draw
-from mutation_map import Coverage, measured
+from mutation_map import files, measured
 from mutation_operators import Change
 from mutation_report import Journal, Report, reasons
 from mutation_tree import ROOT, Tree, commit_of
-from mutation_trial import KILLED, SURVIVED, Effort, Verdict, trial
+from mutation_trial import KILLED, SURVIVED, Verdict, by_histories, by_tests
+from mutation_watched import Watched, Witnesses
+from mutation_worker import base
 
 NICE = 10
+T = TypeVar("T")
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -68,6 +73,8 @@ class Run:
         self.folder = arguments.folder / self.commit[:12]
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal = Journal(self.folder / ("again.jsonl" if arguments.again else "journal.jsonl"))
+        self.known = reasons()
+        self.witnesses = Witnesses(self.folder / "witnesses.jsonl")
         self.packages = [arguments.only] if arguments.only else list(QUOTAS)
         self._started_s = time.monotonic()
 
@@ -86,47 +93,80 @@ class Run:
 
     def report(self, wanted: list[Change]) -> Report:
         verdicts = self.journal.verdicts
-        return Report([verdicts[change.key] for change in wanted if change.key in verdicts], reasons())
+        return Report([verdicts[change.key] for change in wanted if change.key in verdicts], self.known)
 
     def try_all(self, scratch: Path) -> Report:
+        """All mutants to the tests first, and only then those that live to histories, few before many: a run that is
+        interrupted knows something about each."""
         arguments = self.arguments
-        effort = Effort(arguments.histories, max(0, arguments.survivor_histories - arguments.histories))
         trees = [Tree(scratch / str(each), self.commit) for each in range(max(1, arguments.jobs))]
         try:
             wanted = self.wanted(trees[0].folder)
-            left = [change for change in wanted if change.key not in self.journal.verdicts]
-            if not arguments.report and left:
-                coverage = measured(self.folder / "map.jsonl", trees[0], QUOTAS, self.tell)
-                self._run(trees, iter(left), coverage, effort)
+            if not arguments.report:
+                self._try(trees, wanted)
             return self.report(wanted)
         finally:
             for tree in trees:
                 tree.close()
 
-    def _run(self, trees: list[Tree], left: Iterator[Change], coverage: Coverage, effort: Effort) -> None:
+    def _try(self, trees: list[Tree], wanted: list[Change]) -> None:
+        coverage = measured(self.folder / "map.jsonl", trees[0], QUOTAS, self.tell)
+        for verdict in self.journal.verdicts.values():
+            coverage.kills[base(verdict.by)] += verdict.status == KILLED
+
+        def to_tests(tree: Tree, change: Change) -> Verdict:
+            tree.warm_up(list(files(tree.folder)))
+            return by_tests(tree, change, coverage)
+
+        self._run(trees, [change for change in wanted if change.key not in self.journal.verdicts], to_tests)
+        for until in sorted({self.arguments.histories, self.arguments.survivor_histories} - {0}):
+            left = [change for change in wanted if coverage.in_histories(change) and self._lives(change, until)]
+            watched = self.witnesses.watch(trees, left, until, self._pooled, self.tell)
+
+            def to_histories(tree: Tree, change: Change, until: int = until, watched: Watched = watched) -> Verdict:
+                verdict = self.journal.verdicts[change.key]
+                return by_histories(tree, change, verdict, watched.seeds(change, verdict.histories, until), until)
+
+            self._run(trees, left, to_histories)
+
+    def _lives(self, change: Change, until: int) -> bool:
+        verdict = self.journal.verdicts.get(change.key)
+        if verdict is None or change.key in self.known.equivalent:
+            return False
+        return verdict.status == SURVIVED and verdict.histories < until
+
+    def _run(self, trees: list[Tree], left: list[Change], one: Callable[[Tree, Change], Verdict]) -> None:
+        def task(change: Change) -> Callable[[Tree], Verdict]:
+            return lambda tree: one(tree, change)
+
+        self._pooled(trees, [task(change) for change in left], self._note)
+
+    def _pooled(self, trees: list[Tree], tasks: Sequence[Callable[[Tree], T]], note: Callable[[T], None]) -> None:
+        """Each task on a tree that is free; none begins when time is over."""
         free: SimpleQueue[Tree] = SimpleQueue()
         for tree in trees:
             free.put(tree)
 
-        def one(change: Change) -> Verdict:
+        def work(task: Callable[[Tree], T]) -> T:
             tree = free.get()
             try:
-                return trial(tree, change, coverage, effort)
+                return task(tree)
             finally:
                 free.put(tree)
 
+        left = iter(tasks)
         end_s = self._started_s + 60 * self.arguments.minutes
         with ThreadPoolExecutor(len(trees)) as pool:
-            running: set[Future[Verdict]] = set()
+            running: set[Future[T]] = set()
             try:
                 while True:
-                    while len(running) < len(trees) and time.monotonic() < end_s and (change := next(left, None)):
-                        running.add(pool.submit(one, change))
+                    while len(running) < len(trees) and time.monotonic() < end_s and (task := next(left, None)):
+                        running.add(pool.submit(work, task))
                     if not running:
                         return
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     for each in done:
-                        self._note(each.result())
+                        note(each.result())
             except BaseException:
                 # Else the pool would wait for what is under way.
                 for tree in trees:
@@ -137,7 +177,8 @@ class Run:
         self.journal.add(verdict)
         by = verdict.by if verdict.status == KILLED else ""
         place = f"{verdict.path}:{verdict.line} {verdict.operator}"
-        self.tell(f"{verdict.status:<9}{verdict.key} {place} ({verdict.cpu_s:.0f} s) {by}")
+        spent = f"{verdict.cpu_s:.1f} s, {verdict.histories} histories"
+        self.tell(f"{verdict.status:<9}{verdict.key} {place} ({spent}) {by}")
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,33 +23,41 @@ JUDGES: Final = (
 )  # fmt: skip
 """Where the tests lie that may judge a mutant."""
 PATTERN: Final = re.compile(
-    r"test_(sim|index|property_(index|mvcc)|raft|sessions|store|wal|mvcc|etcd)(?!_laws\.|_commands|_kill|_three)"
+    r"test_(sim|index|property_(index|mvcc)|raft|sessions|store|wal|mvcc|etcd|edges|apply_(total|replicas))(?!_laws\.|_commands|_kill|_three)"
 )
 """Those of these packages, if they run in the process of the test; histories are run by themselves."""
 SAMPLE_HISTORIES: Final = 12
-HISTORIES: Final = "histories"
+HISTORIES, IMPORT = "histories", "import"
 COST_MAX_S: Final = 40.0
 """A test that takes longer than that in all its parameters is left to the histories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """`lines[path][line]`: the tests that run it; `histories[path]`: the lines that histories run. `unfit` tests fail
-    without a mutant, too."""
+    """`lines[path][line]`: the tests that run it; `histories[path]`: the lines that histories run; `imported[path]`:
+    those that run while tests are collected. `unfit` tests fail without a mutant, too."""
 
     cost_s: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     histories: dict[str, list[int]] = field(default_factory=dict)
     unfit: set[str] = field(default_factory=set)
+    imported: dict[str, list[int]] = field(default_factory=dict)
+    kills: Counter[str] = field(default_factory=Counter)
+    """How many mutants each test has killed so far."""
 
     def judges(self, change: Change) -> list[str]:
-        """The tests that run a line of the change, or, for what runs at import, its module; cheapest first."""
+        """The tests that run a line of the change, or, for what runs at import, its module. First come the
+        cheapest, and those that have killed before: one kill counts as half of the cost."""
         of = self.lines.get(change.path, {})
         found = {name for line in range(change.line, change.end_line + 1) for name in of.get(line, ())}
         if not found and not change.function:
             found = {name for names in of.values() for name in names}
         fit = (name for name in found.difference(self.unfit) if self.cost_s[name] <= COST_MAX_S)
-        return sorted(fit, key=lambda name: self.cost_s[name])
+        return sorted(fit, key=lambda name: (self.cost_s[name] / (1 + self.kills[name]), name))
+
+    def at_import(self, change: Change) -> bool:
+        of = self.imported.get(change.path, [])
+        return any(change.line <= line <= change.end_line for line in of)
 
     def in_histories(self, change: Change) -> bool:
         of = self.histories.get(change.path, [])
@@ -72,7 +81,7 @@ def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[st
         done.add(entry["name"])
         _take(coverage, entry)
     prefixes = tuple(f"{package}/" for package in packages)
-    for name in (*_files(tree.folder), HISTORIES):
+    for name in (*files(tree.folder), HISTORIES, IMPORT):
         if name not in done:
             entry = _measure(tree, name, prefixes, tell)
             with path.open("a") as file:
@@ -84,11 +93,13 @@ def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[st
 def _take(coverage: Coverage, entry: dict[str, Any]) -> None:
     if entry["name"] == HISTORIES:
         coverage.histories.update(entry["found"]["lines"])
+    elif entry["name"] == IMPORT:
+        coverage.imported.update(entry["found"]["lines"])
     else:
         coverage.add(entry["found"])
 
 
-def _files(folder: Path) -> Iterator[str]:
+def files(folder: Path) -> Iterator[str]:
     for where in JUDGES:
         for file in sorted((folder / where).rglob("test_*.py")):
             if PATTERN.match(file.name):
@@ -97,9 +108,13 @@ def _files(folder: Path) -> Iterator[str]:
 
 def _measure(tree: Tree, name: str, prefixes: tuple[str, ...], tell: Callable[[str], None]) -> dict[str, Any]:
     if name == HISTORIES:
-        answer = tree.ask(Request("measure_histories", count=SAMPLE_HISTORIES, cpu_s=900))
+        answer = tree.ask(Request("measure_histories", seeds=list(range(SAMPLE_HISTORIES)), cpu_s=900))
         if answer.outcome != "passed":
             raise SystemExit(f"histories without a mutant: {answer.outcome}, {answer.by}: {answer.text}")
+    elif name == IMPORT:
+        answer = tree.ask(Request("measure_import", list(files(tree.folder)), cpu_s=900))
+        if answer.outcome != "passed":
+            raise SystemExit(f"tests cannot be collected: {answer.text}")
     else:
         answer = tree.ask(Request("measure_tests", [name], cpu_s=900))
     found = answer.found or {"cost_s": {}, "unfit": [], "lines": {}}

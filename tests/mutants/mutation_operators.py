@@ -207,7 +207,7 @@ def _plus(node: ast.expr, amount: int) -> ast.expr:
 
 def changes(path: str, source: str) -> list[Change]:
     """Every change that the operators can make in a module, in the order of the text and of the table."""
-    text = _Text(source)
+    text = Text(source)
     found: list[Change] = []
     counted: Counter[str] = Counter()
     for node, function, inside in _nodes(ast.parse(source), "", False):
@@ -241,7 +241,7 @@ def _lines(node: ast.AST) -> tuple[int, int]:
     return node.lineno, node.end_lineno or node.lineno
 
 
-class _Text:
+class Text:
     """From lines and columns to offsets in bytes."""
 
     def __init__(self, source: str) -> None:

@@ -1,15 +1,14 @@
-"""One mutant, tried: imported, put to the tests that run it, then to simulated histories."""
+"""One mutant, tried: put to the tests that run it, or to simulated histories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mutation_map import Coverage
 from mutation_operators import Change
 from mutation_tree import Tree
-from mutation_worker import Answer, Request, base
+from mutation_worker import COLD, Answer, Request, base
 
 KILLED, SURVIVED, TIMEOUT, NOT_IMPORTED = "killed", "survived", "timeout", "not imported"
 STATUSES: Final = (KILLED, SURVIVED, TIMEOUT, NOT_IMPORTED)
@@ -22,16 +21,9 @@ HISTORY_S: Final = 4.0
 """Processor time for a history, generously."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How many histories each mutant gets that tests do not kill, and how many more each that those do not kill."""
-
-    histories: int = 30
-    more_histories: int = 270
-
-
 class Verdict(NamedTuple):
-    """`by`: the test, or the histories, that found it. `tests` counts those that were chosen."""
+    """`by`: the test, or the history, that found it. `tests` counts those that were chosen, `histories` those that were
+    played or could not have differed, `cpu_s` all of the processor time, `histories_s` that of histories."""
 
     key: str
     path: str
@@ -45,6 +37,7 @@ class Verdict(NamedTuple):
     tests: int = 0
     histories: int = 0
     cpu_s: float = 0.0
+    histories_s: float = 0.0
 
     @property
     def package(self) -> str:
@@ -55,19 +48,17 @@ def module_of(change: Change) -> str:
     return "minikube_py." + change.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def trial(tree: Tree, change: Change, coverage: Coverage, effort: Effort) -> Verdict:
+def by_tests(tree: Tree, change: Change, coverage: Coverage) -> Verdict:
+    """Imported, and put to the tests that run it. In what is loaded already, if nothing of it runs at import."""
     judges = coverage.judges(change)
-    histories = effort if coverage.in_histories(change) else Effort(0, 0)
     verdict = Verdict(
         change.key, change.path, change.line, change.function, change.operator, change.old, change.new, SURVIVED,
         tests=len(judges),
     )  # fmt: skip
     cpu_s = 0.0
-    for what, answer in _answers(tree, change, coverage, judges, histories):
+    for what, answer in _answers(tree, change, coverage, judges):
         cpu_s += answer.cpu_s
-        if what == "histories":
-            verdict = verdict._replace(histories=histories.histories + histories.more_histories)
-        if answer.outcome != "passed":
+        if answer.outcome not in ("passed", COLD):
             # What cannot be collected is what cannot be imported, from another module than its own.
             status = {"failed": KILLED, "timeout": TIMEOUT, "broken": NOT_IMPORTED}[answer.outcome]
             if what == "import":
@@ -76,32 +67,56 @@ def trial(tree: Tree, change: Change, coverage: Coverage, effort: Effort) -> Ver
     return verdict._replace(cpu_s=round(cpu_s, 1))
 
 
-def _answers(
-    tree: Tree, change: Change, coverage: Coverage, judges: list[str], effort: Effort
-) -> Iterator[tuple[str, Answer]]:
-    """One answer after the other, dear ones last. A test that fails without the mutant, too, says nothing."""
+def by_histories(tree: Tree, change: Change, verdict: Verdict, seeds: list[int], until: int) -> Verdict:
+    """Of those below `until`, the seeds that can differ."""
+    if not seeds:
+        return verdict._replace(histories=until)
+    with tree.planted(change):
+        answer = tree.ask(Request("histories", seeds=seeds, cpu_s=round(GRACE_S + HISTORY_S * len(seeds))))
+    # Without a word, as a limit of memory ends it, a history is no less wrong.
+    status = {"passed": SURVIVED, "timeout": TIMEOUT}.get(answer.outcome, KILLED)
+    return verdict._replace(
+        status=status, by=answer.by, histories=until, cpu_s=round(verdict.cpu_s + answer.cpu_s, 1),
+        histories_s=round(verdict.histories_s + answer.cpu_s, 1),
+    )  # fmt: skip
+
+
+def _answers(tree: Tree, change: Change, coverage: Coverage, judges: list[str]) -> Iterator[tuple[str, Answer]]:
+    if not coverage.at_import(change) and judges:
+        cold = False
+        for answer in _fit(tree, change, coverage, judges, warm=True):
+            cold = answer.outcome == COLD
+            yield "tests", answer
+        if not cold:
+            return
     with tree.planted(change):
         yield "import", tree.ask(Request("import", [module_of(change)], cpu_s=GRACE_S))
     for names in _rounds(judges):
-        left = names
-        while left:
-            cost_s = sum(coverage.cost_s[name] for name in left)
-            request = Request("tests", left, cpu_s=round(GRACE_S + ALLOWANCE * cost_s))
+        for answer in _fit(tree, change, coverage, names, warm=False):
+            yield "tests", answer
+
+
+def _fit(tree: Tree, change: Change, coverage: Coverage, names: list[str], warm: bool) -> Iterator[Answer]:
+    """One answer, without the tests that fail without the mutant, too: they say nothing."""
+    left = names
+    while left:
+        allowed_s = {name: round(ALLOWANCE * coverage.cost_s[name], 1) for name in left}
+        request = Request("tests", left, cpu_s=round(GRACE_S + sum(allowed_s.values())), allowed_s=allowed_s)
+        if warm:
+            answer = tree.ask_warm(request, change)
+        else:
             with tree.planted(change):
                 answer = tree.ask(request)
-            failed = base(answer.by)
-            if answer.outcome == "failed" and failed in left:
-                healthy = tree.ask(request._replace(names=[failed]))
-                if healthy.outcome != "passed":
-                    left = [name for name in left if name != failed]
-                    continue
-            yield "tests", answer
-            break
-    for first, count in ((0, effort.histories), (effort.histories, effort.more_histories)):
-        if count:
-            with tree.planted(change):
-                request = Request("histories", first=first, count=count, cpu_s=round(GRACE_S + HISTORY_S * count))
-                yield "histories", tree.ask(request)
+        failed = base(answer.by)
+        if answer.outcome == "failed" and failed in left:
+            # Where the mutant was exchanged in what is loaded, so it must be healthy there.
+            alone = request._replace(names=[failed])
+            healthy = tree.ask_warm(alone, None) if warm else tree.ask(alone)
+            if healthy.outcome != "passed":
+                left = [name for name in left if name != failed]
+                continue
+        yield answer
+        return
 
 
 def _rounds(names: list[str]) -> Iterator[list[str]]:

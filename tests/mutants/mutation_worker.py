@@ -7,6 +7,8 @@ first fork; the package itself is imported in each fork again, so that each sees
 
 from __future__ import annotations
 
+import builtins
+import gc
 import importlib
 import json
 import os
@@ -15,36 +17,44 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import hypothesis
 import pytest
+from mutation_witness import witness
 
 PRELOADED: Final = (
     "aiohttp", "aiohttp.web", "asyncio", "coverage", "cryptography.x509", "hypothesis.stateful",
     "hypothesis.strategies", "msgpack", "multiprocessing.pool", "numpy", "orjson", "sortedcontainers", "yaml",
 )  # fmt: skip
-MEMORY_BYTES: Final = 6 << 30
+MEMORY_BYTES: Final = 4 << 30
 TEST_TIMEOUT_S: Final = 60
 """Of one test, in real time: it must be long enough for a machine that is busy with other things."""
-BLOCKS: Final = (2, 6, 22)
-"""So many histories at a time: a mutant that is noticed is mostly noticed soon. The last is repeated."""
+SAID: Final = Path("answer.json").absolute()
+"""Below the tree, where a fork leaves its answer. Two processes on one tree must not fork at the same time."""
+
+
+COLD: Final = "cold"
+"""The outcome where a process that has loaded the package cannot plant the mutant."""
 
 
 class Request(NamedTuple):
-    """`do`: import, tests, histories, measure_tests or measure_histories. Limits hold for the whole request."""
+    """`do`: one of DOES. `cpu_s` and `wall_s` hold for the whole request. `source`: file, healthy and mutated text,
+    where the mutant is to be exchanged in what is loaded. `allowed_s`: processor time by test."""
 
     do: str
     names: list[str] = []
-    first: int = 0
-    count: int = 0
+    seeds: list[int] = []
     cpu_s: int = 600
     wall_s: int = 3600
+    source: list[str] = []
+    allowed_s: dict[str, float] = {}
 
 
 class Answer(NamedTuple):
-    """`outcome`: passed, failed, timeout, or broken where nothing could be said. `by`: what failed first."""
+    """`outcome`: passed, failed, timeout, cold, or broken where nothing could be said. `by`: what failed first."""
 
     outcome: str
     by: str = ""
@@ -53,7 +63,7 @@ class Answer(NamedTuple):
     found: dict[str, Any] = {}
 
 
-class _Recorder:
+class Recorder:
     """A pytest plugin: the first failure, and what broke before any test ran."""
 
     def __init__(self) -> None:
@@ -68,7 +78,7 @@ class _Recorder:
             self.broken = report.longreprtext[-2000:]
 
 
-class _Meter(_Recorder):
+class _Meter(Recorder):
     """That, and which test ran which lines at what cost in processor time."""
 
     def __init__(self, coverage: Any) -> None:
@@ -98,18 +108,22 @@ def base(nodeid: str) -> str:
     return nodeid.partition("[")[0]
 
 
-def _pytest(arguments: list[str], recorder: _Recorder) -> int:
+def options() -> list[str]:
+    """Of each run of pytest: the same examples each time, found soon, and nothing made of what is found."""
     hypothesis.settings.register_profile(
         "mutants",
         phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
         derandomize=True, database=None, deadline=None, print_blob=False,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )  # fmt: skip
-    options = [
+    return [
         "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants",
         f"--timeout={TEST_TIMEOUT_S}", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--rootdir", os.getcwd(),
     ]  # fmt: skip
-    return int(pytest.main([*options, *arguments], plugins=[recorder]))
+
+
+def _pytest(arguments: list[str], recorder: Recorder) -> int:
+    return int(pytest.main([*options(), *arguments], plugins=[recorder]))
 
 
 def run_import(request: Request) -> Answer:
@@ -119,7 +133,7 @@ def run_import(request: Request) -> Answer:
 
 
 def run_tests(request: Request) -> Answer:
-    recorder = _Recorder()
+    recorder = Recorder()
     code = _pytest(["-x", *request.names], recorder)
     if recorder.broken:
         return Answer("broken", "collection", recorder.broken)
@@ -130,16 +144,32 @@ def run_tests(request: Request) -> Answer:
 
 
 def run_histories(request: Request) -> Answer:
+    """One after the other, up to the first in which something is wrong. `found`: how many were played."""
     from minikube_py.sim import swarm  # The package is loaded in a fork alone.
 
     assert Path(swarm.__file__).is_relative_to(Path.cwd()), f"{swarm.__file__} would be judged, not the tree"
-    first, end, blocks = request.first, request.first + request.count, list(BLOCKS)
-    while first < end:
-        count = min(blocks.pop(0) if len(blocks) > 1 else blocks[0], end - first)
-        if swarm.main(["--from", str(first), "--seeds", str(count), "--jobs", "1"]):
-            return Answer("failed", f"histories {first} to {first + count - 1}")
-        first += count
-    return Answer("passed")
+    gc.freeze()
+    for played, seed in enumerate(request.seeds, 1):
+        (done,) = swarm.run_block([seed])
+        if done.violations or done.crashed:
+            text = done.crashed or json.dumps(done.violations)
+            return Answer("failed", f"history {seed}", text[:2000], found={"played": played})
+    return Answer("passed", found={"played": len(request.seeds)})
+
+
+def run_witnesses(request: Request) -> Answer:
+    """Histories of a tree with witnesses in it. `found`: by each one's key the seeds in which it saw a difference."""
+    seen: dict[str, list[int]] = {}
+    now: set[str] = set()
+    builtins.__witness__ = partial(witness, now)  # type: ignore[attr-defined]
+    for seed in request.seeds:
+        now.clear()
+        answer = run_histories(request._replace(seeds=[seed]))
+        if answer.outcome != "passed":
+            return answer
+        for key in now:
+            seen.setdefault(key, []).append(seed)
+    return Answer("passed", found={"seen": seen})
 
 
 def _coverage() -> Any:
@@ -169,6 +199,19 @@ def measure_tests(request: Request) -> Answer:
     return Answer("passed" if not meter.broken else "broken", text=meter.broken or meter.text, found=found)
 
 
+def measure_import(request: Request) -> Answer:
+    """The lines that run while tests are collected: what a mutant changes there is done once, at import."""
+    coverage = _coverage()
+    coverage.start()
+    recorder = Recorder()
+    _pytest(["--collect-only", *request.names], recorder)
+    coverage.stop()
+    data = coverage.get_data()
+    root = Path.cwd() / "minikube_py"
+    lines = {Path(file).relative_to(root).as_posix(): sorted(data.lines(file) or ()) for file in data.measured_files()}
+    return Answer("broken" if recorder.broken else "passed", text=recorder.broken, found={"lines": lines})
+
+
 def measure_histories(request: Request) -> Answer:
     """The lines that histories run, by file, under the name `histories`."""
     coverage = _coverage()
@@ -185,6 +228,8 @@ DOES: Final[dict[str, Callable[[Request], Answer]]] = {
     "import": run_import,
     "tests": run_tests,
     "histories": run_histories,
+    "witnesses": run_witnesses,
+    "measure_import": measure_import,
     "measure_tests": measure_tests,
     "measure_histories": measure_histories,
 }
@@ -193,20 +238,19 @@ DOES: Final[dict[str, Callable[[Request], Answer]]] = {
 _CHILDREN: Final[set[int]] = set()
 
 
-def _end(*_: object) -> None:
+def end_children(*_: object) -> None:
     """No fork outlives its worker."""
     for child in _CHILDREN:
         os.killpg(child, signal.SIGKILL)
     os._exit(1)
 
 
-def in_a_fork(request: Request) -> Answer:
+def in_a_fork(request: Request, do: Callable[[Request], Answer]) -> Answer:
     """What the fork says; if it is ended by a limit, `timeout`; if it ends without a word, `broken`."""
-    said = Path("answer.json")
-    said.unlink(missing_ok=True)
+    SAID.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
-        _child(request, said)
+        _child(request, do)
     _CHILDREN.add(child)
     ended, status, used = _wait(child, request.wall_s)
     try:
@@ -215,8 +259,8 @@ def in_a_fork(request: Request) -> Answer:
         pass
     _CHILDREN.discard(child)
     cpu_s = used.ru_utime + used.ru_stime
-    if said.is_file():
-        return Answer(**json.loads(said.read_text()))._replace(cpu_s=cpu_s)
+    if SAID.is_file():
+        return Answer(**json.loads(SAID.read_text()))._replace(cpu_s=cpu_s)
     late = not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL))
     return Answer("timeout" if late else "broken", f"ended with status {status}", _tail(Path("log")), cpu_s)
 
@@ -233,7 +277,7 @@ def _wait(child: int, wall_s: float) -> tuple[bool, int, resource.struct_rusage]
     return False, status, used
 
 
-def _child(request: Request, said: Path) -> None:
+def _child(request: Request, do: Callable[[Request], Answer]) -> None:
     os.setpgid(0, 0)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
@@ -244,13 +288,17 @@ def _child(request: Request, said: Path) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
-        answer = DOES[request.do](request)
+        answer = do(request)
     except BaseException as error:
         answer = Answer("failed", type(error).__name__, str(error)[:2000])
-    draft = said.with_suffix(".draft")
-    draft.write_text(json.dumps(answer._asdict()))
-    draft.rename(said)
+    save(answer)
     os._exit(0)
+
+
+def save(answer: Answer) -> None:
+    draft = SAID.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(answer._asdict()))
+    draft.rename(SAID)
 
 
 def _tail(path: Path) -> str:
@@ -263,9 +311,10 @@ def main() -> None:
     assert not any(name.startswith("minikube_py") for name in sys.modules)
     # A Ctrl-C is for the command, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, end_children)
     for line in sys.stdin:
-        print(json.dumps(in_a_fork(Request(**json.loads(line)))._asdict()), flush=True)
+        request = Request(**json.loads(line))
+        print(json.dumps(in_a_fork(request, DOES[request.do])._asdict()), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,17 @@ from mutation_map import Coverage
 from mutation_operators import Change, changes
 from mutation_report import Journal, Reasons, Report, Score, reasons
 from mutation_tree import ROOT, Tree, commit_of
-from mutation_trial import KILLED, NOT_IMPORTED, SURVIVED, TIMEOUT, Effort, Verdict, trial
-from mutation_worker import Request
+from mutation_trial import KILLED, NOT_IMPORTED, SURVIVED, TIMEOUT, Verdict, by_histories, by_tests
+from mutation_warm import TEST_ALLOWANCE_S
+from mutation_worker import COLD, Request
 
 MODULE = "wal/record.py"
 JUDGE = "tests/unit/wal/test_wal_formats.py"
 OTHER = "tests/unit/raft/test_raft_quorum.py"
 UNFIT = "tests/unit/raft/test_raft_progress.py::test_that_is_not_there"
-NO_HISTORIES = Effort(0, 0)
+FLAKY = "tests/unit/wal/test_wal_flaky.py"
+ENDLESS = "tests/unit/wal/test_wal_endless.py"
+TESTS = (JUDGE, OTHER, FLAKY, ENDLESS)
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +30,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
     if inside.returncode:
         pytest.skip("not a git checkout: mutants are planted in the files of a commit")
     tree = Tree(tmp_path_factory.mktemp("tree"), commit_of())
+    (tree.folder / FLAKY).write_text("def test_red():\n    assert False\n")
+    (tree.folder / ENDLESS).write_text("def test_endless():\n    while True:\n        pass\n")
+    tree.warm_up(TESTS)
     yield tree
     tree.close()
 
@@ -41,20 +47,23 @@ def the_change(tree: Tree, operator: str, old: str, path: str = MODULE) -> Chang
     return next(change for change in changes(path, source) if (change.operator, change.old) == (operator, old))
 
 
+def of_module(tree: Tree) -> list[Change]:
+    return changes(MODULE, (tree.folder / "minikube_py" / MODULE).read_text())
+
+
 def some_change(tree: Tree) -> Change:
     """A function of the format's that gives nothing back."""
-    source = (tree.folder / "minikube_py" / MODULE).read_text()
-    return next(change for change in changes(MODULE, source) if change.operator == "return")
+    return next(change for change in of_module(tree) if change.operator == "return")
 
 
 def test_a_mutant_that_a_test_notices_is_killed_by_that_test(tree: Tree) -> None:
-    verdict = trial(tree, some_change(tree), coverage(OTHER, JUDGE), NO_HISTORIES)
+    verdict = by_tests(tree, some_change(tree), coverage(OTHER, JUDGE))
     assert verdict.status == KILLED and verdict.by.startswith(JUDGE)
 
 
 def test_a_mutant_that_no_test_notices_survives_and_is_reported(tree: Tree) -> None:
     change = some_change(tree)
-    verdict = trial(tree, change, coverage(OTHER), NO_HISTORIES)
+    verdict = by_tests(tree, change, coverage(OTHER))
     assert verdict.status == SURVIVED and verdict.tests == 1
     report = Report([verdict], Reasons({}, {}))
     assert f"survivor {change.key}: {MODULE}:{change.line}" in report.table()
@@ -79,37 +88,54 @@ def test_what_cannot_be_imported_counts_as_neither(tree: Tree) -> None:
     source = (tree.folder / "minikube_py" / MODULE).read_bytes()
     at = source.index(b"\nfrom ") + 1
     broken = Change(MODULE, "deletion", "", 1, 1, at, at, "", "raise RuntimeError\n")
-    verdict = trial(tree, broken, coverage(JUDGE), NO_HISTORIES)
+    verdict = by_tests(tree, broken, coverage(JUDGE))
     assert verdict.status == NOT_IMPORTED
     assert Report([verdict], Reasons({}, {})).score().judged == 0
 
 
 def test_a_test_that_fails_without_the_mutant_says_nothing(tree: Tree) -> None:
-    flaky = tree.folder / "tests" / "unit" / "wal" / "test_wal_flaky.py"
-    flaky.write_text("def test_red():\n    assert False\n")
-    name = "tests/unit/wal/test_wal_flaky.py::test_red"
-    verdict = trial(tree, some_change(tree), coverage(name, OTHER), NO_HISTORIES)
+    verdict = by_tests(tree, some_change(tree), coverage(f"{FLAKY}::test_red", OTHER))
     assert verdict.status == SURVIVED
 
 
 def test_what_never_ends_is_a_timeout(tree: Tree) -> None:
-    endless = tree.folder / "tests" / "unit" / "wal" / "test_wal_endless.py"
-    endless.write_text("def test_endless():\n    while True:\n        pass\n")
-    name = "tests/unit/wal/test_wal_endless.py"
+    name = f"{ENDLESS}::test_endless"
     assert tree.ask(Request("tests", [name], cpu_s=2)).outcome == TIMEOUT
+    assert tree.ask_warm(Request("tests", [name], cpu_s=2), None).outcome == TIMEOUT
+
+
+def test_a_test_has_a_limit_of_its_own(tree: Tree) -> None:
+    name = f"{ENDLESS}::test_endless"
+    answer = tree.ask_warm(Request("tests", [name], allowed_s={name: 0.5 - TEST_ALLOWANCE_S}), None)
+    assert answer.outcome == TIMEOUT and answer.by == name and answer.cpu_s < TEST_ALLOWANCE_S
+
+
+def test_what_runs_at_import_is_tried_in_a_process_that_imports_it(tree: Tree) -> None:
+    number = next(change for change in of_module(tree) if change.operator == "constant" and not change.function)
+    assert tree.ask_warm(Request("tests", [JUDGE]), number).outcome == COLD
+    assert by_tests(tree, number, coverage(JUDGE)).status == KILLED
+
+
+def test_a_mutant_in_what_is_loaded_is_gone_with_its_fork(tree: Tree) -> None:
+    assert tree.ask_warm(Request("tests", [JUDGE]), some_change(tree)).outcome == "failed"
+    assert tree.ask_warm(Request("tests", [JUDGE]), None).outcome == "passed"
 
 
 def test_histories_judge_what_tests_let_pass(tree: Tree) -> None:
     change = the_change(tree, "return", "indexes[(len(indexes) - 1) // 2] if indexes else NOTHING", "raft/quorum.py")
-    unseen = Coverage(histories={"raft/quorum.py": list(range(1, 100))})
-    verdict = trial(tree, change, unseen, Effort(2, 0))
-    assert verdict.status == KILLED and verdict.by == "histories 0 to 1"
+    lives = by_tests(tree, change, Coverage())
+    assert (lives.status, lives.histories) == (SURVIVED, 0)
+    verdict = by_histories(tree, change, lives, [0, 1], 30)
+    assert (verdict.status, verdict.by, verdict.histories) == (KILLED, "history 0", 30)
+    assert by_histories(tree, change, lives, [], 30) == lives._replace(histories=30)
 
 
 def test_the_cheapest_fit_tests_of_a_line_come_first() -> None:
     of = Coverage({"a": 3.0, "b": 1.0, "c": 2.0, "d": 1000.0}, {MODULE: {7: ["a", "b", "c", "d"], 8: []}}, {}, {"c"})
     change = Change(MODULE, "constant", "f", 7, 8, 0, 1, "1", "2")
     assert of.judges(change) == ["b", "a"]
+    of.kills["a"] += 5
+    assert of.judges(change) == ["a", "b"]
 
 
 def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
