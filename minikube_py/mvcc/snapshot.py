@@ -97,6 +97,26 @@ def _slices(source: Iterator[list[Any] | None]) -> Iterator[list[Any]]:
         yield batch
 
 
+def is_record(record: Any) -> bool:
+    """Whether it may be one of `records`, by its shape."""
+    if not isinstance(record, list) or not record or type(record[0]) is not int:
+        return False
+    tag, *parts = record
+    if tag == HEAD:
+        return len(parts) >= 3 and all(type(part) is int for part in parts)
+    if tag == BASE:
+        return list(map(type, parts)) == [bytes, bytes, int, int, int, int]
+    if tag == EVENTS:
+        return list(map(type, parts)) == [int, list] and all(map(_is_event, parts[1]))
+    if tag == LEASE:
+        return list(map(type, parts[:2])) == [int, int]
+    return tag != FIELDS or (len(parts) == 1 and isinstance(parts[0], list) and bool(parts[0]))
+
+
+def _is_event(event: Any) -> bool:
+    return isinstance(event, list) and list(map(type, event)) in ([bytes], [bytes, bytes, int])
+
+
 def load(state: StateMachine, slices: Iterable[list[Any]]) -> None:
     """Fills a new `state`. Raises: Corruption where the records are not those of one whole snapshot."""
     loader = Loader(state)

@@ -15,9 +15,8 @@ from typing import Any, Final, cast
 import msgpack
 
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, MinikubeError, RequestError
-from minikube_py.fields.asked import Asked, asked_of, parts_of
+from minikube_py.fields.asked import Asked, parts_of
 from minikube_py.fields.spec import FieldSet
-from minikube_py.fields.where import Where
 from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
 from minikube_py.index.table import Table
 from minikube_py.mvcc.alarms import Alarms
@@ -32,7 +31,6 @@ from minikube_py.mvcc.sessions import Sessions
 from minikube_py.mvcc.snapshot import load, records
 from minikube_py.mvcc.successor import FIRST_REVISION, oldest_revision
 from minikube_py.mvcc.tables import RowChanged, Tables, described
-from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, path, taken
 from minikube_py.mvcc.types import (
     FROM_KEY,
@@ -404,24 +402,6 @@ class StateMachine:
             raise Compacted(start_revision, self.compact_revision)
         selected = chain.from_iterable(self.log.between(start_revision - 1, until_revision))
         return iter(select(selected, key, range_end))
-
-    def where_events(
-        self, field_set: FieldSet, where: Where, after: int, until: int, key: bytes = b"", range_end: bytes = b""
-    ) -> list[Event]:
-        """How the set of objects for which `where` holds changed in (after, until], as events (see `Event`), for the
-        keys of the range (default: all of the FieldSet's).
-
-        Raises: Compacted, InvalidRequest."""
-        after = max(after, FIRST_REVISION)
-        if after < self.compact_revision:
-            raise Compacted(after, self.compact_revision)
-        table = self.tables.by_name.get(field_set.name)
-        if table is None:
-            raise InvalidRequest(f"field set {field_set.name} is not declared, or degraded")
-        if not table.serves(asked_of(field_set, [each.field for each in where.comparisons])):
-            raise InvalidRequest(f"the fields of {where} are not in the table of {field_set.name} yet")
-        bounds = (key, range_end) if key else (table.field_set.prefix, prefix_end(table.field_set.prefix))
-        return where_events(self.index, self.log, table, where, after, min(until, self.revision), bounds)
 
     def leases(self) -> list[tuple[int, int]]:
         """(id, ttl_s) of all leases, by id."""

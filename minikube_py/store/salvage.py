@@ -89,7 +89,7 @@ def salvage(names: Sequence[str], read: Callable[[str], bytes]) -> Salvaged | No
     files = [name for name in names if snapshot_index(name) is not None or segment_sequence(name) is not None]
     snapshots = [name for name in files if is_snapshot(name, read(name))]
     log = salvage_log([name for name in files if name not in snapshots], read)
-    found = [salvage_snapshot(name, read(name)) for name in snapshots]
+    found = [_of_a_state(salvage_snapshot(name, read(name))) for name in snapshots]
     found.sort(key=lambda each: each.index, reverse=True)
     doubtful = [] if _alone(found, log) else sorted(log.doubtful)
     for index in doubtful:
@@ -113,13 +113,11 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
     bases = [each for each in found if not each.losses and each.head is not None]
     for base in sorted([*bases, BEGINNING], key=lambda each: (_reach(each.index, log), each.index), reverse=True):
         try:
-            state = StateMachine.restore([base.records]) if base.records else StateMachine(_first_version(log))
+            state = StateMachine.restore([base.records]) if base is not BEGINNING else StateMachine(_first_version(log))
+            break
         except MinikubeError as error:
             losses.append(Loss(base.name, 0, 0, f"its parts are sound and do not fit together: {error}"))
-            continue
-        break
-    term = base.head.term if base.head is not None else 1
-    made = Salvaged(state, base.index, base.index, term, log, losses, state, base.index)
+    made = Salvaged(state, base.index, base.index, base.head.term if base.head else 1, log, losses, state, base.index)
     for index in range(base.index + 1, _reach(base.index, log) + 1):
         try:
             _apply(state, log.entries[index])
@@ -160,12 +158,10 @@ def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
 def _first_version(log: FoundLog) -> int:
     """Of the rules that the log begins with."""
     first = log.entries.get(1)
-    if first is None or first.kind != CHANGE:
-        return FIRST
-    try:
-        return decode_member_change(decode_change(first.data).context).version
-    except (MinikubeError, ValueError):
-        return FIRST
+    if first is not None and first.kind == CHANGE:
+        with contextlib.suppress(MinikubeError, ValueError):
+            return decode_member_change(decode_change(first.data).context).version
+    return FIRST
 
 
 def _reach(index: int, log: FoundLog) -> int:
@@ -204,6 +200,13 @@ def _apply(state: StateMachine, entry: LogEntry) -> None:
         state.apply(command)
 
 
+def _of_a_state(found: FoundSnapshot) -> FoundSnapshot:
+    """Without the records that are sound and none of a state: something else wrote them."""
+    kept = [record for record in found.records if records_of.is_record(record)]
+    losses = [Loss(found.name, 0, 0, "of its records some hold something else")] if kept != found.records else []
+    return found._replace(records=kept, losses=found.losses + losses, gaps=found.gaps + [len(kept)] * len(losses))
+
+
 def _described(snapshot: FoundSnapshot) -> list[Loss]:
     """Its losses, with the revisions that they may have held, by the parts before and behind."""
     head = snapshot.records[0] if snapshot.records and snapshot.records[0][0] == records_of.HEAD else None
@@ -223,8 +226,6 @@ def _ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
     """Numbers as (first, last) of runs without gaps."""
     found: list[tuple[int, int]] = []
     for index in sorted(indexes):
-        if found and found[-1][1] == index - 1:
-            found[-1] = (found[-1][0], index)
-        else:
-            found.append((index, index))
+        first = found.pop()[0] if found and found[-1][1] == index - 1 else index
+        found.append((first, index))
     return found

@@ -251,7 +251,7 @@ class _Replay:
 
     def record(self, name: str, record: Record) -> None:
         payload = unpack_payload(name, record.offset, record.payload)
-        if not _well_formed(record.type, payload):
+        if not well_formed(record.type, payload):
             raise damage(name, record.offset, "the record does not hold what its type says")
         if record.type == RecordType.ENTRIES:
             term, first, datas = payload[:3]
@@ -292,21 +292,21 @@ class _Replay:
             self.term_there = None
 
 
-def _well_formed(type: int, payload: Any) -> bool:
+def well_formed(type: int, payload: Any) -> bool:
     """A checksum vouches for what was written, and not for who wrote it."""
     if type == RecordType.ENTRIES:
         if not isinstance(payload, list) or len(payload) < 3 or not isinstance(payload[2], list):
             return False
         term, first, datas, *kind = payload
-        return _are_counts(term, first, *kind) and first > 0 and all(isinstance(data, bytes) for data in datas)
+        return are_counts(term, first, *kind) and first > 0 and all(isinstance(data, bytes) for data in datas)
     if type == RecordType.HARD_STATE:
-        return isinstance(payload, list) and len(payload) == 3 and _are_counts(*payload)
+        return isinstance(payload, list) and len(payload) == 3 and are_counts(*payload)
     if type == RecordType.INSTALLED:
-        return isinstance(payload, list) and len(payload) > 0 and _are_counts(payload[0])
+        return isinstance(payload, list) and len(payload) > 0 and are_counts(payload[0])
     return True
 
 
-def _are_counts(*values: Any) -> bool:
+def are_counts(*values: Any) -> bool:
     return all(isinstance(value, int) and value >= 0 for value in values)
 
 

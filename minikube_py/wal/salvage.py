@@ -14,7 +14,7 @@ import msgpack
 
 from minikube_py.errors import Corruption
 from minikube_py.wal.record import Record, RecordType, decode_record, find_records
-from minikube_py.wal.recovery import LogEntry, SavedState
+from minikube_py.wal.recovery import LogEntry, SavedState, are_counts, well_formed
 from minikube_py.wal.seed import seed_of
 from minikube_py.wal.segment import HEAD_BYTES, SegmentHead, decode_head, segment_name, segment_sequence
 from minikube_py.wal.snapshot import SnapshotHead, snapshot_index
@@ -82,7 +82,10 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
         end = record.end
         plain = _unpacked(record)
         if record.type == RecordType.SNAPSHOT_HEAD and isinstance(plain, list):
-            head = SnapshotHead(*plain[1:]) if 5 <= len(plain) <= 7 else None
+            if 5 <= len(plain) <= 7 and are_counts(*plain[:5]):
+                head = SnapshotHead(*plain[1:])
+            else:
+                losses.append(Loss(name, record.offset, record.end, "the snapshot's head does not hold what it should"))
         elif record.type == RecordType.SNAPSHOT_CHUNK and isinstance(plain, list):
             records += plain
             chunks += 1
@@ -198,7 +201,7 @@ class _Found:
                 self.lose(name, end, record.offset - end, "a part of the log is broken")
             try:
                 self._take(record)
-            except (TypeError, ValueError, LookupError):
+            except ValueError:
                 # Sound, and written by something else.
                 self.lose(name, record.offset, record.end - record.offset, "a record of a shape that is unknown")
             end = record.end
@@ -222,15 +225,18 @@ class _Found:
             self.lose(name, end, reach - end, what)
 
     def _take(self, record: Record) -> None:
+        """Raises: ValueError where it does not hold what its type says."""
         plain = _unpacked(record)
-        if record.type == RecordType.HARD_STATE and isinstance(plain, list):
+        if not well_formed(record.type, plain):
+            raise ValueError(record.type)
+        if record.type == RecordType.HARD_STATE:
             self.state = SavedState(*plain)
-        elif record.type == RecordType.INSTALLED and isinstance(plain, list):
+        elif record.type == RecordType.INSTALLED:
             # What the log says before leads nowhere; but what was committed is so everywhere.
             self._forget(self._commit_before + 1)
             self._name_losses(plain[0] + 1)
             self._last = plain[0]
-        elif record.type == RecordType.ENTRIES and isinstance(plain, list):
+        elif record.type == RecordType.ENTRIES:
             term, first, datas = plain[:3]
             kind = plain[3] if len(plain) > 3 else 0
             entries = [LogEntry(term, first + i, data, kind) for i, data in enumerate(datas)]
@@ -241,6 +247,8 @@ class _Found:
             self.doubtful = {index for index in self.doubtful if index > sure}
             self.entries.update({entry.index: entry for entry in entries})
             self._last = first + len(datas) - 1
+        elif record.type != RecordType.JOINED:
+            raise ValueError(record.type)
 
     def _name_losses(self, following: int) -> None:
         """The entry that was read next."""
@@ -254,7 +262,7 @@ class _Found:
     def _forget(self, first: int) -> None:
         """Entries from `first` on were replaced."""
         behind: Sequence[int] = range(first, self._last + 1)
-        if len(behind) > len(self.entries):
+        if self._last - first >= len(self.entries):
             behind = [index for index in self.entries if index >= first]
         for index in behind:
             self.entries.pop(index, None)

@@ -1,0 +1,158 @@
+"""What befalls one of many befalls no other: watches that end, tables that fail, the puts of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_mvcc_degraded import build, filled, node
+
+from minikube_py.errors import NoSpace
+from minikube_py.fields.builtin import NODES
+from minikube_py.index.columns import ColumnIndex
+from minikube_py.index.declared import IndexSpec
+from minikube_py.index.table import Table
+from minikube_py.mvcc.snapshot import Loader, records
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.successor import Successor
+from minikube_py.mvcc.types import (
+    Command,
+    Compact,
+    DeclareFields,
+    DeclareIndex,
+    DeleteRange,
+    DropIndex,
+    Put,
+    Release,
+    SetAlarm,
+    Txn,
+    WatchBatch,
+)
+from minikube_py.mvcc.watch import Watcher, WatchHub
+
+RANGES = ((b"/a", b""), (b"/b", b""), (b"/", b"0"), (b"/a", b"/c"), (b"/b", b"/z"))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(RANGES), st.sampled_from([0, 2, 3])), min_size=2, max_size=6),
+    st.data(),
+)
+@settings(max_examples=60)
+def test_watches_that_end_while_others_are_served_take_none_along(
+    wanted: list[tuple[tuple[bytes, bytes], int]], data: st.DataObject
+) -> None:
+    """Of one group or of several, in step or behind, before its turn or after it."""
+    state = StateMachine()
+    state.apply(Put(b"/a", b"1"))
+    hub = WatchHub(state)
+    watchers: list[Watcher] = []
+    seen: list[list[bytes]] = [[] for _ in wanted]
+    victims = [data.draw(st.sets(st.integers(0, len(wanted) - 1)), label=f"ended by {at}") for at in range(len(wanted))]
+    ended: set[int] = set()
+
+    def sink(at: int) -> Callable[[WatchBatch], None]:
+        def take(batch: WatchBatch) -> None:
+            assert at not in ended, "a batch for a watch that has ended"
+            seen[at] += [event.kv.key for event in batch.events]
+            for victim in victims[at] - {at} if batch.events else ():
+                ended.add(victim)
+                watchers[victim].cancel()
+
+        return take
+
+    for at, ((key, end), start) in enumerate(wanted):
+        watchers.append(hub.add(key, end, start, sink(at)))
+    for key in (b"/a", b"/b", b"/a"):
+        state.apply(Put(key, b"2"))
+        hub.notify()
+        while hub.catch_up(1):
+            pass
+    for at, ((key, end), start) in enumerate(wanted):
+        puts = [b"/a"] * (start == 2) + [b"/a", b"/b", b"/a"]
+        mine = [put for put in puts if (key <= put < end if end else put == key)]
+        assert at in ended or seen[at] == mine
+
+
+@given(st.permutations([Put(b"/stands", b"x" * 90), DeleteRange(b"/other"), Put(b"/new", b"v")]))
+def test_a_release_makes_nothing_new_wherever_its_puts_stand(ops: list[Put | DeleteRange]) -> None:
+    state = StateMachine()
+    state.apply(Put(b"/stands", b"v"))
+    state.apply(Put(b"/other", b"v"))
+    state.apply(SetAlarm(True, 7, "NOSPACE"))
+    before = state.hash(state.revision)
+    with pytest.raises(NoSpace, match="make nothing new"):
+        state.apply(Release(Txn((), tuple(ops))))
+    assert state.hash(state.revision) == before
+    state.apply(Release(Txn((), tuple(op for op in ops if not isinstance(op, Put) or op.key == b"/stands"))))
+    assert state.alarms.grown_bytes == 89
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def succeeding() -> StateMachine:
+    """Fields are declared beyond those that the table has, and another one is being filled."""
+    state = filled()
+    more = NODES.fields[-1].__class__("x", "int", "path@1", {"path": "x"})
+    state.apply(DeclareIndex(IndexSpec("name", "nodes", ("x",), "columns", declares=(more,))))
+    state.build_indexes(1)
+    assert state.tables._successors
+    return state
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "command"),
+    [(Table, "apply", node(9)), (ColumnIndex, "compact", Compact(15)), (Successor, "compact", Compact(15))],
+    ids=["a row", "the past", "the past of what is being filled"],
+)
+def test_who_has_no_memory_left_ends_and_blames_no_table(
+    where: type, name: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others hold this member must hold too, once it is started again; any other failure is the table's."""
+    state = succeeding()
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, raising(MemoryError()))
+        with pytest.raises(MemoryError):
+            state.apply(command)
+    assert not state.tables.degraded
+    state, other = succeeding(), succeeding()
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, raising(OverflowError("a bug")))
+        state.apply(command)
+    other.apply(command)
+    assert state.hash() == other.hash()
+    assert any("a bug" in report.reason for report in state.tables.reports())
+
+
+def test_what_fails_while_it_is_cleared_away_is_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = filled()
+    monkeypatch.setattr(Table, "dispose", raising(LookupError("a bug")))
+    state.apply(DropIndex("free"))
+    state.apply(DeclareFields(replace(NODES, fields=NODES.fields[:2])))
+    build(state)
+    assert not state.tables._retired and not state.tables.unbuilt
+
+
+SPECIAL = (SetAlarm(True, 5, "NOSPACE"), SetAlarm(True, 9, "NOSPACE"), SetAlarm(True, 0, "CORRUPT"))
+
+
+@given(st.sets(st.sampled_from(SPECIAL)))
+def test_a_snapshot_brings_every_alarm_back_as_it_was(alarms: set[SetAlarm]) -> None:
+    state = StateMachine()
+    for alarm in sorted(alarms):
+        state.apply(alarm)
+    other = StateMachine()
+    loader = Loader(other)
+    for each in records(state):
+        loader.feed(each)
+    for _ in loader.finish():
+        pass
+    assert other.alarms.raised == state.alarms.raised and len(other.alarms.raised) == len(alarms)
