@@ -15,11 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikube_py.errors import Corruption
+from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Put
-from minikube_py.mvcc.versions import FIRST
-from minikube_py.store.salvage import CHANGE, _exact, _first_version, salvage
+from minikube_py.mvcc.versions import FIRST, LATEST
+from minikube_py.raft.codec import encode_change
+from minikube_py.raft.configuration import ConfChange, NodeId
+from minikube_py.store.membership import ChangeKind, Member, MemberChange, encode_member_change
+from minikube_py.store.salvage import CHANGE, Gap, _exact, _first_version, salvage
 from minikube_py.wal.record import RecordType, find_records
 from minikube_py.wal.recovery import LogEntry, SavedState, recover
 from minikube_py.wal.salvage import FoundLog, Loss, salvage_log, salvage_snapshot
@@ -171,3 +175,22 @@ def test_the_newest_snapshot_that_fits_together_is_begun_with() -> None:
 def test_a_log_whose_first_change_does_not_read_begins_with_the_first_rules(data: bytes) -> None:
     log = FoundLog({1: LogEntry(1, 1, data, CHANGE)}, set(), SavedState(1, 0, 0), [], 0)
     assert _first_version(log) == FIRST == _first_version(FoundLog({}, set(), SavedState(), [], 0))
+
+
+@pytest.mark.parametrize("version", range(FIRST, LATEST + 1))
+def test_a_log_begins_with_the_rules_that_its_first_change_names(version: int) -> None:
+    change = MemberChange(ChangeKind.BOOTSTRAP, members=(Member(NodeId(1), "m1"),), version=version)
+    first = LogEntry(1, 1, encode_change(ConfChange(context=encode_member_change(change))), CHANGE)
+    assert _first_version(FoundLog({1: first}, set(), SavedState(1, 0, 0), [], 0)) == version
+    assert _first_version(FoundLog({1: first._replace(kind=0)}, set(), SavedState(1, 0, 0), [], 0)) == FIRST
+
+
+@given(st.integers(1, 5), st.integers(0, 4))
+@settings(max_examples=20)
+def test_entries_that_were_committed_and_are_not_there_are_a_gap_behind_all_revisions(count: int, gone: int) -> None:
+    puts = [msgpack.packb((1, at + 1, [pack(Put(b"/%d" % at, b"v"))])) for at in range(count)]
+    state = msgpack.packb((1, 0, count + gone))
+    data, _ = segment([*((RecordType.ENTRIES, put) for put in puts), (RecordType.HARD_STATE, state)])
+    made = salvage([NAME], lambda _: data)
+    assert made is not None and made.applied == count and made.exact.revision == 1 + count
+    assert made.gaps == ([Gap(count + 1, count + gone, 1 + count, 0)] if gone else [])

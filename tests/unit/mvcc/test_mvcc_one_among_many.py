@@ -156,3 +156,20 @@ def test_a_snapshot_brings_every_alarm_back_as_it_was(alarms: set[SetAlarm]) -> 
     for _ in loader.finish():
         pass
     assert other.alarms.raised == state.alarms.raised and len(other.alarms.raised) == len(alarms)
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"/a", b"/bb", b"/c" * 9]), st.integers(0, 40)), max_size=12), st.data())
+def test_what_a_snapshot_brings_back_takes_as_much_room_as_it_did(
+    writes: list[tuple[bytes, int]], data: st.DataObject
+) -> None:
+    """The quota goes by it; 0 bytes stand for a deletion."""
+    state = StateMachine()
+    for key, size_bytes in writes:
+        state.apply(Put(key, bytes(size_bytes)) if size_bytes else DeleteRange(key))
+    if state.revision > 1 and data.draw(st.booleans(), label="compacted"):
+        state.apply(Compact(data.draw(st.integers(2, state.revision), label="at")))
+    restored = StateMachine.restore(list(records(state)))
+    for each in (state, restored):
+        if each.revision > max(1, each.compact_revision):
+            each.apply(Compact(each.revision))
+    assert restored.index.size_bytes == state.index.size_bytes
