@@ -23,8 +23,8 @@ class Lessor:
         self._clock = clock
         self._leases: dict[int, tuple[int, float]] = {}
         self._heap: list[tuple[float, int]] = []
-        # Handed out by `expired`: a revoke in the log cannot be taken back.
-        self._ending: set[int] = set()
+        # Handed out by `expired`, not to be again before then: a revoke in the log cannot be taken back.
+        self._ending: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -47,7 +47,7 @@ class Lessor:
 
     def revoked(self, lease_id: int) -> None:
         self._leases.pop(lease_id, None)
-        self._ending.discard(lease_id)
+        self._ending.pop(lease_id, None)
         if len(self._heap) > 2 * len(self._leases) + HEAP_SLACK:
             self._heap = [(deadline_s, lease_id) for lease_id, (_, deadline_s) in self._leases.items()]
             heapq.heapify(self._heap)
@@ -71,19 +71,19 @@ class Lessor:
         while self._heap and self._heap[0][0] <= now_s:
             _, lease_id = heapq.heappop(self._heap)
             lease = self._leases.get(lease_id)
-            if lease is None:
+            if lease is None or self._ending.get(lease_id, now_s) > now_s:
                 continue
             if lease[1] > now_s:
                 # Renewed since: renewals move the deadline only, the heap is put right when the old one comes up.
                 heapq.heappush(self._heap, (lease[1], lease_id))
                 continue
             due.append(lease_id)
-            self._ending.add(lease_id)
+            self._ending[lease_id] = now_s + RETRY_S
             heapq.heappush(self._heap, (now_s + RETRY_S, lease_id))
         return due
 
     def _set(self, lease_id: int, ttl_s: int) -> None:
         deadline_s = self._clock.monotonic_s() + ttl_s
         self._leases[lease_id] = (ttl_s, deadline_s)
-        self._ending.discard(lease_id)
+        self._ending.pop(lease_id, None)
         heapq.heappush(self._heap, (deadline_s, lease_id))
