@@ -125,8 +125,7 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
             losses.append(Loss("", 0, 0, f"entry {index} cannot be applied: {error}", index, index))
             del log.entries[index]
             break
-        made.applied, made.term = index, log.entries[index].term
-    made.reached = made.applied
+        made.applied, made.reached, made.term = index, index, log.entries[index].term
     made.unconfirmed = max(0, made.applied - max(base.index, log.state.commit))
     return made
 
