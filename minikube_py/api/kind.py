@@ -121,13 +121,15 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`group` and `version` are set only where the kind is another group's (`pods/eviction`: policy/v1)."""
+    """`group` and `version` are set only where the kind is another group's (`pods/eviction`: policy/v1). `connects`: it
+    leads to a container, and `kind` names the options in its query."""
 
     name: str
     kind: str
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""
+    connects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +326,15 @@ NAMESPACED: Final = {**NAMED, "metadata.namespace": Selectable(("metadata", "nam
 
 def status_of(kind: str) -> Subresource:
     return Subresource("status", kind, STATUS_VERBS)
+
+
+def connection(name: str, kind: str) -> Subresource:
+    return Subresource(name, kind, ("create", "get"), connects=True)
+
+
+def proxy_of(kind: str) -> Subresource:
+    verbs = ("create", "delete", "get", "patch", "update")
+    return Subresource("proxy", f"{kind}ProxyOptions", verbs, connects=True)
 
 
 def review(

@@ -109,6 +109,13 @@ class _Schemas:
         message = SCHEMA.kind(group, version, name)
         return self.ref(message.name) if message is not None else {"type": "string"}
 
+    def query(self, group: str, version: str, name: str) -> list[Json]:
+        """The options of a connection, as they stand in its query."""
+        message = SCHEMA.kind(group, version, name)
+        fields = [each for each in message.declared if each.number] if message is not None else []
+        sorts = {"bool": "boolean", "[]int32": "integer"}
+        return [_parameter(each.name, sort=sorts.get(each.type.text, "string")) for each in fields]
+
     def _custom_kind(self, row: Kind, kind: str) -> Json:
         name = published.name_of(row.group, row.version, kind)
         if name not in self.found:
@@ -258,8 +265,8 @@ _PARAMETER_TYPES: Final = {
 _PATCHES: Final = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
 
 
-def _parameter(name: str, where: str = "query") -> Json:
-    schema = {"type": _PARAMETER_TYPES.get(name, "string"), "uniqueItems": True}
+def _parameter(name: str, where: str = "query", sort: str = "") -> Json:
+    schema = {"type": sort or _PARAMETER_TYPES.get(name, "string"), "uniqueItems": True}
     required = {"required": True} if where == "path" else {}
     return {"name": name, "in": where, **required, "schema": schema}
 
@@ -304,7 +311,38 @@ class _Paths:
         for sub in row.subresources:
             self._add_subresource(f"{collection}/{{name}}/{sub.name}", ("name", *scope), row, sub, middle)
 
+    def _add_connection(self, path: str, scope: tuple[str, ...], row: Kind, sub: Subresource, middle: str) -> None:
+        """What leads to a container: any bytes both ways. What is proxied has a path of its own behind it."""
+        kind = {"group": self._group, "version": self._version, "kind": sub.kind}
+        # Whoever may change by it may use all methods.
+        methods: tuple[str, ...] = ("get", "post")
+        if "update" in sub.verbs:
+            methods += ("put", "delete", "options", "head", "patch")
+        content = {"*/*": {"schema": {"type": "string"}}}
+        answers: Json = {"200": {"description": "OK", "content": content}, "401": {"description": "Unauthorized"}}
+        title = f"{middle}{row.kind}{sub.name.capitalize()}"
+        options = self._schemas.query(self._group, self._version, sub.kind)
+        for end, deeper in (("", []), ("WithPath", [_parameter("path", "path")])):
+            if end and "update" not in sub.verbs:
+                continue
+            item: Json = {
+                method: {
+                    "tags": [self._tag],
+                    "operationId": f"connect{self._title}{method.capitalize()}{title}{end}",
+                    "responses": answers,
+                    "x-kubernetes-action": "connect",
+                    "x-kubernetes-group-version-kind": kind,
+                }
+                for method in methods
+            }
+            parameters = [*(_parameter(name, "path") for name in scope), *deeper, *options]
+            item["parameters"] = sorted(parameters, key=lambda each: (each["name"], each["in"]))
+            self.found[f"{path}/{{path}}" if end else path] = item
+
     def _add_subresource(self, path: str, scope: tuple[str, ...], row: Kind, sub: Subresource, middle: str) -> None:
+        if sub.connects:
+            self._add_connection(path, scope, row, sub, middle)
+            return
         kind = (sub.group, sub.version, sub.kind) if sub.version else (self._group, self._version, sub.kind)
         title = f"{self._title}{middle}{row.kind}{sub.name.capitalize()}"
         self._put(path, scope, kind, {

@@ -126,7 +126,8 @@ def _operation(operation: Json) -> Json:
     kept = {name: value for name, value in operation.items() if name.startswith("x-") or name in _KEPT}
     found = {**kept, "consumes": list(body) or ["*/*"], "schemes": ["https"]}
     answered = operation["responses"]["200"].get("content", {})
-    found["produces"] = [*_PRODUCED, *(each for each in answered if each not in _PRODUCED)]
+    objects = () if "*/*" in answered else _PRODUCED
+    found["produces"] = [*objects, *(each for each in answered if each not in _PRODUCED)]
     found["produces"] += [f"{_PRODUCED[0]};stream=watch"] * streamed
     if parameters:
         found["parameters"] = parameters

@@ -29,6 +29,7 @@ from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.admission import Chain
 from minikube_py.apiserver.admission_rules import Namespaces
 from minikube_py.apiserver.cached_cluster import CachedCluster
+from minikube_py.apiserver.connecting import CONNECTED, Connecting
 from minikube_py.apiserver.custom_resources import CustomResources
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.declaring import declare_later, declared
@@ -39,6 +40,7 @@ from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
+from minikube_py.apiserver.logs import Logs, check_log_accepted
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
@@ -49,15 +51,16 @@ from minikube_py.apiserver.pod_resizes import PodResizes
 from minikube_py.apiserver.pod_security import PodSecurity
 from minikube_py.apiserver.policies import ValidatingPolicies
 from minikube_py.apiserver.preparing import as_served
+from minikube_py.apiserver.proxying import Proxying
 from minikube_py.apiserver.questions import Questions
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.reviews import review
-from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
+from minikube_py.apiserver.routes import PROXY, Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.scheduling import AskScheduler
 from minikube_py.apiserver.service_accounts import ServiceAccounts
 from minikube_py.apiserver.settling import Long
-from minikube_py.apiserver.subresources import Subresources, check_log_accepted
+from minikube_py.apiserver.subresources import Subresources
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.webhook_calls import Caller
@@ -129,6 +132,9 @@ class ApiServer:
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
+        self.connecting = Connecting(self.store, self.writer, clock)
+        self.logs = Logs(self.connecting, clock)
+        self.proxying = Proxying(self.store, rng)
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.custom = CustomResources(self)
@@ -196,6 +202,7 @@ class ApiServer:
         for task in tasks:
             task.cancel()
         await ended(*tasks)
+        await self.connecting.runtime.stop()
         if self._watch is not None:
             self._watch.cancel()
         await self.webhook_caller.outgoing.close()
@@ -456,7 +463,11 @@ class ApiServer:
         name = asked.subresource.name
         if name == "log":
             check_log_accepted(request.accept)
-            return await self.subresources.log(asked, request.query)
+            return await self.logs.log(asked, request.query)
+        if name == PROXY:
+            return await self.proxying.proxy(asked, request)
+        if name in CONNECTED:
+            return await self.connecting.connect(asked, request, self._may_create)
         if asked.verb == "patch":
             check_patch_type(request.content_type)
         form = with_options(negotiate(request.accept), request.query)

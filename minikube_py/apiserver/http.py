@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,7 +20,7 @@ from minikube_py.apiserver.auth import Shown, shown_by
 from minikube_py.apiserver.core import error_response
 from minikube_py.apiserver.forms import is_pretty, presented
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
-from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, Packer, chunk, encode, head, packs, wire
+from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, Packer, chunk, encode, head, packs, switching, wire
 from minikube_py.apiserver.impersonation import PREFIX, wanted_user
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
 from minikube_py.apiserver.watch_stream import Batch, Stream, error_event
@@ -28,6 +28,7 @@ from minikube_py.ports.port import Incoming
 
 if TYPE_CHECKING:
     from minikube_py.apiserver.http_server import HttpServer
+    from minikube_py.containers.remote import Upgrade
 
 log = logging.getLogger(__name__)
 READ_AHEAD_BYTES: Final = 64 << 10
@@ -239,6 +240,7 @@ class Connection(asyncio.Protocol):
                 wanted,
             )
             request.receive = Body(self, asked)
+            request.head = asked
             request.user_agent = get("user-agent") or ""
             request.pretty = is_pretty(query, request.user_agent)
             response = await core.handle(request)
@@ -246,6 +248,10 @@ class Connection(asyncio.Protocol):
                 response = response.warning(warning)
             if response.stream is not None:
                 return await self._stream(asked, response.stream)
+            if response.upgrade is not None:
+                return await self._upgrade(response.upgrade)
+            if response.text is not None and asked.method != "HEAD":
+                return await self._text(asked, response, response.text)
             packed_above = packs(response, get("accept-encoding") or "")
             if packed_above is not None and len(response.body) > packed_above:
                 response.pieces = sliced(response.body)
@@ -282,14 +288,31 @@ class Connection(asyncio.Protocol):
                 # Of many small chunks, some are read at a time.
                 await asyncio.sleep(0)
                 continue
-            if self.transport.is_closing():
-                raise ConnectionResetError("the connection is closed")
-            self._data_waiter = asyncio.get_running_loop().create_future()
-            self._resume_reading()
-            try:
-                await self._data_waiter
-            finally:
-                self._data_waiter = None
+            await self._arrival()
+
+    async def _arrival(self) -> None:
+        """Waits until more was received. Raises: ConnectionResetError where nothing will be."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self._data_waiter = asyncio.get_running_loop().create_future()
+        self._resume_reading()
+        try:
+            await self._data_waiter
+        finally:
+            self._data_waiter = None
+
+    async def read(self) -> bytes:
+        """Of a connection that was upgraded: what is there, at least one byte. Raises: ConnectionResetError."""
+        while not self.reader.buffered_bytes:
+            await self._arrival()
+        return self.reader.rest()
+
+    async def write(self, data: bytes) -> None:
+        """Of a connection that was upgraded. Raises: ConnectionResetError."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self.transport.write(data)
+        await self._drain()
 
     def body_is_late(self, timeout_s: float) -> None:
         """Called by the server when the body has taken too long."""
@@ -358,6 +381,22 @@ class Connection(asyncio.Protocol):
             # Its head has said that all is well. Without a last chunk, it is seen not to be whole.
             transport.abort()
             return False
+        return keep_alive
+
+    async def _upgrade(self, upgrade: Upgrade) -> bool:
+        self.transport.write(switching(upgrade.headers, self._audit_id))
+        await upgrade.serve(self)
+        return False
+
+    async def _text(self, asked: Head, response: Response, parts: AsyncIterator[bytes]) -> bool:
+        """Parts of a text as they come, no faster than they are read."""
+        chunked = asked.minor > 0
+        keep_alive = chunked and asked.keep_alive and self.reader.body_ended
+        self.transport.write(head(response, keep_alive, CHUNKED if chunked else None, self._audit_id))
+        async for part in parts:
+            await self.write(chunk(part) if chunked else part)
+        if chunked:
+            self.transport.write(LAST_CHUNK)
         return keep_alive
 
     async def _stream(self, asked: Head, stream: Stream) -> bool:

@@ -214,6 +214,11 @@ class RequestReader:
                 headers[key] = value.rstrip(" \t")
         return headers, tuple(repeated), sound
 
+    def rest(self) -> bytes:
+        """All that is there, where the connection speaks another protocol from here on."""
+        rest, self._buffer = bytes(self._buffer), bytearray()
+        return rest
+
     # --- bodies -----------------------------------------------------------------------------------------------------
 
     @property

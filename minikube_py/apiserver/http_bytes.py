@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -53,6 +54,12 @@ def _start(status: int, content_type: str) -> bytes:
         if len(_starts) < 1024:
             _starts[key] = found
     return found
+
+
+def switching(headers: Mapping[str, str], audit_id: str) -> bytes:
+    """The whole answer before a connection changes its protocol."""
+    lines = [f"{name}: {value}\r\n" for name, value in {"Audit-Id": audit_id, **headers}.items()]
+    return "".join(("HTTP/1.1 101 Switching Protocols\r\n", *lines, "\r\n")).encode("latin-1")
 
 
 def head(response: Response, keep_alive: bool, length: int | None, audit_id: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -14,8 +14,10 @@ from minikube_py.client.transport import JSON
 if TYPE_CHECKING:
     from minikube_py.api.errors import Json, StatusError
     from minikube_py.api.kind import Kind
+    from minikube_py.apiserver.http1 import Head
     from minikube_py.apiserver.rules import User
     from minikube_py.apiserver.watch_stream import Stream
+    from minikube_py.containers.remote import Upgrade
 
 TEXT: Final = "text/plain; charset=utf-8"
 QUERY_TERMS_MAX: Final = 256
@@ -57,13 +59,15 @@ class Request:
     `pretty` is None for callers in this process, who want JSON as it is made; over a connection it says whether JSON
     is to be laid out for people.
 
+    `head` is set where the request came over a connection: as it was sent, for those who take the connection over.
+
     `user` is who sent it, by the program `user_agent`, and `wanted` whom its `Impersonate-*` headers name; once it was
     authorized, `user` is who it runs as, and `admit` what that user's writes are held to. `warnings` are those of
     admission."""
 
     __slots__ = (
-        "accept", "admit", "body", "content_type", "if_none_match", "method", "path", "pretty", "query", "receive",
-        "user", "user_agent", "wanted", "warnings",
+        "accept", "admit", "body", "content_type", "head", "if_none_match", "method", "path", "pretty", "query",
+        "receive", "user", "user_agent", "wanted", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +95,7 @@ class Request:
         self.pretty: bool | None = None
         self.admit: Admission | None = None
         self.user_agent = ""
+        self.head: Head | None = None
         self.warnings: list[str] = []
 
     async def read_body(self) -> None:
@@ -104,7 +109,9 @@ def _nothing() -> None:
 
 
 class Response:
-    """Exactly one of `body`, `pieces` and `stream` is the answer's content.
+    """Exactly one of `body`, `pieces`, `stream` and `text` is the content; `upgrade` takes the connection over.
+
+    `text` yields parts as they come, for as long as they come; `body` holds those that are there already.
 
     `pieces` yields the parts of a large list one after another; the objects they hold are those of one moment.
     `exact`: the body goes out to the byte, neither laid out nor ended with a newline. `sent` is to be called by whoever
@@ -112,7 +119,10 @@ class Response:
     `packed_above_bytes` may be compressed for a client that accepts it; None: as upstream does for this content.
     """
 
-    __slots__ = ("body", "content_type", "exact", "headers", "packed_above_bytes", "pieces", "sent", "status", "stream")
+    __slots__ = (
+        "body", "content_type", "exact", "headers", "packed_above_bytes", "pieces", "sent", "status", "stream", "text",
+        "upgrade",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -132,6 +142,8 @@ class Response:
         self.exact = False
         self.packed_above_bytes: int | None = None
         self.sent: Callable[[], None] = _nothing
+        self.text: AsyncIterator[bytes] | None = None
+        self.upgrade: Upgrade | None = None
 
     def warned(self, texts: Iterable[str]) -> Response:
         """The same answer, with these warnings behind all others that are not among them."""

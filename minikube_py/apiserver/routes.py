@@ -40,6 +40,7 @@ class ResourcePath(NamedTuple):
 
 _COLLECTION_VERBS: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+PROXY: Final = "proxy"
 _NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
 
 
@@ -74,8 +75,9 @@ def parse_path(path: str, registry: Registry = REGISTRY) -> ResourcePath | None:
     if nameless and len(rest) == 2:
         found = _find(resource, group, version, rest[0], namespace, "", name, watch, False)
         return found if found.error else found._replace(error=bad_request("name must be provided"))
-    # Slashes that follow one another name nothing.
-    return _find(resource, group, version, rest[0], namespace, name, subresource, watch, gaps or len(rest) > 3)
+    # Slashes that follow one another name nothing, but in what is passed on.
+    too_deep = (gaps or len(rest) > 3) and subresource != PROXY
+    return _find(resource, group, version, rest[0], namespace, name, subresource, watch, too_deep)
 
 
 def _find(
@@ -122,7 +124,7 @@ def route(path: ResourcePath, method: str, verb: str) -> Route:
     """Raises: StatusError 404 where the path is not served, 405 where the method is not."""
     if path.error is not None or path.resource is None:
         raise path.error or path_not_found()
-    if method not in _OBJECT_VERBS:
+    if method not in _OBJECT_VERBS and (path.found is None or path.found.name != PROXY):
         raise method_not_allowed()
     resource = path.resource
     if path.found is not None:

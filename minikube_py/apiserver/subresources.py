@@ -1,37 +1,32 @@
-"""What stands beside an object: a pod's binding and log, a controller's scale.
+"""What stands beside an object: a pod's binding, a controller's scale.
 
 Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import orjson
 
 from minikube_py.api import go_json
 from minikube_py.api.apply.managed_fields import track
-from minikube_py.api.document import PROTOBUF
 from minikube_py.api.errors import (
     GroupResource,
     Json,
     StatusError,
     bad_request,
     invalid,
-    invalid_value,
-    not_acceptable,
-    not_found,
 )
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.core.pods import bind_pod, validate_binding
 from minikube_py.api.patch import apply_patch
 from minikube_py.api.scale import SCALES, require_replicas, scale_of, validate_scale, with_scale
-from minikube_py.apiserver.forms import SERVED, Form, negotiate, single_bytes
-from minikube_py.apiserver.messages import TEXT, Request, Response, warning_headers, with_warnings
+from minikube_py.apiserver.forms import Form, single_bytes
+from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import WriteOptions, check_patch_type, parse_bool, parse_int
+from minikube_py.apiserver.options import WriteOptions, check_patch_type
 from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.work import in_form
@@ -40,7 +35,6 @@ from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
 
 SUCCESS: Final = go_json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-_LOG_OPTIONS: Final = GroupResource("", "", "PodLogOptions")
 
 
 class Subresources:
@@ -74,50 +68,6 @@ class Subresources:
 
         await self._writer.change(PODS, route.namespace, name, make, options.dry_run)
         return Response(201, SUCCESS)
-
-    async def log(self, route: Route, query: Mapping[str, str]) -> Response:
-        """Fake containers write nothing: their log is empty once they were started."""
-        self._check_log_options(route.name, query)
-        kv = await self._store.get(PODS.key(route.namespace, route.name))
-        if kv is None:
-            raise not_found(PODS, route.name)
-        pod = orjson.loads(kv.value)
-        container = self._log_container(pod, query.get("container", ""))
-        name = pod["metadata"]["name"]
-        if not pod["spec"].get("nodeName"):
-            return Response(200, b"", TEXT)
-        statuses = (pod.get("status") or {}).get("containerStatuses") or []
-        state = next((s.get("state") or {} for s in statuses if s.get("name") == container), {})
-        if not state or "waiting" in state:
-            reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
-            raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
-        return Response(200, b"", TEXT)
-
-    @staticmethod
-    def _check_log_options(name: str, query: Mapping[str, str]) -> None:
-        errors = []
-        for option, least in (("tailLines", 0), ("sinceSeconds", 1), ("limitBytes", 1)):
-            text = query.get(option)
-            if text and (value := parse_int(text)) < least:
-                limit = f"must be greater than {'or equal to 0' if least == 0 else '0'}"
-                errors.append(invalid_value(option, value, limit))
-        for option in ("follow", "previous", "timestamps"):
-            parse_bool(query, option)
-        if errors:
-            raise invalid(_LOG_OPTIONS, name, errors)
-
-    @staticmethod
-    def _log_container(pod: Json, wanted: str) -> str:
-        spec, name = pod["spec"], pod["metadata"]["name"]
-        names = [c["name"] for c in spec.get("containers") or ()]
-        if wanted:
-            if wanted not in names + [c["name"] for c in spec.get("initContainers") or ()]:
-                raise bad_request(f"container {wanted} is not valid for pod {name}")
-            return wanted
-        if len(names) != 1:
-            listed = " ".join(names)
-            raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
-        return str(names[0])
 
     # --- scale ------------------------------------------------------------------------------------------------------
 
@@ -177,14 +127,3 @@ class Subresources:
             del scale[name]
         body = single_bytes(SCALES, encode(scale), revision, form, self._clock.wall_s())
         return Response(200, await in_form(body, form, self._writer.work), form.media_type)
-
-
-def check_log_accepted(accept: str) -> None:
-    """The text itself is sent whatever was asked for; an error must have a form that is. Raises: StatusError 406."""
-    served = ("text/plain", *SERVED, PROTOBUF)
-    wanted = [part.partition(";")[0].strip() for part in accept.split(",")] if accept else ["*/*"]
-    if not any(each in ("*/*", *served) for each in wanted):
-        message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(served)}"
-        raise StatusError(406, "NotAcceptable", message, {})
-    if all(each == "text/plain" for each in wanted) or negotiate(accept).kind != "object":
-        raise not_acceptable(SERVED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from asking import JSON, Ask
+from connect_cases import connections
 from drawn_objects import JSON_PATCH, MERGE, VERSION
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -341,7 +342,7 @@ def owners(draw: st.DrawFn, name: str) -> list[Ask]:
     return [*asks, Ask(f"{plural} gone", "DELETE", f"{root}/{plural}/{name}?gracePeriodSeconds=0&propagationPolicy=Background")]
 
 
-SCRIPTS: dict[str, Any] = {"numbers": numbers, "owners": owners, "services": services, "said": said, "gates": gates}
+SCRIPTS: dict[str, Any] = {"numbers": numbers, "owners": owners, "services": services, "said": said, "gates": gates, "connections": connections}
 """By name, what draws a script for an object of a given name."""
 
 

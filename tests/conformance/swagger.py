@@ -24,9 +24,7 @@ NOT_MARKED = {
 
 
 UNSERVED = {
-    "componentstatuses", "mutatingadmissionpolicies",
-    "mutatingadmissionpolicybindings", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
-    "services/proxy",
+    "componentstatuses", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "nodes/proxy",
 }  # fmt: skip
 """What upstream serves by default and ours does not; README names them."""
 

@@ -13,7 +13,17 @@ from minikube_py.api.apply.assigned import EACH, always, when
 from minikube_py.api.defaults_pod import default_pod
 from minikube_py.api.errors import FieldError, GroupResource, Json, conflict, not_supported, required
 from minikube_py.api.gates import of_pods
-from minikube_py.api.kind import NAMESPACED, STATUS_VERBS, Cluster, Kind, Selectable, Subresource, status_of
+from minikube_py.api.kind import (
+    NAMESPACED,
+    STATUS_VERBS,
+    Cluster,
+    Kind,
+    Selectable,
+    Subresource,
+    connection,
+    proxy_of,
+    status_of,
+)
 from minikube_py.api.kinds.core import limit_ranges
 from minikube_py.api.meta import timestamp
 from minikube_py.api.pod_resizing import resized, validate_pod_resize
@@ -205,10 +215,14 @@ PODS: Final = Kind(
         "status": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
     },
     subresources=(
+        connection("attach", "PodAttachOptions"),
         Subresource("binding", "Binding", ("create",)),
         Subresource("ephemeralcontainers", "Pod", STATUS_VERBS),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        connection("exec", "PodExecOptions"),
         Subresource("log", "Pod", ("get",)),
+        connection("portforward", "PodPortForwardOptions"),
+        proxy_of("Pod"),
         Subresource("resize", "Pod", STATUS_VERBS),
         status_of("Pod"),
     ),

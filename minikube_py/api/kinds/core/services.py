@@ -11,7 +11,7 @@ from minikube_py.api import services
 from minikube_py.api.apply.assigned import always
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import Json
-from minikube_py.api.kind import NAMESPACED, Kind, Selectable, status_of
+from minikube_py.api.kind import NAMESPACED, Kind, Selectable, proxy_of, status_of
 from minikube_py.api.printing import AGE, NAME, NONE, UNKNOWN, Age, Printer, column, format_labels
 from minikube_py.api.validation.ips import cidr_warnings, ip_warnings
 from minikube_py.api.validation.services import (
@@ -145,7 +145,7 @@ SERVICES: Final = Kind(
     "", "v1", "Service", "services", "service", True,
     short_names=("svc",),
     categories=("all",),
-    subresources=(status_of("Service"),),
+    subresources=(proxy_of("Service"), status_of("Service")),
     selectable={
         **NAMESPACED,
         "spec.clusterIP": Selectable(("spec", "clusterIP")),

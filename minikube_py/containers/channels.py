@@ -1,0 +1,269 @@
+"""Many byte streams over one connection that was upgraded: SPDY streams, or channels of WebSocket messages.
+
+Both give `Channel`s, and read no further than somebody reads these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from wsproto.connection import Connection as WebSocketFrames
+from wsproto.connection import ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from minikube_py.containers.spdy import Data, Ended, Malformed, Opened, Spdy
+
+INBOX_BYTES_MAX: Final = 256 << 10
+"""What is held of one channel until it is read; then the whole connection waits."""
+MESSAGE_BYTES_MAX: Final = 1 << 20
+_CLOSED: Final = 255
+"""In v5.channel.k8s.io: the number of the channel that ends follows."""
+
+
+class Duplex(Protocol):
+    """The bytes of one connection, both ways."""
+
+    async def read(self) -> bytes:
+        """At least one byte; none at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Returns once the reader has taken enough. Raises: ConnectionError."""
+        ...
+
+
+Send = Callable[[bytes], Awaitable[None]]
+End = Callable[[bool], Awaitable[None]]
+
+
+class Channel:
+    """`read` gives what came, nothing at the end. `end(reset)` says that nothing more is sent."""
+
+    def __init__(self, send: Send, end: End, headers: Mapping[str, str] | None = None) -> None:
+        self.headers = headers if headers is not None else {}
+        self.ended = False
+        self._send = send
+        self._end = end
+        self._sent_end = False
+        self._inbox: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def read(self) -> bytes:
+        while not self._inbox:
+            if self.ended:
+                return b""
+            await self._changed()
+        data = self._inbox.popleft()
+        self._held_bytes -= len(data)
+        self._wake()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Raises: ConnectionError."""
+        if not self._sent_end:
+            await self._send(data)
+
+    async def end(self, *, reset: bool = False) -> None:
+        """Idempotent. Raises: ConnectionError."""
+        if not self._sent_end:
+            self._sent_end = True
+            await self._end(reset)
+
+    async def take(self, data: bytes) -> None:
+        """What came for it. Returns once there is room for more; what comes after its end is dropped."""
+        if self.ended:
+            return
+        self._inbox.append(data)
+        self._held_bytes += len(data)
+        self._wake()
+        while self._held_bytes > INBOX_BYTES_MAX and not self.ended:
+            await self._changed()
+
+    def close(self, *, dropping: bool = False) -> None:
+        """Nothing more will come; `dropping`: and what came is of no use."""
+        self.ended = True
+        if dropping:
+            self._inbox.clear()
+        self._wake()
+
+    async def _changed(self) -> None:
+        if self._waiter is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._waiter)
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+class SpdyChannels:
+    """Streams that the client opens, in order; None after the last."""
+
+    def __init__(self, duplex: Duplex) -> None:
+        self.opened: asyncio.Queue[Channel | None] = asyncio.Queue()
+        self._duplex = duplex
+        self._spdy = Spdy()
+        self._channels: dict[int, Channel] = {}
+
+    async def pump(self) -> None:
+        """Reads until the connection ends. Raises: Malformed, ConnectionError."""
+        try:
+            while data := await self._duplex.read():
+                events = self._spdy.receive(data)
+                if self._spdy.outgoing:
+                    outgoing = bytes(self._spdy.outgoing)
+                    self._spdy.outgoing.clear()
+                    await self._duplex.write(outgoing)
+                for event in events:
+                    match event:
+                        case Opened(stream, headers):
+                            self._channels[stream] = channel = self._channel(stream, headers)
+                            self.opened.put_nowait(channel)
+                        case Data(stream, part):
+                            if (found := self._channels.get(stream)) is not None:
+                                await found.take(part)
+                        case Ended(stream, reset):
+                            if (found := self._channels.get(stream)) is not None:
+                                found.close(dropping=reset)
+                        case _:
+                            # It opens no more; those that are open go on.
+                            continue
+        finally:
+            for each in self._channels.values():
+                each.close()
+            self.opened.put_nowait(None)
+
+    async def finish(self) -> None:
+        """Raises: ConnectionError."""
+        await self._duplex.write(self._spdy.go_away())
+
+    def _channel(self, stream: int, headers: Mapping[str, str]) -> Channel:
+        async def send(data: bytes) -> None:
+            await self._duplex.write(self._spdy.data(stream, data))
+
+        async def end(reset: bool) -> None:
+            frame = self._spdy.reset(stream) if reset else self._spdy.data(stream, b"", fin=True)
+            self._spdy.forget(stream)
+            self._channels.pop(stream).close(dropping=reset)
+            await self._duplex.write(frame)
+
+        return Channel(send, end, headers)
+
+
+class WebSocket:
+    """Messages over a connection that was upgraded: a `Duplex` of whole messages.
+
+    `text`: messages are sent as text; both kinds are taken."""
+
+    def __init__(self, duplex: Duplex, *, text: bool = False) -> None:
+        self._duplex = duplex
+        self._text = text
+        self._frames = WebSocketFrames(ConnectionType.SERVER)
+        self._messages: deque[bytes] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ended = False
+
+    async def read(self) -> bytes:
+        """The next message that is not empty; nothing at the end. Raises: Malformed, ConnectionError."""
+        while not self._messages and not self._ended:
+            data = await self._duplex.read()
+            if not data:
+                self._ended = True
+                break
+            try:
+                self._frames.receive_data(data)
+                for event in self._frames.events():
+                    await self._take(event)
+            except (LocalProtocolError, RemoteProtocolError) as error:
+                raise Malformed(str(error)) from None
+        return self._messages.popleft() if self._messages else b""
+
+    async def write(self, data: bytes) -> None:
+        """Raises: ConnectionError."""
+        message = TextMessage(data.decode("latin-1")) if self._text else BytesMessage(data)
+        await self._send(message)
+
+    async def finish(self) -> None:
+        """Raises: ConnectionError."""
+        await self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
+
+    async def _send(self, event: TextMessage | BytesMessage | CloseConnection) -> None:
+        try:
+            await self._duplex.write(self._frames.send(event))
+        except LocalProtocolError:
+            # The client has said goodbye.
+            raise ConnectionResetError("the WebSocket is closed") from None
+
+    async def _take(self, event: object) -> None:
+        if isinstance(event, Ping):
+            await self._duplex.write(self._frames.send(event.response()))
+        elif isinstance(event, CloseConnection):
+            self._ended = True
+            await self._duplex.write(self._frames.send(event.response()))
+        elif isinstance(event, (BytesMessage, TextMessage)):
+            part = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+            self._parts.append(part)
+            self._size += len(part)
+            if self._size > MESSAGE_BYTES_MAX:
+                raise Malformed(f"a message of more than {MESSAGE_BYTES_MAX} bytes")
+            if event.message_finished:
+                if self._size:
+                    self._messages.append(b"".join(self._parts))
+                self._parts, self._size = [], 0
+
+
+class NumberedChannels:
+    """Channels of WebSocket messages that begin with their channel's number; in `coded` ones it is a digit, and the
+    rest base64. `closes`: clients tell the end of a channel (v5.channel.k8s.io)."""
+
+    def __init__(self, duplex: Duplex, count: int, *, coded: bool = False, closes: bool = False) -> None:
+        self._socket = WebSocket(duplex, text=coded)
+        self._coded = coded
+        self._closes = closes
+        self.channels = [self._channel(number) for number in range(count)]
+
+    async def pump(self) -> None:
+        """Reads until the connection ends. Raises: Malformed, ConnectionError."""
+        try:
+            while message := await self._socket.read():
+                number, data = message[0], message[1:]
+                if self._coded:
+                    number -= ord("0")
+                    try:
+                        data = base64.b64decode(data, validate=True)
+                    except binascii.Error as error:
+                        raise Malformed(f"a message that is no base64: {error}") from None
+                if self._closes and number == _CLOSED and data:
+                    if data[0] < len(self.channels):
+                        self.channels[data[0]].close()
+                elif 0 <= number < len(self.channels) and data:
+                    await self.channels[number].take(data)
+        finally:
+            for each in self.channels:
+                each.close()
+
+    async def finish(self) -> None:
+        """Raises: ConnectionError."""
+        await self._socket.finish()
+
+    def _channel(self, number: int) -> Channel:
+        async def send(data: bytes) -> None:
+            if self._coded:
+                await self._socket.write(b"%d" % number + base64.b64encode(data))
+            else:
+                await self._socket.write(bytes((number,)) + data)
+
+        async def end(reset: bool) -> None:
+            pass
+
+        return Channel(send, end)

@@ -1,0 +1,300 @@
+"""Which protocol a client and a kubelet speak over an upgraded connection, and how commands and ports go over it.
+
+Source: k8s.io/cri-streaming (remotecommand, portforward), k8s.io/streaming (httpstream, wsstream), and the API server's
+stream translator for v5.channel.k8s.io and SPDY in WebSocket messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from minikube_py.containers.channels import Channel, Duplex, NumberedChannels, SpdyChannels, WebSocket
+from minikube_py.containers.process import nothing
+from minikube_py.containers.runtime import NotThere, Streams
+from minikube_py.containers.spdy import Malformed
+
+STREAMS_TIMEOUT_S: Final = 30.0
+"""As upstream's: how long a client may take to open the streams that it asked for."""
+_COMMAND: Final = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
+_COMMAND_SOCKET: Final = (
+    "v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io", "channel.k8s.io", "base64.channel.k8s.io", "",
+)  # fmt: skip
+_FORWARD: Final = ("portforward.k8s.io",)
+_FORWARD_TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
+_FORWARD_SOCKET: Final = (_FORWARD_TUNNEL, "v4.channel.k8s.io", "v4.base64.channel.k8s.io", "")
+_VERSION: Final = "X-Stream-Protocol-Version"
+_ACCEPTED: Final = "X-Accepted-Stream-Protocol-Versions"
+_SOCKET_SALT: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_NAMES: Final = ("stdin", "stdout", "stderr", "error", "resize")
+
+Run = Callable[[Streams], Awaitable[int]]
+Dial = Callable[[int, Callable[[], Awaitable[bytes]], Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Refused(Exception):
+    """The connection stays as it is; `str` is the whole answer."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers or {}
+
+
+class Upgrade(NamedTuple):
+    """`headers` of the answer 101; then `serve` has the connection until it returns."""
+
+    headers: Mapping[str, str]
+    serve: Callable[[Duplex], Awaitable[None]]
+
+
+class Wanted(NamedTuple):
+    """Which streams a client asked for."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+
+class Asked(NamedTuple):
+    """The headers of a request that bear on an upgrade: all values of each."""
+
+    connection: Sequence[str]
+    upgrade: str
+    versions: Sequence[str]
+    socket_key: str
+    socket_version: str
+    socket_protocols: Sequence[str]
+
+    @property
+    def upgrades(self) -> bool:
+        return any("upgrade" in each.lower() for each in self.connection)
+
+    @property
+    def is_socket(self) -> bool:
+        return self.upgrades and self.upgrade.lower() == "websocket"
+
+
+def asked_of(values: Callable[[str], list[str]]) -> Asked:
+    """`values(name)` gives all values of a header, the name in lower case."""
+
+    def first(name: str) -> str:
+        return next(iter(values(name)), "")
+
+    protocols = [part.strip() for each in values("sec-websocket-protocol") for part in each.split(",")]
+    versions = [part.strip() for each in values(_VERSION.lower()) for part in each.split(",")]
+    return Asked(
+        values("connection"), first("upgrade"), [each for each in versions if each], first("sec-websocket-key"),
+        first("sec-websocket-version"), [each for each in protocols if each],
+    )  # fmt: skip
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: Sleep) -> Upgrade:
+    """An upgrade for exec or attach. Raises: Refused."""
+    if asked.is_socket:
+        protocol, headers = _socket(asked, _COMMAND_SOCKET)
+        coded = "base64" in protocol
+
+        async def serve(duplex: Duplex) -> None:
+            numbered = NumberedChannels(duplex, 5, coded=coded, closes=protocol.startswith("v5"))
+            channels = dict(zip(_NAMES, numbered.channels))
+            if not wanted.stdin:
+                channels["stdin"].close()
+            # Tells the client that the connection stands.
+            first = "stdout" if wanted.stdout else "stderr" if wanted.stderr else "error"
+            await channels[first].write(b"")
+            await _while_connected(numbered.pump(), _command(channels, wanted, argv, run, protocol), numbered.finish)
+
+        return Upgrade(headers, serve)
+    version, headers = _spdy(asked, _COMMAND)
+
+    async def serve_spdy(duplex: Duplex) -> None:
+        streams = SpdyChannels(duplex)
+        count = 1 + wanted.stdin + wanted.stdout + wanted.stderr + (wanted.tty and version[:2] in ("v3", "v4"))
+
+        async def work() -> None:
+            channels = await _opened(streams, count, sleep)
+            if channels is not None:
+                await _command(channels, wanted, argv, run, version)
+
+        await _while_connected(streams.pump(), work(), streams.finish)
+
+    return Upgrade(headers, serve_spdy)
+
+
+async def _opened(streams: SpdyChannels, count: int, sleep: Sleep) -> dict[str, Channel] | None:
+    """The streams that were asked for, by type; None where they do not come in time."""
+    found: dict[str, Channel] = {}
+
+    async def collect() -> None:
+        while len(found) < count and (channel := await streams.opened.get()) is not None:
+            found[channel.headers.get("streamtype", "")] = channel
+
+    collecting = asyncio.ensure_future(collect())
+    late = asyncio.ensure_future(sleep(STREAMS_TIMEOUT_S))
+    await asyncio.wait((collecting, late), return_when=asyncio.FIRST_COMPLETED)
+    for each in (collecting, late):
+        each.cancel()
+    return found if len(found) == count and "error" in found else None
+
+
+async def _command(
+    channels: Mapping[str, Channel], wanted: Wanted, argv: Sequence[str], run: Run, protocol: str
+) -> None:
+    async def dropped(data: bytes) -> None:
+        pass
+
+    read = channels["stdin"].read if wanted.stdin and "stdin" in channels else nothing
+    out = channels["stdout"].write if wanted.stdout and "stdout" in channels else dropped
+    err = channels["stderr"].write if wanted.stderr and "stderr" in channels else out if wanted.tty else dropped
+    try:
+        code = await run(Streams(read, out, err, wanted.tty))
+        status = _status(code, argv)
+    except NotThere as error:
+        message = f"Internal error occurred: {error}"
+        status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError",
+                  "details": {"causes": [{"message": str(error)}]}, "code": 500}  # fmt: skip
+    if protocol[:2] in ("v4", "v5"):
+        await channels["error"].write(orjson.dumps(status))
+    elif status["status"] != "Success":
+        await channels["error"].write(str(status["message"]).encode())
+    for channel in channels.values():
+        await channel.end()
+
+
+def _status(code: int, argv: Sequence[str]) -> dict[str, Any]:
+    if not code:
+        return {"metadata": {}, "status": "Success"}
+    what = f"error executing command [{' '.join(argv)}], exit code {code}"
+    message = f"command terminated with non-zero exit code: {what}"
+    return {"metadata": {}, "status": "Failure", "message": message, "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]}}  # fmt: skip
+
+
+# --- ports ----------------------------------------------------------------------------------------------------------
+
+
+def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) -> Upgrade:
+    """An upgrade for port-forward. `ports` are those of a WebSocket's query. Raises: Refused."""
+    if not asked.is_socket:
+        _, headers = _spdy(asked, _FORWARD)
+        return Upgrade(headers, lambda duplex: _forward_spdy(duplex, pod, uid, dial))
+    tunnels = _FORWARD_TUNNEL in asked.socket_protocols
+    if not tunnels and not (ports and all(ports)):
+        raise Refused(400, 'query parameter "port" is required' if not ports else 'port "0" must be > 0')
+    protocol, headers = _socket(asked, _FORWARD_SOCKET)
+
+    async def serve(duplex: Duplex) -> None:
+        if tunnels:
+            socket = WebSocket(duplex)
+            await _forward_spdy(socket, pod, uid, dial)
+            with suppress(ConnectionError):
+                await socket.finish()
+            return
+        numbered = NumberedChannels(duplex, 2 * len(ports), coded="base64" in protocol)
+        for channel, number in zip(numbered.channels, (port for each in ports for port in (each, each))):
+            await channel.write(struct.pack("<H", number))
+        pairs = [
+            _forward_one(numbered.channels[2 * at], numbered.channels[2 * at + 1], port, pod, uid, dial)
+            for at, port in enumerate(ports)
+        ]
+        await _while_connected(numbered.pump(), _all(pairs), numbered.finish)
+
+    return Upgrade(headers, serve)
+
+
+async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial) -> None:
+    streams = SpdyChannels(duplex)
+
+    async def work() -> None:
+        waiting: dict[str, dict[str, Channel]] = {}
+        async with asyncio.TaskGroup() as group:
+            while (channel := await streams.opened.get()) is not None:
+                port, kind = channel.headers.get("port", ""), channel.headers.get("streamtype", "")
+                if not (port.isascii() and port.isdigit() and 0 < len(port) < 6) or kind not in ("error", "data"):
+                    await channel.end(reset=True)
+                    continue
+                request = channel.headers.get("requestid", port)
+                pair = waiting.setdefault(request, {})
+                pair[kind] = channel
+                if len(pair) == 2:
+                    del waiting[request]
+                    group.create_task(_forward_one(pair["data"], pair["error"], int(port), pod, uid, dial))
+
+    await _while_connected(streams.pump(), work(), streams.finish)
+
+
+async def _forward_one(data: Channel, error: Channel, port: int, pod: str, uid: str, dial: Dial) -> None:
+    with suppress(ConnectionError):
+        try:
+            await dial(port, data.read, data.write)
+        except NotThere as refused:
+            await error.write(f"error forwarding port {port} to pod {pod}, uid {uid}: {refused}".encode())
+            await data.end(reset=True)
+        await data.end()
+        await error.end()
+
+
+async def _all(parts: list[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*parts)
+
+
+# --- connections ----------------------------------------------------------------------------------------------------
+
+
+async def _while_connected(
+    pump: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], finish: Callable[[], Awaitable[None]]
+) -> None:
+    """Works until it is done, or the client has gone or sent what is no protocol."""
+    tasks = [asyncio.ensure_future(pump), asyncio.ensure_future(work)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        with suppress(ConnectionError):
+            await finish()
+    finally:
+        for each in tasks:
+            each.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, (ConnectionError, Malformed)):
+            raise result
+
+
+def _spdy(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Raises: Refused."""
+    if not asked.versions:
+        raise Refused(400, f"unable to upgrade: header {_VERSION} does not exist in request")
+    version = next((each for each in asked.versions if each in served), "")
+    if not version:
+        text = (
+            f"unable to upgrade: unable to negotiate protocol: client supports [{' '.join(asked.versions)}], server "
+            f"accepts [{' '.join(served)}]"
+        )
+        raise Refused(403, text, {_ACCEPTED: "\n".join(served)})
+    if not asked.upgrades or "spdy/3.1" not in asked.upgrade.lower():
+        raise Refused(400, "unable to upgrade: missing upgrade headers in request")
+    return version, {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", _VERSION: version}
+
+
+def _socket(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Raises: Refused."""
+    if asked.socket_version != "13" or not asked.socket_key:
+        raise Refused(400, "not websocket protocol", {"Sec-WebSocket-Version": "13"})
+    protocol = next((each for each in asked.socket_protocols or ("",) if each in served), None)
+    if protocol is None:
+        raise Refused(403, f"requested protocol(s) are not supported: [{' '.join(asked.socket_protocols)}]")
+    accept = base64.b64encode(hashlib.sha1(asked.socket_key.encode() + _SOCKET_SALT).digest()).decode()
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Accept": accept}
+    return protocol, headers | ({"Sec-WebSocket-Protocol": protocol} if protocol else {})

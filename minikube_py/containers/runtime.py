@@ -1,0 +1,364 @@
+"""The containers of pods that somebody reached into: their files, the programs in them, their own process and ports.
+
+A container costs nothing until then. Its own process begins when its output is first asked for, at the time that its
+status says it started: what it would have printed since is there at once. It takes no part in the pod's phase, unless
+somebody who is attached ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from minikube_py.containers.files import FileError, Files, Held
+from minikube_py.containers.process import Exit, Process, Read, Times, Write, nothing
+from minikube_py.containers.programs import PROGRAMS
+from minikube_py.containers.shell import NOT_FOUND, SHELLS, Shell
+from minikube_py.containers.terminal import Terminal
+
+Json = dict[str, Any]
+LOG_BYTES_MAX: Final = 1 << 20
+"""Of one container; its oldest lines go."""
+CONTAINERS_MAX: Final = 1024
+KILLED: Final = 137
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DIRECTORIES: Final = frozenset(("", "/bin", "/sbin", "/usr/bin", "/usr/local/bin"))
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_SPECS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+class NotThere(Exception):
+    """Why the container or the program in it cannot be reached, in the words of upstream's kubelet and runtime."""
+
+
+class Key(NamedTuple):
+    uid: str
+    container: str
+    restarts: int
+
+
+class Streams(NamedTuple):
+    """`read` gives what a client types, `out` and `err` take what a program prints."""
+
+    read: Read
+    out: Write
+    err: Write
+    tty: bool
+
+
+class Line(NamedTuple):
+    at_s: float
+    text: bytes
+    """With its newline."""
+
+
+class LateTimes:
+    """The time of a process that began in the past: it sleeps only once it has come to the present. `ends_s`: when its
+    container was ended, None while it runs."""
+
+    def __init__(self, times: Times, begun_s: float, ends_s: float | None) -> None:
+        self._times = times
+        self._ends_s = ends_s
+        self.now_s = min(begun_s, times.wall_s())
+        self.present = asyncio.Event()
+
+    def wall_s(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Raises: Exit where the container ends meanwhile."""
+        self.now_s += seconds
+        if self._ends_s is not None and self.now_s > self._ends_s:
+            raise Exit(KILLED)
+        ahead_s = self.now_s - self._times.wall_s()
+        if ahead_s > 0:
+            self.present.set()
+            await self._times.sleep(ahead_s)
+
+
+class Container:
+    """`state`: that of the status, `running` or `terminated`."""
+
+    def __init__(self, pod: Json, spec: Json, state: Json, held: Held, times: Times) -> None:
+        metadata = pod["metadata"]
+        self.name: str = spec["name"]
+        self.namespace: str = metadata["namespace"]
+        self.pod: str = metadata["name"]
+        self.spec = spec
+        self.times = times
+        ended = state.get("terminated") or {}
+        self.started_s = _seconds((ended or state.get("running") or {}).get("startedAt"), times.wall_s())
+        self.ended_s = _seconds(ended.get("finishedAt"), self.started_s) if ended else None
+        self.host = str((pod["spec"].get("hostname") or self.pod)[:63])
+        self.variables = _environment(pod, spec, self.host)
+        address = (pod.get("status") or {}).get("podIP") or "127.0.0.1"
+        given = {
+            "/etc/hostname": f"{self.host}\n".encode(),
+            "/etc/hosts": f"127.0.0.1\tlocalhost\n{address}\t{self.host}\n".encode(),
+        }
+        mounts = [each["mountPath"] for each in spec.get("volumeMounts") or () if each["mountPath"].startswith("/")]
+        self.files = Files(held, self.started_s, given, map(posixpath.normpath, mounts))
+        self.cwd: str = spec.get("workingDir") or "/"
+        self.main: Main | None = None
+
+    def process(self, argv: list[str], streams: Streams, times: Times | None = None) -> Process:
+        variables = dict(self.variables)
+        if streams.tty:
+            variables["TERM"] = "xterm"
+        return Process(argv, self.files, times or self.times, variables, self.host, streams.read, streams.out,
+                       streams.err, self.cwd, streams.tty)  # fmt: skip
+
+
+class Main:
+    """A container's own process: its output so far, and who is attached."""
+
+    def __init__(self, container: Container) -> None:
+        self.lines: deque[Line] = deque()
+        self.first = 0
+        """How many lines have gone from the front."""
+        self.exit_code: int | None = None
+        self._bytes = 0
+        self._part = b""
+        self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
+        self._listeners: list[Write] = []
+        self._changed = asyncio.Event()
+        self._times = LateTimes(container.times, container.started_s, container.ended_s)
+        self.task = asyncio.get_running_loop().create_task(self._run(container))
+
+    async def _run(self, container: Container) -> None:
+        spec = container.spec
+        argv = [*(spec.get("command") or ()), *(spec.get("args") or ())]
+        read: Read = self._typed if spec.get("stdin") else nothing
+        streams = Streams(read, self._print, self._print, False)
+        if spec.get("tty"):
+            terminal = Terminal(read, self._print)
+            streams = Streams(terminal.read, terminal.write, terminal.write, True)
+        # An image's own program, or one that is not simulated, prints nothing and goes on.
+        if argv and known(argv[0]):
+            process = container.process(argv, streams, self._times)
+            try:
+                self.exit_code = await start(process)
+            except Exit as ended:
+                self.exit_code = ended.code
+            except FileError as error:
+                self.exit_code = await process.complain(str(error))
+        elif container.ended_s is not None:
+            self.exit_code = 0
+        self._times.present.set()
+        self._notify()
+
+    async def _typed(self) -> bytes:
+        self._times.present.set()
+        return await self._inbox.get()
+
+    async def caught_up(self) -> None:
+        """Returns once it has printed all that it would have printed by now."""
+        await self._times.present.wait()
+
+    def end(self) -> None:
+        """Its container was ended. Idempotent."""
+        if self.exit_code is None:
+            self.task.cancel()
+            self.exit_code = KILLED
+            self._times.present.set()
+            self._notify()
+
+    async def wait(self) -> int:
+        """The exit code of a process that ends."""
+        while self.exit_code is None:
+            await self._changed.wait()
+        return self.exit_code
+
+    async def type(self, data: bytes) -> None:
+        await self._inbox.put(data)
+
+    def listen(self, write: Write) -> Callable[[], None]:
+        """`write` is given what is printed from now on, until the answer is called."""
+        self._listeners.append(write)
+        return lambda: self._listeners.remove(write)
+
+    def since(self, number: int) -> list[Line]:
+        """Lines from that one on, of all that were ever printed."""
+        return list(islice(self.lines, max(number - self.first, 0), None))
+
+    async def news(self, sleep: Callable[[float], Awaitable[None]], patience_s: float) -> None:
+        """Returns when something was printed, or it has ended, or after `patience_s`."""
+        waiting = [asyncio.ensure_future(self._changed.wait()), asyncio.ensure_future(sleep(patience_s))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    async def _print(self, data: bytes) -> None:
+        *whole, self._part = (self._part + data).split(b"\n")
+        for text in whole:
+            self.lines.append(Line(self._times.now_s, text.removesuffix(b"\r") + b"\n"))
+            self._bytes += len(text) + 1
+        while self._bytes > LOG_BYTES_MAX:
+            self._bytes -= len(self.lines.popleft().text)
+            self.first += 1
+        if whole:
+            self._notify()
+        for write in tuple(self._listeners):
+            await write(data)
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def known(name: str) -> bool:
+    return name in SHELLS or (posixpath.dirname(name) in _DIRECTORIES and posixpath.basename(name) in PROGRAMS)
+
+
+async def start(process: Process) -> int:
+    """Runs a program by its name, or a shell. NOT_FOUND where there is none of that name. Raises: Exit, FileError."""
+    name = process.argv[0]
+    if name in SHELLS:
+        return await _shell(process)
+    if not known(name):
+        return NOT_FOUND
+    return await PROGRAMS[posixpath.basename(name)](process)
+
+
+async def _shell(process: Process) -> int:
+    words = process.argv[1:]
+    shell = Shell(process, start)
+    try:
+        flags = 0
+        while flags < len(words) and words[flags].startswith("-"):
+            flags += 1
+        if any("c" in each for each in words[:flags]):
+            return await shell.run(words[flags]) if flags < len(words) else 2
+        if flags < len(words):
+            return await shell.run(process.files.read(process.path(words[flags])).decode("utf-8", "surrogateescape"))
+        return await shell.interact()
+    except Exit as ended:
+        return ended.code
+
+
+class Runtime:
+    """`await stop()` ends all processes."""
+
+    def __init__(self, times: Times) -> None:
+        self._times = times
+        self._held = Held()
+        self._containers: dict[Key, Container] = {}
+
+    def find(self, pod: Json, name: str, *, ended: bool = False, previous: bool = False) -> Container:
+        """A running container; `ended`: or one that has ended; `previous`: the one before it was started again.
+
+        Raises: NotThere."""
+        spec = _named(pod["spec"], _SPECS, name)
+        status = _named(pod.get("status") or {}, _STATUSES, name) or {}
+        state = status.get("lastState" if previous else "state") or {}
+        if spec is None or not ("running" in state or (ended and "terminated" in state)):
+            raise NotThere(f'container not found ("{name}")')
+        key = Key(pod["metadata"]["uid"], name, (status.get("restartCount") or 0) - previous)
+        found = self._containers.get(key)
+        if found is None:
+            if len(self._containers) >= CONTAINERS_MAX:
+                kept = f"the files or the output of {CONTAINERS_MAX} containers are kept, which is the limit"
+                raise NotThere(f"{kept}: delete some pods")
+            found = self._containers[key] = Container(pod, spec, state, self._held, self._times)
+        elif "terminated" in state and found.main is not None:
+            found.main.end()
+        return found
+
+    def release(self, container: Container) -> None:
+        """Called after each use: what is as it was made need not be kept."""
+        if container.main is None and not container.files.changed:
+            for key in [key for key, each in self._containers.items() if each is container]:
+                self.drop(key)
+
+    def oldest(self, count: int) -> list[tuple[Key, str, str]]:
+        """Containers to look after: key, namespace and pod. They go to the end: the next call gives others."""
+        first = [(key, each.namespace, each.pod) for key, each in islice(self._containers.items(), count)]
+        for key, _, _ in first:
+            self._containers[key] = self._containers.pop(key)
+        return first
+
+    def drop(self, key: Key) -> None:
+        found = self._containers.pop(key, None)
+        if found is not None:
+            found.files.drop()
+            if found.main is not None:
+                found.main.task.cancel()
+
+    async def exec(self, container: Container, argv: list[str], streams: Streams) -> int:
+        """The exit code. Raises: NotThere where there is no such program."""
+        if not argv or not known(argv[0]):
+            name = argv[0] if argv else ""
+            raise NotThere(
+                "error executing command in container: OCI runtime exec failed: exec failed: unable to start container "
+                f'process: exec: "{name}": executable file not found in $PATH: unknown'
+            )
+        if streams.tty:
+            terminal = Terminal(streams.read, streams.out)
+            streams = Streams(terminal.read, terminal.write, terminal.write, True)
+        process = container.process(argv, streams)
+        try:
+            return await start(process)
+        except FileError as error:
+            return await process.complain(str(error))
+
+    def main(self, container: Container) -> Main:
+        """The container's own process, begun if it was not."""
+        if container.main is None:
+            container.main = Main(container)
+        return container.main
+
+    async def attach(self, container: Container, streams: Streams) -> int:
+        """The exit code of the container's own process, once it has ended."""
+        main = self.main(container)
+        stop = main.listen(streams.out)
+        typing = asyncio.get_running_loop().create_task(_type(streams.read, main.type))
+        try:
+            return await main.wait()
+        finally:
+            stop()
+            typing.cancel()
+
+    async def stop(self) -> None:
+        tasks = [each.main.task for each in self._containers.values() if each.main is not None]
+        for key in list(self._containers):
+            self.drop(key)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _type(read: Read, write: Callable[[bytes], Awaitable[None]]) -> None:
+    while data := await read():
+        await write(data)
+
+
+def _named(parts: Json, names: tuple[str, ...], wanted: str) -> Json | None:
+    return next((each for part in names for each in parts.get(part) or () if each.get("name") == wanted), None)
+
+
+def _seconds(text: Any, otherwise_s: float) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError):
+        return otherwise_s
+
+
+def _environment(pod: Json, spec: Json, host: str) -> dict[str, str]:
+    """Plain values and fields of the pod; those of ConfigMaps and Secrets are empty."""
+    found = {"PATH": _PATH, "HOSTNAME": host, "HOME": "/root"}
+    for each in spec.get("env") or ():
+        path = ((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        found[each["name"]] = _field(pod, path) if path else each.get("value") or ""
+    return found
+
+
+def _field(pod: Json, path: str) -> str:
+    value: Any = pod
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""
