@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -246,12 +246,9 @@ class Connection(asyncio.Protocol):
             response = await core.handle(request)
             if warning:
                 response = response.warning(warning)
-            if response.stream is not None:
-                return await self._stream(asked, response.stream)
-            if response.upgrade is not None:
-                return await self._upgrade(response.upgrade)
-            if response.text is not None and asked.method != "HEAD":
-                return await self._text(asked, response, response.text)
+            lasting = self._lasting(asked, response)
+            if lasting is not None:
+                return await lasting
             packed_above = packs(response, get("accept-encoding") or "")
             if packed_above is not None and len(response.body) > packed_above:
                 response.pieces = sliced(response.body)
@@ -334,6 +331,17 @@ class Connection(asyncio.Protocol):
         return True
 
     # --- long answers -----------------------------------------------------------------------------------------------
+
+    def _lasting(self, asked: Head, response: Response) -> Awaitable[bool] | None:
+        """What goes on for as long as somebody wants it, if the answer is such; it tells whether the connection can be
+        used again."""
+        if response.stream is not None:
+            return self._stream(asked, response.stream)
+        if response.upgrade is not None:
+            return self._upgrade(response.upgrade)
+        if response.text is not None:
+            return self._text(asked, response, response.text)
+        return None
 
     async def _pieces(self, asked: Head, response: Response, packed_above: int | None) -> bool:
         """A large answer, a part at a time, no faster than it is read."""
