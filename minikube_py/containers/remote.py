@@ -20,6 +20,7 @@ from minikube_py.containers.channels import Channel, Duplex, NumberedChannels, S
 from minikube_py.containers.process import nothing
 from minikube_py.containers.runtime import NotThere, Streams
 from minikube_py.containers.spdy import Malformed
+from minikube_py.env import ended
 
 STREAMS_TIMEOUT_S: Final = 30.0
 """As upstream's: how long a client may take to open the streams that it asked for."""
@@ -248,7 +249,22 @@ async def _forward_one(data: Channel, error: Channel, port: int, pod: str, uid: 
 
 
 async def _all(parts: list[Coroutine[Any, Any, None]]) -> None:
-    await asyncio.gather(*parts)
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        await asyncio.wait(tasks)
+    finally:
+        await _end(tasks)
+
+
+async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
+    """Cancels what still runs. Raises what none but a fault in here raises."""
+    for each in tasks:
+        each.cancel()
+    await ended(*tasks)
+    for each in tasks:
+        error = None if each.cancelled() else each.exception()
+        if error is not None and not isinstance(error, (ConnectionError, Malformed)):
+            raise error
 
 
 # --- connections ----------------------------------------------------------------------------------------------------
@@ -264,12 +280,7 @@ async def _while_connected(
         with suppress(ConnectionError):
             await finish()
     finally:
-        for each in tasks:
-            each.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception) and not isinstance(result, (ConnectionError, Malformed)):
-            raise result
+        await _end(tasks)
 
 
 def _spdy(asked: Asked, served: Sequence[str]) -> tuple[str, dict[str, str]]:

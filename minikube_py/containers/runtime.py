@@ -20,6 +20,7 @@ from minikube_py.containers.process import Exit, Process, Read, Times, Write, no
 from minikube_py.containers.programs import PROGRAMS
 from minikube_py.containers.shell import NOT_FOUND, SHELLS, Shell
 from minikube_py.containers.terminal import Terminal
+from minikube_py.env import ended
 
 Json = dict[str, Any]
 LOG_BYTES_MAX: Final = 1 << 20
@@ -329,7 +330,7 @@ class Runtime:
         tasks = [each.main.task for each in self._containers.values() if each.main is not None]
         for key in list(self._containers):
             self.drop(key)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
 
 
 async def _type(read: Read, write: Callable[[bytes], Awaitable[None]]) -> None:

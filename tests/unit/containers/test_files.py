@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from virtual_time import run_virtually
 
 from minikube_py.containers.files import CONTAINER_BYTES_MAX, FILES_MAX, FileError, Files, Held
 from minikube_py.containers.process import Process, nothing
@@ -39,7 +39,10 @@ def tar(files: Files, *words: str, given: bytes = b"") -> tuple[int, bytes, byte
         kept.append(data)
 
     process = Process(["tar", *words], files, Clock(), {}, "h", read, lambda d: into(out, d), lambda d: into(err, d))
-    return asyncio.run(PROGRAMS["tar"](process)), b"".join(out), b"".join(err)
+    async def run() -> int:
+        return await PROGRAMS["tar"](process)
+
+    return run_virtually(run), b"".join(out), b"".join(err)
 
 
 @pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not here to compare with")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_spdy import Client, control, data
+from virtual_time import run_virtually
 from wsproto.frame_protocol import FrameProtocol, Opcode
 
 from minikube_py.containers.remote import Asked, Refused, Upgrade, Wanted, command, forward
@@ -89,7 +90,7 @@ def test_any_bytes_end_a_connection_and_no_more(upgrade: Upgrade, wire: bytes, s
         await asyncio.wait_for(upgrade.serve(Wire([wire[at : at + size] for at in range(0, len(wire), size)])), 60)
         return len(asyncio.all_tasks())
 
-    assert asyncio.run(serve()) == 1
+    assert run_virtually(serve) == 1
 
 
 def test_the_status_of_a_command_comes_after_its_output() -> None:
@@ -101,7 +102,7 @@ def test_the_status_of_a_command_comes_after_its_output() -> None:
         return wire.sent
 
     received = FrameProtocol(True, [])
-    received.receive_bytes(asyncio.run(serve()))
+    received.receive_bytes(run_virtually(serve))
     messages = [bytes(each.payload) for each in received.received_frames() if each.opcode is Opcode.BINARY]
     frames = [(each[:1], each[1:]) for each in messages]
     assert [channel for channel, _ in frames] == [b"\x01", b"\x01", b"\x03"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from virtual_time import run_virtually
 
 from minikube_py.containers.files import Files, Held
 from minikube_py.containers.process import Process, nothing
@@ -79,7 +79,7 @@ def simulated(text: str) -> tuple[int, bytes, dict[str, bytes]]:
         pass
 
     process = Process(["sh", "-c", text], files, Clock(), {"X": "v w", "EMPTY": ""}, "h", nothing, write, drop, "/w")
-    code = asyncio.run(start(process))
+    code = run_virtually(lambda: start(process))
     kept = {path[3:]: files.read(path) for path in files.below("/w") if not files.is_directory(path)}
     return code, b"".join(out).replace(b"/w", b"<W>"), kept
 
