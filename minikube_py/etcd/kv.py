@@ -20,8 +20,7 @@ from minikube_py.etcd.errors import (
     VALUE_PROVIDED,
     Refused,
 )
-from minikube_py.etcd.large import check_cost, delete_bytes, range_bytes, txn_bytes
-from minikube_py.etcd.large import read as read_range
+from minikube_py.etcd.large import check_cost, delete_bytes, range_bytes, read_txn, txn_bytes
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.wire import read
@@ -38,6 +37,7 @@ from minikube_py.mvcc.types import (
     Txn,
     TxnResult,
 )
+from minikube_py.store.paging import read as read_range
 
 OPS_MAX: Final = 128
 NESTED_MAX: Final = 4_096
@@ -97,7 +97,7 @@ class KV:
         if reads_only(txn):
             if not all(read.serializable for read in reads_of(tree)) or txn.compare:
                 await self._node.confirmed()
-            result = self._node.member.state.read_txn(txn)
+            result = await read_txn(self._node.member, txn)
         else:
             result = cast(TxnResult, await self._node.command(txn))
         return await txn_bytes(self._node.header(result.revision), result)

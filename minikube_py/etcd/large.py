@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from grpc import StatusCode
 
 from minikube_py.api.protobuf_writing import sized
+from minikube_py.errors import FutureRevision
 from minikube_py.etcd.answers import bare_header, delete_response, kvs_of, put_response, range_response, txn_response
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.messages import pb
@@ -19,9 +20,8 @@ from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.reads import fetch_limit
 from minikube_py.mvcc.types import DeleteResult, KeyValue, PutResult, RangeRequest, RangeResult, Txn, TxnResult
 from minikube_py.store.member import StoreMember
+from minikube_py.store.paging import is_small, read
 
-PAGE: Final = 10_000
-"""Keys that are read in one step."""
 SLICE: Final = 1_000
 """Keys that are written in one step; fewer are written whole."""
 TXN_KEYS_MAX: Final = 50_000
@@ -30,20 +30,22 @@ COUNT_COSTS: Final = 50
 """Keys that could be read while those of a range are counted."""
 
 
-async def read(member: StoreMember, asked: RangeRequest) -> RangeResult:
-    """As `member.read`, in pages where the present is read in the order of keys. Raises: as that."""
-    past = 0 < asked.revision < member.state.revision
-    if past or asked.count_only or not fetch_limit(asked._replace(limit=1)) or 0 < asked.limit <= PAGE:
-        return member.read(asked)
-    first = page = member.read(asked._replace(limit=PAGE))
-    kvs, left = list(page.kvs), max(asked.limit, 0)
-    while page.more and len(kvs) != left:
-        await asyncio.sleep(0)
-        limit = min(PAGE, left - len(kvs)) if left else PAGE
-        # As it stood at the first page.
-        page = member.read(asked._replace(key=kvs[-1].key + b"\0", revision=first.revision, limit=limit))
-        kvs += page.kvs
-    return first._replace(kvs=kvs, more=page.more)
+async def read_txn(member: StoreMember, txn: Txn) -> TxnResult:
+    """As `member.state.read_txn`. One without txns of its own compares in one step, and reads in pages what stood then.
+
+    Raises: as that."""
+    state, ranges = member.state, [op for op in (*txn.success, *txn.failure) if type(op) is RangeRequest]
+    if len(ranges) < len(txn.success) + len(txn.failure) or all(is_small(state, each) for each in ranges):
+        return state.read_txn(txn)
+    compared = state.read_txn(Txn(txn.compare))
+    found = []
+    for asked in ranges[: len(txn.success)] if compared.succeeded else ranges[len(txn.success) :]:
+        at = asked.revision if asked.revision > 0 else compared.revision
+        if at > compared.revision:
+            raise FutureRevision(at, compared.revision)
+        page = await read(member, asked._replace(revision=at))
+        found.append(page._replace(revision=compared.revision))
+    return compared._replace(responses=tuple(found))
 
 
 def check_cost(txn: Txn, index: KeyIndex) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT_REACHABLE: Final = 1 << 40
 """No store holds as many keys: a limit from here on is none."""
-_SORT_KEY: Final = {
+SORT_KEY: Final = {
     "KEY": attrgetter("key"),
     "VERSION": attrgetter("version"),
     "CREATE": attrgetter("create_revision"),
@@ -171,7 +171,7 @@ def finish(request: RangeRequest, kvs: list[KeyValue]) -> tuple[list[KeyValue], 
         ]
     descending = request.sort_order == "DESCEND"
     if descending or request.sort_target != "KEY":
-        kvs = sorted(kvs, key=_SORT_KEY[request.sort_target], reverse=descending)
+        kvs = sorted(kvs, key=SORT_KEY[request.sort_target], reverse=descending)
     more = 0 < request.limit < len(kvs)
     if more:
         kvs = kvs[: request.limit]

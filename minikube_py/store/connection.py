@@ -17,6 +17,7 @@ from minikube_py.mvcc.codec import pack, to_plain, unpack, unpack_any, where_fro
 from minikube_py.mvcc.types import Command, DeclareIndex, InSession, LeaseGrant, RangeRequest, Result
 from minikube_py.ports.port import Incoming
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store import paging
 from minikube_py.store.framing import FrameReader, ProtocolError, encode_error, frame
 from minikube_py.store.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, PART_BYTES
 from minikube_py.store.membership import decode_member_change
@@ -216,11 +217,20 @@ class Connection(asyncio.Protocol):
     def _range(self, request_id: int, data: bytes, serializable: bool) -> None:
         request = _range_request(data)
         member = self._member
+        if not paging.is_small(member.state, request):
+            self._work(request_id, self._paged(request_id, request, serializable))
+            return
         if member.readable or serializable:
             self._stream(range_frames(request_id, member.read(request)))
             return
         self.in_flight += 1
         member.when_readable(partial(self._read, request_id, request))
+
+    async def _paged(self, request_id: int, request: RangeRequest, serializable: bool) -> Iterator[bytes]:
+        if not (self._member.readable or serializable):
+            await self._member.confirmed()
+        async with self._server.reading:
+            return range_frames(request_id, await paging.read(self._member, request))
 
     def _read(self, request_id: int, request: RangeRequest, error: MinikubeError | None) -> None:
         self.in_flight -= 1

@@ -13,6 +13,7 @@ from minikube_py.index.reports import Explanation, IndexReport
 from minikube_py.index.running import check_buildable
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Alarm, Command, KeyValue, LeaseResult, RangeRequest, RangeResult, Result
+from minikube_py.store import paging
 from minikube_py.store.explaining import explained
 from minikube_py.store.storage import CommandStorage, WatchHandle, WatchSink
 
@@ -36,7 +37,7 @@ class EmbeddedStorage(CommandStorage):
     async def range(self, request: RangeRequest) -> RangeResult:
         if not self._member.readable:
             await self._member.confirmed()
-        return self._member.read(request)
+        return await paging.read(self._member, request)
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None

@@ -9,6 +9,8 @@ FRAME_BYTES_MAX = 4 << 20
 HELLO_BYTES_MAX = 4096
 """The largest frame from someone who has not shown a token yet."""
 PART_BYTES = 512 << 10
+LARGE_AT_ONCE = 4
+"""Ranges of more than one page that are read at once, for all connections; the next ones wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from minikube_py.ports.descriptors import Descriptors, PortLimits
 from minikube_py.ports.port import Port
 from minikube_py.store.connection import Connection
 from minikube_py.store.framing import frame
-from minikube_py.store.limits import ServerLimits
+from minikube_py.store.limits import LARGE_AT_ONCE, ServerLimits
 from minikube_py.store.protocol import GREETING, Answer, Leadership, Welcome
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class StoreServer:
         """In order of arrival: whoever tells all of them does so in the same order in every run of a simulation."""
         self.watches_cut_off = 0
         self.work: set[asyncio.Task[None]] = set()
+        self.reading = asyncio.Semaphore(LARGE_AT_ONCE)
         """What takes more than one turn of the loop for a connection."""
 
     async def start(self) -> None:
