@@ -76,10 +76,14 @@ class Access:
 
     async def may_create(self, request: Request, path: ResourcePath | None) -> None:
         """For what an apply makes: its sender was admitted to patch it. Raises: StatusError 403."""
+        await self.check(request, path, "create")
+
+    async def check(self, request: Request, path: ResourcePath | None, verb: str) -> None:
+        """A verb beside the one of the request. Raises: StatusError 403."""
         user = request.user or ANONYMOUS
         if MASTERS in user.groups:
             return
-        asked = _asked(request, path, "create")
+        asked = _asked(request, path, verb)
         if is_narrowed(user):
             await self._nodes.authorize(user, asked, "")
         else:

@@ -45,7 +45,15 @@ from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warnin
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import check_patch_type, list_options, parse_bool, read_options, write_options
+from minikube_py.apiserver.options import (
+    DeleteOptions,
+    check_patch_type,
+    check_unread,
+    list_options,
+    parse_bool,
+    read_options,
+    write_options,
+)
 from minikube_py.apiserver.outgoing import Closed, Outgoing
 from minikube_py.apiserver.pod_resizes import PodResizes
 from minikube_py.apiserver.pod_security import PodSecurity
@@ -496,6 +504,8 @@ class ApiServer:
         resource = asked.resource
         options = await self.writer.delete_options(request.query, request.body, request.content_type)
         check_segment(asked.name)
+        if options.unread and await self._delete_unread(asked, request, options):
+            return Response(200, nonresource.deleted_unread(resource, asked.name))
         with orphaning_told(resource, options) as told:
             passage = self.writer.chain.enter(request, "DELETE", resource, asked.namespace, asked.name, options=options)
             deleted = await self.deleter.delete(resource, asked.namespace, asked.name, options, request.admit, passage)
@@ -508,6 +518,16 @@ class ApiServer:
             )
             body = await in_form(body, form, self.writer.work)
             return Response(200, body, form.media_type, told)
+
+    async def _delete_unread(self, asked: Route, request: Request, options: DeleteOptions) -> bool:
+        """Deletes what is there and cannot be read, as upstream does with AllowUnsafeMalformedObjectDeletion: nobody is
+        asked about it, and nothing that it says holds it. False: there is nothing of that kind. Raises: StatusError."""
+        kv = await self.store.unread(asked.resource.key(asked.namespace, asked.name))
+        if kv is None:
+            return False
+        check_unread(options)
+        await self.access.check(request, parse_path(request.path, self.registry), "unsafe-delete-ignore-read-errors")
+        return (await self.store.delete(kv)).done
 
     async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:
         options = await self.writer.delete_options(request.query, request.body, request.content_type)

@@ -36,7 +36,7 @@ from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.options import DeleteOptions, WriteOptions
+from minikube_py.apiserver.options import UNREAD, DeleteOptions, WriteOptions
 from minikube_py.apiserver.preparing import check_namespace, stored
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.writes import Writer
@@ -45,7 +45,6 @@ from minikube_py.mvcc.types import RangeRequest, prefix_end
 
 ATTEMPTS_MAX: Final = 20
 _EVICTIONS: Final = GroupResource("policy", "evictions", "Eviction")
-_UNSAFE: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _SEVERAL: Final = {
     "kind": "Status",
@@ -74,9 +73,9 @@ class Evictions:
         if (passage := self._writer.enter(route, request, "CREATE")) is not None:
             await passage.allow(None, eviction)
         wanted = eviction.get("deleteOptions") or {}
-        if wanted.get(_UNSAFE):
+        if wanted.get(UNREAD):
             why = "can not be set for pod eviction, try after removing the option"
-            raise invalid(_EVICTIONS, route.name, [invalid_value(f"deleteOptions.{_UNSAFE}", True, why)])
+            raise invalid(_EVICTIONS, route.name, [invalid_value(f"deleteOptions.{UNREAD}", True, why)])
         body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
         asked = await self._writer.delete_options({}, body, "application/json")
         asked = asked._replace(dry_run=options.dry_run or asked.dry_run)

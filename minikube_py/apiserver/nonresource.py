@@ -90,6 +90,13 @@ def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:
     return orjson.dumps(status)
 
 
+def deleted_unread(resource: Kind, name: str) -> bytes:
+    """The same, of what could not be read."""
+    details = {"name": name, "kind": resource.kind}
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return orjson.dumps({**status, "details": details, "code": 200})
+
+
 # --- health ---------------------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,11 @@ class ObjectStore:
         kv, _ = await translated(self.storage.get(key))
         return None if kv is None else self.reading.of(kv)
 
+    async def unread(self, key: bytes) -> KeyValue | None:
+        """What is there and cannot be read."""
+        kv, _ = await translated(self.storage.get(key))
+        return kv if kv is not None and self.reading.maybe(kv) is None else None
+
     async def current_revision(self) -> int:
         """Linearizable: not below any revision that was acknowledged before this call."""
         _, revision = await translated(self.storage.get(b"/registry/"))

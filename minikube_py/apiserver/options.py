@@ -237,8 +237,11 @@ class DeleteOptions(NamedTuple):
     propagation: str = ""
     orphan: bool | None = None
     dry_run: bool = False
+    unread: bool = False
+    """What cannot be read goes, too."""
 
 
+UNREAD: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _DEFAULT_DELETE: Final = DeleteOptions()
 _PROPAGATION: Final = ("Foreground", "Background", "Orphan", "nil")
 
@@ -257,6 +260,7 @@ def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> 
         propagation=policy or "",
         orphan=parse_bool(query, "orphanDependents") if orphan is not None else None,
         dry_run=_dry_run(query, errors),
+        unread=parse_bool(query, UNREAD),
     )
     return _checked(options, policy, errors)
 
@@ -275,6 +279,7 @@ def options_of(obj: Json) -> DeleteOptions:
         obj.get("propagationPolicy") or "",
         obj.get("orphanDependents"),
         bool(wanted),
+        bool(obj.get(UNREAD)),
     )
     return _checked(options, obj.get("propagationPolicy"), errors)
 
@@ -289,3 +294,15 @@ def _checked(options: DeleteOptions, policy: str | None, errors: list[FieldError
     if errors or others:
         raise _invalid_options("DeleteOptions", errors + others)
     return options
+
+
+def check_unread(options: DeleteOptions) -> None:
+    """What cannot be read goes as it stands. Raises: StatusError 422."""
+    others = {
+        "dryRun": options.dry_run, "propagationPolicy": options.propagation, "orphanDependents": options.orphan,
+        "gracePeriodSeconds": options.grace_s, "preconditions": options.uid or options.revision_text or None,
+    }  # fmt: skip
+    given = [name for name, value in others.items() if value not in (None, "") and value is not False]
+    wrong = [invalid_value(UNREAD, True, f"cannot be set together with .{name}") for name in given]
+    if wrong:
+        raise _invalid_options("DeleteOptions", wrong)

@@ -20,6 +20,7 @@ from minikube_py.api.decode import decode_value, metadata_of, target_of
 from minikube_py.api.errors import StatusError, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.typed import DecodeError
+from minikube_py.apiserver.options import UNREAD
 from minikube_py.apiserver.preparing import encode
 from minikube_py.mvcc.types import KeyValue
 
@@ -100,7 +101,7 @@ class Reading:
 
     def _refusal(self, key: bytes) -> StatusError:
         what = f"what is stored under {key.decode(errors='replace')} cannot be read"
-        return internal(f"{what}, and can be deleted in the store alone: {self.why[key]}")
+        return internal(f"{what}, and can be deleted with {UNREAD} alone: {self.why[key]}")
 
     def leave_out(self, key: bytes, error: Exception) -> None:
         reason = str(error) or type(error).__name__

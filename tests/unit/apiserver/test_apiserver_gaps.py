@@ -6,12 +6,16 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
+import orjson
 import pytest
 from api_core import JSON, MAPS, MERGE, PARTIAL_LIST, PODS, TABLE, Core, config_map, node, pod
 
 from minikube_py.api.tables import TablePrinter
 from minikube_py.apiserver import core as core_module
 from minikube_py.apiserver import reading
+from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.options import UNREAD
+from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch import Group
 from minikube_py.errors import Compacted, Unavailable
 from minikube_py.mvcc.types import Put, RangeRequest
@@ -197,7 +201,7 @@ async def test_what_is_left_out_is_told_to_all_who_ask_for_it(core: Core) -> Non
     why = "json: cannot unmarshal array into Go struct field PodStatus.status.phase of type v1.PodPhase"
     for method, body in (("GET", None), ("PUT", pod("x")), ("PATCH", {}), ("DELETE", None)):
         code, status = await core.ask(method, f"{PODS}/x", body, content_type=MERGE if method == "PATCH" else JSON)
-        assert code == 500 and status["message"].endswith(f"can be deleted in the store alone: {why}")
+        assert code == 500 and status["message"].endswith(f"can be deleted with {UNREAD} alone: {why}")
     for path, method, body in ((f"{PODS}/x?resourceVersion=0", "GET", None), (PODS, "POST", pod("x"))):
         assert (await core.ask(method, path, body))[0] == 500
     assert core.api.metrics()["apiserver_unreadable_objects"] == 1
@@ -208,6 +212,39 @@ async def test_what_is_left_out_is_told_to_all_who_ask_for_it(core: Core) -> Non
         assert found["spec"]["restartPolicy"] == "Always" and "status" in found and "unknown" not in found
     assert "Warning" not in (await core.respond("GET", PODS)).headers
     assert core.api.metrics()["apiserver_unreadable_objects"] == 0
+
+
+async def test_what_cannot_be_read_is_deleted_by_who_says_so_and_may(core: Core) -> None:
+    await core.member.storage.txn((), (Put(b"/registry/configmaps/default/x", b'{"metadata":{"nam'),))
+    await core.done("POST", MAPS, {"metadata": {"name": "z", "finalizers": ["a.example/b"]}})
+    path, unread = f"{MAPS}/x", {"kind": "DeleteOptions", "apiVersion": "v1", UNREAD: True}
+    assert (await core.ask("DELETE", path))[0] == 500
+    assert (await core.ask("DELETE", path, {**unread, UNREAD: False}))[0] == 500
+    code, status = await core.ask("DELETE", path, {**unread, "dryRun": ["All"], "gracePeriodSeconds": 0})
+    causes = [cause["message"] for cause in status["details"]["causes"]]
+    assert code == 422 and [cause.rpartition(" ")[2] for cause in causes] == [".dryRun", ".gracePeriodSeconds"]
+    role = {"metadata": {"name": "r"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["delete"]}]}
+    binding = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    }
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await core.done("POST", f"{rbac}/clusterroles", role)
+    await core.done("POST", f"{rbac}/clusterrolebindings", binding)
+    jane = User("jane", ("system:authenticated",))
+    response = await core.api.handle(Request("DELETE", path, {}, orjson.dumps(unread), jane, JSON, JSON))
+    assert response.status == 403 and b"cannot unsafe-delete-ignore-read-errors resource" in response.body
+    role["rules"][0]["verbs"].append("unsafe-delete-ignore-read-errors")  # type: ignore[index]
+    await core.done("PUT", f"{rbac}/clusterroles/r", role)
+    response = await core.api.handle(Request("DELETE", path, {}, orjson.dumps(unread), jane, JSON, JSON))
+    told = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    assert orjson.loads(response.body) == {**told, "details": {"name": "x", "kind": "ConfigMap"}, "code": 200}
+    assert (await core.ask("GET", path))[0] == 404
+    assert "Warning" not in (await core.respond("GET", MAPS)).headers
+    # What can be read is deleted as if it had not been said.
+    assert (await core.ask("DELETE", f"{MAPS}/z?{UNREAD}=true"))[0] == 200
+    assert (await core.done("GET", f"{MAPS}/z"))["metadata"]["deletionTimestamp"]
 
 
 async def test_what_this_server_writes_is_not_read_again(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
