@@ -42,9 +42,10 @@ class Alarming:
         wrong = bool(room.shortage) != (Alarm(member.member_id, NOSPACE) in raised)
         gone = self._gone(raised)
         now_s = member.clock.monotonic_s()
-        if (wrong or gone) and now_s >= self._next_s:
+        # Where nobody writes, the alarm that is raised already is an entry that changes nothing.
+        if (wrong or gone or member.replica.lacks_entry) and now_s >= self._next_s:
             self._next_s = now_s + AGAIN_S
-            if wrong:
+            if wrong or member.replica.lacks_entry:
                 self._ask(SetAlarm(bool(room.shortage), member.member_id, NOSPACE))
             for alarm in gone:
                 self._ask(SetAlarm(False, *alarm))

@@ -465,6 +465,15 @@ class Replica:
         short_of = self.state.data_bytes if self.shortage else None
         return not self.failure and self._snapshots.due(self.raft, self.alone, short_of)
 
+    @property
+    def lacks_entry(self) -> bool:
+        """A snapshot would give the disk room, were there anything new to take one of."""
+        return (
+            self.shortage != ""
+            and self._snapshots.lacks_entry(self.raft)
+            and self.files.reclaimable(self.state.data_bytes)
+        )
+
     def take_snapshot(self) -> Steps:
         """Writes the state as of the first step, and forgets the log that it replaces. Raises: OSError."""
         raft, index = self.raft, self.raft.log.applied

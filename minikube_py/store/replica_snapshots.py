@@ -36,12 +36,17 @@ class Snapshots:
             return False
         newest, limits = self._files.snapshot, self._limits
         if short_of is not None and self._files.reclaimable(short_of):
-            return newest is None or newest.head.index < raft.log.applied
+            return not self.lacks_entry(raft)
         enough_bytes = newest.size_bytes if newest else 0
         if not alone:
             enough_bytes = min(enough_bytes, limits.log_bytes_max)
         written_bytes = self._files.written_bytes - self._written_before
         return written_bytes >= max(limits.snapshot_log_bytes, enough_bytes) or raft.snapshot_wanted
+
+    def lacks_entry(self, raft: Raft) -> bool:
+        """The newest snapshot is of all that there is: the next one needs an entry more."""
+        newest = self._files.snapshot
+        return newest is not None and newest.head.index >= raft.log.applied
 
     def take(self, raft: Raft, meta: SnapshotMeta, head: SnapshotHead, state: StateMachine) -> Steps:
         """Writes `state` as of the first step, which `head` and `meta` describe.
