@@ -323,11 +323,12 @@ def decode_delete_options(body: bytes, content_type: str | None = JSON) -> Objec
         return {}
     media = media_type(content_type)
     check_size(body)
-    expected = target("", "v1", "DeleteOptions")
+    expected = target("", "v1", "DeleteOptions")._replace(group="meta.k8s.io")
     try:
         obj, _ = _thorough(expected, body, media, False, bare=True)
     except _Bare as error:
-        raise bad_request(str(error)) from None
+        why = str(error) or "Object 'apiVersion' is missing in '" + body.decode(errors="replace") + "'"
+        raise bad_request(why) from None
     return obj
 
 
@@ -511,7 +512,11 @@ def _read_as(
 ) -> tuple[Object, list[str]]:
     group, version, kind = actual
     api_version = f"{group}/{version}" if group else version
-    message = SCHEMA.kind(group, version, kind)
+    if not version and expected.kind == "DeleteOptions":
+        raise _Bare("")
+    # Options are accepted in every version of every group.
+    options = expected.kind == kind == "DeleteOptions"
+    message = expected.message if options else SCHEMA.kind(group, version, kind)
     if message is None or (expected.kind == "DeleteOptions" and kind != expected.kind):
         version_text, scheme = go_quote(api_version), go_quote(SCHEME)
         raise _Bare(f"no kind {go_quote(kind)} is registered for version {version_text} in scheme {scheme}")

@@ -67,15 +67,19 @@ class Evictions:
         """Raises: StatusError 400, 403, 404, 409, 422, 429."""
         sub = PODS.subresource("eviction")
         eviction, _ = await self._writer.read(PODS, request, options, sub)
+        check_namespace(PODS, eviction["metadata"], route.namespace)
+        if request.admit is not None:
+            await self._pod(route, request)
+        if (passage := self._writer.enter(route, request, "CREATE")) is not None:
+            await passage.admit(None, eviction)
         if eviction["metadata"].get("name") != route.name:
             raise bad_request("name in URL does not match name in Eviction object")
-        check_namespace(PODS, eviction["metadata"], route.namespace)
-        if (passage := self._writer.enter(route, request, "CREATE")) is not None:
-            await passage.allow(None, eviction)
         wanted = eviction.get("deleteOptions") or {}
         if wanted.get(UNREAD):
             why = "can not be set for pod eviction, try after removing the option"
             raise invalid(_EVICTIONS, route.name, [invalid_value(f"deleteOptions.{UNREAD}", True, why)])
+        if passage is not None:
+            await passage.validate(None, eviction)
         body = orjson.dumps({**wanted, "kind": "DeleteOptions", "apiVersion": "v1"})
         asked = await self._writer.delete_options({}, body, "application/json")
         asked = asked._replace(dry_run=options.dry_run or asked.dry_run)

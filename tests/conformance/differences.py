@@ -226,14 +226,6 @@ RULES: tuple[Rule, ...] = (
         and _CITED.sub("", theirs.message) == _CITED.sub("", mine.message),
     ),
     Rule(
-        "group of DeleteOptions",
-        "other words",
-        "options without an apiVersion count as v1, where upstream says meta.k8s.io/v1; both accept both",
-        lambda ask, theirs, mine: ask.method == "DELETE"
-        and theirs.code == mine.code == 400
-        and theirs.message.replace("meta.k8s.io/v1", "v1") == mine.message,
-    ),
-    Rule(
         "control characters in YAML",
         "more lenient",
         "upstream's YAML cannot say them, and it answers 500; PyYAML escapes them",

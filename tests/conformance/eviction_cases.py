@@ -114,4 +114,8 @@ def cases() -> Iterator[Ask]:
     yield _evict("another name", "both", body_name="ready")
     yield _evict("unsafe", "both", ignoreStoreReadErrorWithClusterBreakingPotential=True)
     yield _evict("absent", "nobody")
+    for kind in ("DeleteOptions", "Other", "", None):
+        for version in ("v1", "v2", "meta.k8s.io/v1", "meta.k8s.io/v2", "policy/v1", "no.such/v3", "a/b/c", "x/", "/", "", None):
+            body = {"dryRun": ["All"], **({"kind": kind} if kind is not None else {}), **({"apiVersion": version} if version is not None else {})}
+            yield Ask("options of a deletion", "DELETE", f"{_IN}/pods/both", body)
     yield _evict("the last", "both")

@@ -345,6 +345,13 @@ WRITES = {
         403,
         'pods "p-n2" is forbidden: node n1 can only evict pods with spec.nodeName set to itself',
     ),
+    "another's pod evicted by another name": (
+        "POST",
+        f"{PODS}/p-n2/eviction",
+        {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "other"}},
+        403,
+        'pods "p-n2" is forbidden: node n1 can only evict pods with spec.nodeName set to itself',
+    ),
     "another's pod deleted": (
         "DELETE",
         f"{PODS}/p-n2",
