@@ -81,7 +81,9 @@ _QOS_RESOURCES: Final = ("cpu", "memory")
 def qos_class(spec: Json) -> str:
     """`Guaranteed` where all containers limit cpu and memory and ask for as much, `BestEffort` where none asks for
     any, `Burstable` otherwise. Pod-level resources, where given, decide alone."""
-    holders = [spec] if spec.get("resources") else (spec.get("containers") or []) + (spec.get("initContainers") or [])
+    holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    if spec.get("resources") is not None:
+        holders = [spec]
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     limited = True

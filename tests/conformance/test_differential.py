@@ -103,11 +103,14 @@ def test_subresources_of_pods_answer_as_upstream() -> None:
     report = judging.Report()
     with both() as (theirs, mine):
 
-        @seed(SEED)
-        @settings(max_examples=EXAMPLES // 8, deadline=None, database=None, phases=[Phase.generate])
-        @given(st.one_of(ephemeral_cases.drawn(), resize_cases.drawn()))
-        def drawn(ask: Ask) -> None:
-            take_all(report, theirs, mine, (ask,))
+        def drawn(asks: st.SearchStrategy[Ask]) -> None:
+            @seed(SEED)
+            @settings(max_examples=EXAMPLES // 8, deadline=None, database=None, phases=[Phase.generate])
+            @given(asks)
+            def taken(ask: Ask) -> None:
+                take_all(report, theirs, mine, (ask,))
+
+            taken()
 
         take_all(report, theirs, mine, eviction_cases.cases())
         take_all(report, theirs, mine, (*ephemeral_cases.setup(), *ephemeral_cases.told(), *resize_cases.setup()))
@@ -115,7 +118,8 @@ def test_subresources_of_pods_answer_as_upstream() -> None:
             for ask, word in resize_cases.known():
                 patience.eventually(partial(_says, server, ask, word), "admission knows the node")
         take_all(report, theirs, mine, resize_cases.told())
-        drawn()
+        drawn(ephemeral_cases.drawn())
+        drawn(resize_cases.drawn())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
 
