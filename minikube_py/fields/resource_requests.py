@@ -33,7 +33,7 @@ def resource_requests(pod: Mapping[str, Any]) -> dict[str, int]:
     spec, status = pod.get("spec"), pod.get("status")
     if not isinstance(spec, dict):
         return {PODS: 1}
-    shape = None if resized(status) else shape_of(spec)
+    shape = None if resized(status, spec) else shape_of(spec)
     known = _by_shape.get(shape) if shape is not None else None
     if known is None:
         known = units_of(total_nanos(spec, status))
@@ -46,20 +46,40 @@ def units_of(nanos: Mapping[str, int]) -> dict[str, int]:
     return {name: -(-value // (NANOS_PER_MILLI if name == "cpu" else NANOS_PER_UNIT)) for name, value in nanos.items()}
 
 
-def resized(status: Any) -> bool:
-    """Whether a pod's status has a say in what it asks for."""
+def resized(status: Any, spec: Mapping[str, Any]) -> bool:
+    """Whether a pod's status has a say in what it asks for: it tells of other amounts than the spec, or in other
+    words."""
     if not isinstance(status, dict):
         return False
-    if "resources" in status or "initContainerStatuses" in status:
+    if "resources" in status and not _alike(spec, status):
         return True
-    statuses = status.get("containerStatuses")
-    return isinstance(statuses, list) and any(isinstance(each, dict) and "resources" in each for each in statuses)
+    names: list[Any] = []
+    for states, group in _STATES:
+        told = [each for each in listed(status.get(states)) if isinstance(each, dict) and "resources" in each]
+        if not told:
+            continue
+        holders = listed(spec.get(group))
+        if len(told) != len(holders) or not all(map(_alike, holders, told)):
+            return True
+        names += [each.get("name") for each in told]
+    return len(names) > 1 and len(set(map(str, names))) != len(names)
+
+
+_STATES: Final = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))
+
+
+def _alike(holder: Any, state: Mapping[str, Any]) -> bool:
+    resources, now = holder.get("resources") if isinstance(holder, dict) else None, state["resources"]
+    wanted = (resources.get("requests") if isinstance(resources, dict) else None) or {}
+    if not isinstance(now, dict) or holder.get("name") != state.get("name"):
+        return False
+    return (now.get("requests") or {}) == wanted and (state.get("allocatedResources") or wanted) == wanted
 
 
 def total_nanos(spec: Mapping[str, Any], status: Any = None, defaults: Mapping[str, int] | None = None) -> Nanos:
     """Resource name to nano-units. `defaults`, in nano-units too, fill in for containers that ask for nothing of a
     resource. Raises: QuantityError."""
-    told = _Status(status) if resized(status) else None
+    told = _Status(status) if resized(status, spec) else None
     total: Nanos = {}
     for container in listed(spec.get("containers")):
         if requests := _container(container, told, defaults):

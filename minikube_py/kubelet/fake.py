@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer, Selection
-from minikube_py.client.rest import PODS, RestClient, path_of, status_error
+from minikube_py.client.rest import NODES, PODS, Object, RestClient, path_of, status_error
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.env import Clock, Rng
+from minikube_py.fields import quantity
 from minikube_py.fields.where import MAX_VALUES
 from minikube_py.kubelet import pod_status
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec
@@ -59,6 +63,8 @@ class FakeKubelet:
         self._statuses = pod_status.PodStatuses()
         self._played: dict[str, PlayedPod] = {}
         self._to_start: list[tuple[str, PlayedPod]] = []
+        self._deferred: dict[str, dict[str, None]] = {}
+        """By node, the pods whose resize waits for room."""
         self._nodes = Nodes(
             self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost, on_registered
         )
@@ -175,6 +181,9 @@ class FakeKubelet:
             self._stop(new, played)
         elif new.terminal and not old.terminal:
             self._release(new, played)
+            self._room_on(new.node)
+        elif new.behind and not new.deleting and (not old.behind or new.containers != old.containers):
+            self._adjust(new, played)
         elif old.ready and not new.ready and played.stage is Stage.RUNNING and not new.deleting:
             # Whoever took the node for lost marked it, and it runs.
             self._resume(new, played)
@@ -185,6 +194,7 @@ class FakeKubelet:
             if played.timer is not None:
                 played.timer.cancel()
             self._give_back(pod.node, played)
+            self._room_on(pod.node)
 
     def _node_played(self, node: PlayedNode) -> None:
         if self._pods is not None:
@@ -217,6 +227,8 @@ class FakeKubelet:
             played.stage = Stage.STOPPING
         elif pod.phase == "Running":
             self._resume(pod, played)
+            if pod.behind:
+                self._adjust(pod, played)
         else:
             played.stage = Stage.STARTING
             self._to_start.append((pod.key, played))
@@ -261,6 +273,7 @@ class FakeKubelet:
                 return
             played.ip = ip
         now = timestamp(self._clock.wall_s())
+        self._began(pod, played, now)
         body = self._statuses.running(pod.uid, pod.containers, node.address, played.ip or node.address, now)
         self._write_status(pod, body, lambda response: self._started(pod, played, response))
 
@@ -286,6 +299,72 @@ class FakeKubelet:
                 self._after(played, REFUSED_RETRY_S, pod.key, self._resume)
 
         self._write_status(pod, pod_status.ready_again(pod.uid, timestamp(self._clock.wall_s())), done)
+
+    # --- resizes and ephemeral containers ---------------------------------------------------------------------------
+
+    def _began(self, pod: PodView, played: PlayedPod, now: str) -> dict[str, str]:
+        ephemeral = [each.name for each in pod.containers if each.kind == "ephemeral"]
+        if ephemeral:
+            played.since = {name: (played.since or {}).get(name, now) for name in ephemeral}
+        return played.since or {}
+
+    def _adjust(self, pod: PodView, played: PlayedPod) -> None:
+        """Brings into force what its spec wants by now, where the node has room for it."""
+
+        def weighed(response: ApiResponse) -> None:
+            if response.status >= 300:
+                return
+            lacking = self._lacking(pod, orjson.loads(response.body))
+            if lacking:
+                self._deferred.setdefault(pod.node, {})[pod.key] = None
+            body = pod_status.resizing(pod.uid, timestamp(self._clock.wall_s()), pod.generation, lacking)
+            self._write_status(pod, body, (lambda answer: self._log_refusal(pod, answer)) if lacking else begun)
+
+        def begun(response: ApiResponse) -> None:
+            if response.status < 300:
+                self._put_in_force(pod, played)
+            else:
+                self._log_refusal(pod, response)
+
+        if pod.behind is pod_status.Behind.RESIZE:
+            self._writer.put(Write("GET", path_of(NODES, "", pod.node), b"", JSON, weighed))
+        else:
+            self._put_in_force(pod, played)
+
+    def _put_in_force(self, pod: PodView, played: PlayedPod) -> None:
+        now = timestamp(self._clock.wall_s())
+        since = self._began(pod, played, now)
+        body = self._statuses.adjusted(pod.uid, pod.containers, pod.started or now, since, pod.generation)
+        self._write_status(pod, body, lambda response: self._log_refusal(pod, response))
+
+    def _log_refusal(self, pod: PodView, response: ApiResponse) -> None:
+        if response.status >= 300:
+            self._refused(pod, response)
+
+    def _lacking(self, pod: PodView, node: Object) -> str:
+        """What the node has too little of for the resize, in upstream's words."""
+        assert self._pods is not None, "pods are seen by the informer"
+        asked = pod_status.asked_by(pod.containers)
+        others = [each for each in self._pods.store.by_index(BY_NODE, pod.node) if each.uid != pod.uid]
+        most = (node.get("status") or {}).get("allocatable") or {}
+        used: Counter[str] = Counter()
+        for each in others:
+            used.update(pod_status.asked_by(each.containers))
+        for name in ("cpu", "memory"):
+            parsed = quantity.parse(most.get(name, "0"))
+            capacity = parsed.milli_value() if name == "cpu" else parsed.value()
+            if asked.get(name, 0) + used[name] > capacity:
+                head = f"Node didn't have enough resource: {name}, requested: {asked[name]}, "
+                return f"{head}used: {used[name]}, capacity: {capacity}"
+        return ""
+
+    def _room_on(self, node: str) -> None:
+        """A pod has gone: resizes that waited for room are looked at again."""
+        for key in self._deferred.pop(node, {}) if self._deferred else ():
+            pod = self._pods.store.get(key) if self._pods is not None else None
+            played = self._played.get(key)
+            if pod is not None and played is not None and pod.behind and not pod.deleting:
+                self._adjust(pod, played)
 
     def _arm_finish(self, pod: PodView, played: PlayedPod) -> None:
         run_s = pod.run_s

@@ -14,6 +14,7 @@ import orjson
 from minikube_py.client.rest import Object
 from minikube_py.kubelet.config import DEFAULT_CAPACITY, NodeSpec
 
+FEATURES: Final = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 LEASE_NAMESPACE: Final = "kube-node-lease"
 KUBELET_PORT: Final = 10250
 
@@ -80,6 +81,7 @@ def new_node(spec: NodeSpec, cidr: str, address: str, version: str, now: str) ->
     capacity = dict(spec.capacity)
     allocatable = dict(spec.allocatable) if spec.allocatable is not None else capacity
     node_status = {**status(name, address, version, now), "capacity": capacity, "allocatable": allocatable}
+    node_status["declaredFeatures"] = list(FEATURES)
     return orjson.dumps(
         {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": node_spec, "status": node_status}
     )

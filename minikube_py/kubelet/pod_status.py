@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 import orjson
+
+from minikube_py.fields.resource_requests import resource_requests
 
 _UID: Final = b"@uid@"
 _NOW: Final = b"@now@"
@@ -26,28 +29,77 @@ def is_ready(status: Mapping[str, Any]) -> bool:
 
 
 class Container(NamedTuple):
-    """`kind`: "main", "init" (runs to its end) or "sidecar"."""
+    """`kind`: "main", "init" (runs to its end), "sidecar" or "ephemeral"; "pod": the pod as a whole, where it asks for
+    something itself. `resources`: as JSON."""
 
     name: str
     image: str
     kind: str
+    resources: str = "{}"
 
 
 Containers = tuple[Container, ...]
 
 
 def containers_of(spec: Mapping[str, Any]) -> Containers:
-    main = [Container(c["name"], c.get("image", ""), "main") for c in spec.get("containers") or ()]
-    inits = spec.get("initContainers")
-    if not inits:
-        return tuple(main)
-    return (
-        *(
-            Container(c["name"], c.get("image", ""), "sidecar" if c.get("restartPolicy") == "Always" else "init")
-            for c in inits
-        ),
-        *main,
-    )
+    found = [_container_of(c, "main") for c in spec.get("containers") or ()]
+    if inits := spec.get("initContainers"):
+        found[:0] = [_container_of(c, "sidecar" if c.get("restartPolicy") == "Always" else "init") for c in inits]
+    if ephemeral := spec.get("ephemeralContainers"):
+        found += [_container_of(c, "ephemeral") for c in ephemeral]
+    if own := spec.get("resources"):
+        found.append(Container("", "", "pod", orjson.dumps(own).decode()))
+    return tuple(found)
+
+
+def _container_of(container: Mapping[str, Any], kind: str) -> Container:
+    resources = container.get("resources")
+    text = orjson.dumps(resources).decode() if resources else "{}"
+    return Container(container["name"], container.get("image", ""), kind, text)
+
+
+class Behind(IntEnum):
+    """What the spec of a running pod wants and its status does not tell yet."""
+
+    NOTHING = 0
+    EPHEMERAL = 1
+    RESIZE = 2
+
+
+def behind(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Behind:
+    """A container whose status says nothing of its resources is not ours to resize."""
+    for group, states in _GROUPS:
+        if group in spec:
+            known = {each.get("name"): each.get("resources") for each in status.get(states) or ()}
+            for each in spec[group] or ():
+                now = known.get(each["name"])
+                if now is not None and now != (each.get("resources") or {}):
+                    return Behind.RESIZE
+    if status.get("resources") and status["resources"] != spec.get("resources"):
+        return Behind.RESIZE
+    if "ephemeralContainers" in spec:
+        told = {each.get("name") for each in status.get("ephemeralContainerStatuses") or ()}
+        if any(each["name"] not in told for each in spec["ephemeralContainers"] or ()):
+            return Behind.EPHEMERAL
+    return Behind.NOTHING
+
+
+_GROUPS: Final = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
+
+
+def asked_by(containers: Containers) -> dict[str, int]:
+    """What a pod of these containers asks of its node: cpu in milli-units, all else in units."""
+    spec: dict[str, Any] = {"containers": [], "initContainers": []}
+    for each in containers:
+        resources = orjson.loads(each.resources)
+        if each.kind == "pod":
+            spec["resources"] = resources
+        elif each.kind == "main":
+            spec["containers"].append({"resources": resources})
+        elif each.kind != "ephemeral":
+            restarts = {"restartPolicy": "Always"} if each.kind == "sidecar" else {}
+            spec["initContainers"].append({"resources": resources, **restarts})
+    return resource_requests({"spec": spec})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +111,7 @@ class Plan:
 
 
 def _container(container: Container, state: Mapping[str, Any], running: bool) -> dict[str, Any]:
-    return {
+    entry = {
         "name": container.name,
         "state": state,
         "lastState": {},
@@ -70,6 +122,16 @@ def _container(container: Container, state: Mapping[str, Any], running: bool) ->
         "containerID": f"minikube-py://@uid@/{container.name}",
         "started": running,
     }
+    if container.kind == "ephemeral":
+        del entry["started"]
+        return entry | {"ready": False}
+    return entry | _in_force(container)
+
+
+def _in_force(container: Container) -> dict[str, Any]:
+    resources = orjson.loads(container.resources)
+    requests = resources.get("requests")
+    return {"resources": resources, **({"allocatedResources": requests} if requests else {})}
 
 
 def _terminated(container: Container, finished: str) -> Mapping[str, Any]:
@@ -84,18 +146,25 @@ def _terminated(container: Container, finished: str) -> Mapping[str, Any]:
 
 
 def _statuses(containers: Containers, running: bool) -> bytes:
-    """`"containerStatuses":[...]`, and those of init containers if there are any."""
-    groups: dict[str, list[dict[str, Any]]] = {}
+    """`"containerStatuses":[...]`, and what else there is: init containers, ephemeral ones, resources of the pod."""
+    groups: dict[str, Any] = {}
     for container in containers:
+        if container.kind == "pod":
+            groups |= _in_force(container)
+            continue
+        started = f"@{container.name}@" if container.kind == "ephemeral" else "@started@"
         if container.kind == "init":
             entry = _container(container, _terminated(container, "@started@"), False)
         elif running:
-            entry = _container(container, {"running": {"startedAt": "@started@"}}, True)
+            entry = _container(container, {"running": {"startedAt": started}}, True)
         else:
             entry = _container(container, _terminated(container, "@now@"), False)
-        group = "containerStatuses" if container.kind == "main" else "initContainerStatuses"
+        group = _STATUSES.get(container.kind, "initContainerStatuses")
         groups.setdefault(group, []).append(entry)
     return b",".join(b'"%s":%s' % (name.encode(), orjson.dumps(entries)) for name, entries in groups.items())
+
+
+_STATUSES: Final = {"main": "containerStatuses", "ephemeral": "ephemeralContainerStatuses"}
 
 
 class PodStatuses:
@@ -132,6 +201,18 @@ class PodStatuses:
                 b"}}",
             )
         )
+
+    def adjusted(
+        self, uid: str, containers: Containers, started: str, since: Mapping[str, str], generation: int
+    ) -> bytes:
+        """Of a running pod: what its spec wants by now is in force. `since`: when its ephemeral containers began."""
+        statuses = self._plan(containers).running.replace(_UID, uid.encode()).replace(_STARTED, started.encode())
+        for name, at in since.items():
+            statuses = statuses.replace(b'"startedAt":"@%b@"' % name.encode(), b'"startedAt":"%b"' % at.encode())
+        gone = orjson.dumps([{"$patch": "delete", "type": kind} for kind in _RESIZES])
+        return b'{"metadata":{"uid":"%b"},"status":{"observedGeneration":%d,"conditions":%b,%b}}' % (
+            uid.encode(), generation, gone, statuses,
+        )  # fmt: skip
 
     def ended(self, uid: str, containers: Containers, started: str, now: str, exit_code: int = 0) -> bytes:
         """Running to Succeeded, or to Failed by the code of its containers."""
@@ -175,6 +256,19 @@ def _finished_conditions(now: str, reason: str) -> bytes:
             {"type": "ContainersReady", **done},
         ]
     )
+
+
+_RESIZES: Final = ("PodResizePending", "PodResizeInProgress")
+
+
+def resizing(uid: str, now: str, generation: int, deferred: str) -> bytes:
+    """That a resize has begun, or why it cannot yet."""
+    told = {"type": _RESIZES[0 if deferred else 1], "status": "True", "lastProbeTime": now, "lastTransitionTime": now}
+    why = {"reason": "Deferred", "message": deferred} if deferred else {}
+    other = [] if deferred else [{"$patch": "delete", "type": _RESIZES[0]}]
+    conditions = [{**told, **why, "observedGeneration": generation}, *other]
+    status = {"conditions": conditions, "observedGeneration": generation}
+    return orjson.dumps({"metadata": {"uid": uid}, "status": status})
 
 
 def ready_again(uid: str, now: str) -> bytes:

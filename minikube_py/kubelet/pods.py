@@ -11,7 +11,7 @@ from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared
 from minikube_py.client.timers import Timer
 from minikube_py.kubelet.config import EXIT_CODE, RUN_SECONDS
-from minikube_py.kubelet.pod_status import Containers, containers_of, is_ready
+from minikube_py.kubelet.pod_status import Behind, Containers, behind, containers_of, is_ready
 
 TERMINAL: Final = frozenset(("Succeeded", "Failed"))
 
@@ -39,6 +39,8 @@ class PodView:
     held: bool
     """By a finalizer: it must be seen to have ended before it can go."""
     containers: Containers
+    behind: Behind
+    generation: int
 
     @property
     def key(self) -> str:
@@ -78,6 +80,8 @@ def project_pod(obj: Object) -> PodView:
         any(owner.get("kind") == "Job" for owner in metadata.get("ownerReferences") or ()),
         bool(metadata.get("finalizers")),
         _shared(containers_of(spec)) if phase not in TERMINAL else (),
+        behind(spec, status) if phase == "Running" else Behind.NOTHING,
+        metadata.get("generation") or 0,
     )
 
 
@@ -110,3 +114,5 @@ class PlayedPod:
     stage: Stage
     ip: str = ""
     timer: Timer | None = None
+    since: dict[str, str] | None = None
+    """When its ephemeral containers began, by name."""

@@ -386,7 +386,7 @@ def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object
         parts.append(("overhead", tuple(spec["overhead"].items())))
     if spec.get("resources"):
         parts.append(("pod", tuple((spec["resources"].get("requests") or {}).items())))
-    if resized(status):
+    if resized(status, spec):
         names = [container.get("name") for field in _CONTAINERS for container in spec.get(field) or ()]
         parts.append((tuple(names), *(_frozen(status.get(field)) for field in _RESIZED)))
     return tuple(parts)

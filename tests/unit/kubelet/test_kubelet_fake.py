@@ -467,3 +467,90 @@ def test_too_many_nodes_for_the_addresses_are_refused_at_once():
 def test_bad_settings_say_so(bad):
     with pytest.raises(RequestError):
         bad()
+
+
+def asking(cpu, **more):
+    return {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}], **more}
+
+
+def resize(w, cpu, name="p"):
+    spec = w.api.kind("pods")[f"a/{name}"]["spec"]
+    w.api.change("pods", f"a/{name}", spec={**spec, **asking(cpu)})
+
+
+def resizing(status):
+    return {c["type"]: c.get("reason") for c in status["conditions"] if c["type"].startswith("PodResize")}
+
+
+async def test_a_resize_is_begun_and_then_in_force():
+    async with World() as w:
+        w.pod(spec=asking("1"))
+        await settle()
+        (state,) = w.status()["containerStatuses"]
+        assert (state["resources"], state["allocatedResources"]) == ({"requests": {"cpu": "1"}}, {"cpu": "1"})
+        resize(w, "2")
+        await settle()
+        (state,) = w.status()["containerStatuses"]
+        assert (state["resources"], state["allocatedResources"]) == ({"requests": {"cpu": "2"}}, {"cpu": "2"})
+        assert resizing(w.status()) == {} and state["state"]["running"]["startedAt"] == w.status()["startTime"]
+        path = "/api/v1/namespaces/a/pods/p/status"
+        assert w.api.calls.count(("PATCH", path)) == 3
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_resize_waits_for_room(restarted):
+    shape = NodeSpec("n1", {"cpu": "2", "memory": "1Gi"})
+    w = World(())
+    w.config = KubeletConfig(nodes=(shape,))
+    async with w:
+        w.pod("p", spec=asking("1"))
+        w.pod("q", spec=asking("1"))
+        await settle()
+        resize(w, "1500m")
+        await settle()
+        assert resizing(w.status()) == {"PodResizePending": "Deferred"}
+        (pending,) = (c for c in w.status()["conditions"] if c["type"] == "PodResizePending")
+        wanted = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000"
+        assert pending["message"] == wanted
+        if restarted:
+            await w.restart()
+            assert resizing(w.status()) == {"PodResizePending": "Deferred"}
+        w.api.remove("pods", "a/q")
+        await w.clock.advance(1)
+        assert resizing(w.status()) == {}
+        assert w.status()["containerStatuses"][0]["allocatedResources"] == {"cpu": "1500m"}
+
+
+async def test_what_a_status_says_nothing_of_is_not_resized():
+    async with World() as w:
+        w.pod(spec=asking("1"))
+        await settle()
+        status = w.status()
+        (state,) = status["containerStatuses"]
+        told = {name: value for name, value in state.items() if name != "resources"}
+        w.api.change("pods", "a/p", status={**status, "containerStatuses": [told]})
+        await settle()
+        calls = len(w.api.calls)
+        resize(w, "2")
+        await settle()
+        assert len(w.api.calls) == calls
+
+
+async def test_ephemeral_containers_run_each_since_its_own_time():
+    async with World() as w:
+        w.pod()
+        await settle()
+        spec, started = w.api.kind("pods")["a/p"]["spec"], w.status()["startTime"]
+        times = {}
+        for count in (1, 2):
+            await w.clock.advance(5)
+            added = [{"name": f"debugger-{number}", "image": "busybox"} for number in range(count)]
+            w.api.change("pods", "a/p", spec={**spec, "ephemeralContainers": added})
+            await settle()
+            told = w.status()["ephemeralContainerStatuses"]
+            states = {each["name"]: each["state"]["running"]["startedAt"] for each in told}
+            assert states.items() > times.items() and len(states) == count and len(set(states.values())) == count
+            times = states
+        assert w.status()["containerStatuses"][0]["state"]["running"]["startedAt"] == started not in times.values()
+        await w.restart()
+        assert w.api.calls.count(("PATCH", "/api/v1/namespaces/a/pods/p/status")) == 3
