@@ -13,6 +13,7 @@ from connect_cases import connections
 from drawn_objects import JSON_PATCH, MERGE, VERSION
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from windows_cases import windows
 
 APPLY, YAML = "application/apply-patch+yaml", "application/yaml"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -342,7 +343,10 @@ def owners(draw: st.DrawFn, name: str) -> list[Ask]:
     return [*asks, Ask(f"{plural} gone", "DELETE", f"{root}/{plural}/{name}?gracePeriodSeconds=0&propagationPolicy=Background")]
 
 
-SCRIPTS: dict[str, Any] = {"numbers": numbers, "owners": owners, "services": services, "said": said, "gates": gates, "connections": connections}
+SCRIPTS: dict[str, Any] = {
+    "numbers": numbers, "owners": owners, "services": services, "said": said, "gates": gates, "connections": connections,
+    "windows": windows,
+}  # fmt: skip
 """By name, what draws a script for an object of a given name."""
 
 

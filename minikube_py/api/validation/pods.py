@@ -50,6 +50,7 @@ from minikube_py.api.validation.resources import (
 from minikube_py.api.validation.security import validate_for_system, validate_host_users, validate_pod_security
 from minikube_py.api.validation.taints import validate_tolerations
 from minikube_py.api.validation.volumes import validate_volumes
+from minikube_py.api.validation.windows import validate_host_process
 
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -268,6 +269,7 @@ def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -
         errors += _validate_gates(gates, f"{path}.schedulingGates")
     if constraints := get("topologySpreadConstraints"):
         errors += validate_topology_spread(constraints, f"{path}.topologySpreadConstraints")
+    errors += validate_host_process(spec, path)
     if get("hostUsers") is False:
         errors += validate_host_users(spec, path)
     if get("hostnameOverride") is not None:

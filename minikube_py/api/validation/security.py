@@ -22,6 +22,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.meta import between
 from minikube_py.api.validation.paths import validate_descending_path
+from minikube_py.api.validation.windows import validate_windows
 
 MAX_ID: Final = (1 << 31) - 1
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -135,6 +136,7 @@ def validate_pod_security(spec: Json, path: str) -> list[FieldError]:
     if policy is not None and policy not in ("Always", "OnRootMismatch"):
         errors.append(not_supported(f"{path}.fsGroupChangePolicy", policy, ("Always", "OnRootMismatch")))
     errors += validate_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
+    errors += validate_windows(context.get("windowsOptions"), f"{path}.windowsOptions")
     errors += validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
     for name, known in _ONE_OF:
         if (value := context.get(name)) is not None and value not in known:
@@ -186,6 +188,7 @@ def validate_container_security(context: Json, path: str, host_users: bool) -> l
             if capability == "CAP_SYS_ADMIN":
                 shown = _as_internal(context)
                 errors.append(invalid_value(path, shown, f"{cannot}`capabilities.Add` CAP_SYS_ADMIN"))
+    errors += validate_windows(context.get("windowsOptions"), f"{path}.windowsOptions")
     return errors + validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
