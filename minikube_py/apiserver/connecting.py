@@ -141,14 +141,13 @@ class Connecting:
         return remote.command(asked, given.wanted, argv, run, self._clock.sleep)
 
     async def _exec(self, container: Container, argv: list[str], streams: Streams) -> int:
-        try:
+        with self.runtime.use(container):
             return await self.runtime.exec(container, argv, streams)
-        finally:
-            self.runtime.release(container)
 
     def _attach(self, pod: Json, container: Container) -> remote.Run:
         async def run(streams: Streams) -> int:
-            code = await self.runtime.attach(container, streams)
+            with self.runtime.use(container):
+                code = await self.runtime.attach(container, streams)
             await self._ended(pod, container, code)
             return 0
 

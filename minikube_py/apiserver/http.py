@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
@@ -396,13 +396,14 @@ class Connection(asyncio.Protocol):
         await upgrade.serve(self)
         return False
 
-    async def _text(self, asked: Head, response: Response, parts: AsyncIterator[bytes]) -> bool:
+    async def _text(self, asked: Head, response: Response, parts: AsyncGenerator[bytes, None]) -> bool:
         """Parts of a text as they come, no faster than they are read."""
         chunked = asked.minor > 0
         keep_alive = chunked and asked.keep_alive and self.reader.body_ended
         self.transport.write(head(response, keep_alive, CHUNKED if chunked else None, self._audit_id))
-        async for part in parts:
-            await self.write(chunk(part) if chunked else part)
+        async with aclosing(parts):
+            async for part in parts:
+                await self.write(chunk(part) if chunked else part)
         if chunked:
             self.transport.write(LAST_CHUNK)
         return keep_alive

@@ -6,7 +6,7 @@ reader of logs (`cri-client/pkg/logs`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ from minikube_py.apiserver.forms import SERVED, negotiate
 from minikube_py.apiserver.messages import TEXT, Response
 from minikube_py.apiserver.options import parse_bool, parse_int
 from minikube_py.apiserver.routes import Route
-from minikube_py.containers.runtime import Line, Main, NotThere
+from minikube_py.containers.runtime import Container, Line, Main, NotThere
 from minikube_py.env import Clock
 
 _OPTIONS: Final = GroupResource("", "", "PodLogOptions")
@@ -100,13 +100,17 @@ class Logs:
         name = container_of(pod, query.get("container", ""))
         if not pod["spec"].get("nodeName"):
             return Response(204, b"", "")
-        main = await self._main(pod, name, options.previous)
-        response = Response(200, b"".join(_chosen(main, options)), TEXT)
-        if options.follow and main.exit_code is None:
-            response.text = self._followed(main, response.body, options, route, pod["metadata"]["uid"])
+        container = self._container(pod, name, options.previous)
+        with self._connecting.runtime.use(container):
+            main = self._connecting.runtime.main(container)
+            await main.caught_up()
+            response = Response(200, b"".join(_chosen(main, options)), TEXT)
+            if options.follow and main.exit_code is None:
+                from_here = main.first + len(main.lines)
+                response.text = self._followed(container, from_here, response.body, options, route)
         return response
 
-    async def _main(self, pod: Json, name: str, previous: bool) -> Main:
+    def _container(self, pod: Json, name: str, previous: bool) -> Container:
         """Raises: StatusError 400."""
         pod_name = pod["metadata"]["name"]
         groups = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -119,33 +123,32 @@ class Logs:
             reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
             raise bad_request(f'container "{name}" in pod "{pod_name}" is waiting to start: {reason}')
         try:
-            container = self._connecting.runtime.find(pod, name, ended=True, previous=previous)
+            return self._connecting.runtime.find(pod, name, ended=True, previous=previous)
         except NotThere as error:
             raise bad_request(str(error)) from None
-        main = self._connecting.runtime.main(container)
-        await main.caught_up()
-        return main
 
     async def _followed(
-        self, main: Main, begun: bytes, options: Options, route: Route, uid: str
-    ) -> AsyncIterator[bytes]:
+        self, container: Container, number: int, begun: bytes, options: Options, route: Route
+    ) -> AsyncGenerator[bytes, None]:
         """What there was, and then each line as it comes."""
         left = options.limit_bytes
         if begun:
             yield begun
         if left is not None:
             left -= len(begun)
-        number = main.first + len(main.lines)
-        while left is None or left > 0:
-            for line in main.since(number):
-                part = _line(line, options)[:left]
-                number += 1
-                yield part
-                if left is not None:
-                    left -= len(part)
-            if main.exit_code is not None or not await self._is_there(route, uid):
-                return
-            await main.news(self._clock.sleep, _FOLLOWED_S)
+        with self._connecting.runtime.use(container):
+            main = self._connecting.runtime.main(container)
+            await main.caught_up()
+            while left is None or left > 0:
+                for line in main.since(number):
+                    part = _line(line, options)[:left]
+                    number += 1
+                    yield part
+                    if left is not None:
+                        left -= len(part)
+                if main.exit_code is not None or not await self._is_there(route, container.uid):
+                    return
+                await main.news(self._clock.sleep, _FOLLOWED_S)
 
     async def _is_there(self, route: Route, uid: str) -> bool:
         pod = await self._connecting.find(route)

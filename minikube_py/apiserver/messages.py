@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -142,7 +142,7 @@ class Response:
         self.exact = False
         self.packed_above_bytes: int | None = None
         self.sent: Callable[[], None] = _nothing
-        self.text: AsyncIterator[bytes] | None = None
+        self.text: AsyncGenerator[bytes, None] | None = None
         self.upgrade: Upgrade | None = None
 
     def warned(self, texts: Iterable[str]) -> Response:

@@ -23,6 +23,8 @@ from minikube_py.containers.spdy import Data, Ended, Malformed, Opened, Spdy
 INBOX_BYTES_MAX: Final = 256 << 10
 """What is held of one channel until it is read; then the whole connection waits."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
+PART_BYTES_MAX: Final = 64 << 10
+"""Of what is sent at once, before others have their turn."""
 _CLOSED: Final = 255
 """In v5.channel.k8s.io: the number of the channel that ends follows."""
 
@@ -67,9 +69,10 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Raises: ConnectionError."""
-        if not self._sent_end:
-            await self._send(data)
+        """In parts that a frame of each protocol can hold. Raises: ConnectionError."""
+        for at in range(0, len(data) or 1, PART_BYTES_MAX):
+            if not self._sent_end:
+                await self._send(data[at : at + PART_BYTES_MAX])
 
     async def end(self, *, reset: bool = False) -> None:
         """Idempotent. Raises: ConnectionError."""

@@ -9,8 +9,9 @@ from minikube_py.containers.files import FileError, Files
 
 Read = Callable[[], Awaitable[bytes]]
 Write = Callable[[bytes], Awaitable[None]]
-OUTPUT_BYTES_MAX: Final = 8 << 20
-"""Of one part of a pipeline, which is kept until the next part has read it."""
+OUTPUT_BYTES_MAX: Final = 256 << 10
+"""Of one part of a pipeline, which is kept until the next part has read it; and of what a program reads whole."""
+ARCHIVE_BYTES_MAX: Final = 16 << 20
 
 
 class Times(Protocol):
@@ -74,13 +75,13 @@ class Process:
         await self.err(f"{self.argv[0]}: {text}\n".encode("utf-8", "surrogateescape"))
         return 1
 
-    async def all_input(self) -> bytes:
+    async def all_input(self, bytes_max: int = OUTPUT_BYTES_MAX) -> bytes:
         """Raises: FileError."""
         parts, size = [], 0
         while part := await self.read():
             size += len(part)
-            if size > OUTPUT_BYTES_MAX:
-                raise FileError(f"more than {OUTPUT_BYTES_MAX} bytes of input, which is the limit")
+            if size > bytes_max:
+                raise FileError(f"more than {bytes_max} bytes of input, which is the limit")
             parts.append(part)
         return b"".join(parts)
 
@@ -94,4 +95,6 @@ class Process:
                 found.append(await self.all_input() if word == "-" else self.files.read(self.path(word)))
             except FileError as error:
                 raise FileError(f"{word}: {error}") from None
+            if sum(map(len, found)) > OUTPUT_BYTES_MAX:
+                raise FileError(f"{word}: more than {OUTPUT_BYTES_MAX} bytes, which is the limit")
         return b"".join(found)

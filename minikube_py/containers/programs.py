@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import posixpath
 import tarfile
@@ -13,7 +14,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from minikube_py.containers.files import FileError
-from minikube_py.containers.process import OUTPUT_BYTES_MAX, Process
+from minikube_py.containers.process import ARCHIVE_BYTES_MAX, Process
+
+_ENTRIES_AT_ONCE: Final = 64
+"""Of an archive, between two turns of the loop."""
 
 Program = Callable[[Process], Awaitable[int]]
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\", "\\a": "\a", "\\e": "\x1b"}
@@ -136,7 +140,7 @@ async def _ls(process: Process) -> int:
     for word in words:
         path = process.path(word)
         try:
-            names = files.children(path) if files.entry(path).data is None else [word]
+            names = files.children(path) if files.is_directory(path) else [word] if files.entry(path) else []
         except FileError as error:
             code = await process.complain(f"{word}: {error}")
             continue
@@ -147,10 +151,10 @@ async def _ls(process: Process) -> int:
                 continue
             entry = files.entry(posixpath.join(path, name) if files.is_directory(path) else path)
             if "l" in process.flags:
-                kind = "d" if entry.data is None else "-"
+                kind = "-" if entry.children is None else "d"
                 rights = "".join("rwx"[2 - bit % 3] if entry.mode >> bit & 1 else "-" for bit in range(8, -1, -1))
                 day = datetime.fromtimestamp(entry.changed_s, UTC).strftime("%b %e %H:%M")
-                await process.print(f"{kind}{rights}    1 root     root     {len(entry.data or b''):9} {day} {name}")
+                await process.print(f"{kind}{rights}    1 root     root     {len(entry.data):9} {day} {name}")
             else:
                 await process.print(name)
     return code
@@ -178,7 +182,7 @@ async def _rm(process: Process) -> int:
     for word in process.words:
         path = process.path(word)
         try:
-            if process.files.entry(path).data is None and not set("rR") & set(process.flags):
+            if process.files.entry(path).children is not None and not set("rR") & set(process.flags):
                 raise FileError("is a directory")
             process.files.remove(path)
         except FileError as error:
@@ -274,41 +278,44 @@ async def _tar(process: Process) -> int:
         return await process.complain("only `cf - PATH...` and `xf - -C DIRECTORY` are simulated")
     base = process.path(directory)
     if "c" in letters:
-        await process.out(_packed(process, base, names[1:]))
+        await process.out(await _packed(process, base, names[1:]))
         return 0
-    _unpack(process, base, await process.all_input(), keep_time="m" not in letters)
+    await _unpack(process, base, await process.all_input(ARCHIVE_BYTES_MAX), keep_time="m" not in letters)
     return 0
 
 
-def _packed(process: Process, base: str, names: list[str]) -> bytes:
+async def _packed(process: Process, base: str, names: list[str]) -> bytes:
     """Raises: FileError."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name in names:
             path = process.files.resolved(name, base)
             try:
-                process.files.entry(path)
+                found = list(process.files.walk(path))
             except FileError as error:
                 raise FileError(f"{name}: {error}") from None
-            for each in process.files.below(path):
-                entry = process.files.entry(each)
+            for number, (each, entry) in enumerate(found):
+                if not number % _ENTRIES_AT_ONCE:
+                    await asyncio.sleep(0)
                 info = tarfile.TarInfo(posixpath.join(name, posixpath.relpath(each, path)) if each != path else name)
                 info.name = info.name.lstrip("/") or "."
                 info.mode, info.mtime = entry.mode, int(entry.changed_s)
-                info.type = tarfile.DIRTYPE if entry.data is None else tarfile.REGTYPE
-                info.size = len(entry.data or b"")
-                archive.addfile(info, io.BytesIO(entry.data or b""))
-                if buffer.tell() > 2 * OUTPUT_BYTES_MAX:
-                    raise FileError(f"an archive of more than {2 * OUTPUT_BYTES_MAX} bytes, which is the limit")
+                info.type = tarfile.REGTYPE if entry.children is None else tarfile.DIRTYPE
+                info.size = len(entry.data)
+                archive.addfile(info, io.BytesIO(entry.data))
+                if buffer.tell() > 2 * ARCHIVE_BYTES_MAX:
+                    raise FileError(f"an archive of more than {2 * ARCHIVE_BYTES_MAX} bytes, which is the limit")
     return buffer.getvalue()
 
 
-def _unpack(process: Process, base: str, data: bytes, *, keep_time: bool) -> None:
+async def _unpack(process: Process, base: str, data: bytes, *, keep_time: bool) -> None:
     """Raises: FileError."""
     files, now_s = process.files, process.times.wall_s()
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-            for info in archive:
+            for number, info in enumerate(archive):
+                if not number % _ENTRIES_AT_ONCE:
+                    await asyncio.sleep(0)
                 path = files.resolved(info.name.lstrip("/"), base)
                 if path != base and not path.startswith(base.rstrip("/") + "/"):
                     raise FileError(f"{info.name}: leads out of {base}")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from minikube_py.containers.files import FileError, Files, Held
 from minikube_py.containers.process import Exit, Process, Read, Times, Write, nothing
 from minikube_py.containers.programs import PROGRAMS
-from minikube_py.containers.shell import NOT_FOUND, SHELLS, Shell
+from minikube_py.containers.shell import NOT_FOUND, SHELLS, WORD_BYTES_MAX, Shell
 from minikube_py.containers.terminal import Terminal
 from minikube_py.env import ended
 
@@ -26,6 +27,7 @@ Json = dict[str, Any]
 LOG_BYTES_MAX: Final = 1 << 20
 """Of one container; its oldest lines go."""
 CONTAINERS_MAX: Final = 1024
+LINE_BYTES_MAX: Final = 16 << 10
 KILLED: Final = 137
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DIRECTORIES: Final = frozenset(("", "/bin", "/sbin", "/usr/bin", "/usr/local/bin"))
@@ -87,6 +89,7 @@ class Container:
 
     def __init__(self, pod: Json, spec: Json, state: Json, held: Held, times: Times) -> None:
         metadata = pod["metadata"]
+        self.uid: str = metadata["uid"]
         self.name: str = spec["name"]
         self.namespace: str = metadata["namespace"]
         self.pod: str = metadata["name"]
@@ -106,6 +109,9 @@ class Container:
         self.files = Files(held, self.started_s, given, map(posixpath.normpath, mounts))
         self.cwd: str = spec.get("workingDir") or "/"
         self.main: Main | None = None
+        self.users = 0
+        self.changed = False
+        """Whether a command of somebody has changed the files."""
 
     def process(self, argv: list[str], streams: Streams, times: Times | None = None) -> Process:
         variables = dict(self.variables)
@@ -123,6 +129,8 @@ class Main:
         self.first = 0
         """How many lines have gone from the front."""
         self.exit_code: int | None = None
+        self.typed = False
+        """Whether somebody who was attached has had a part in it: it could not be made again."""
         self._bytes = 0
         self._part = b""
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
@@ -176,12 +184,17 @@ class Main:
         return self.exit_code
 
     async def type(self, data: bytes) -> None:
+        self.typed = True
         await self._inbox.put(data)
 
     def listen(self, write: Write) -> Callable[[], None]:
         """`write` is given what is printed from now on, until the answer is called."""
         self._listeners.append(write)
-        return lambda: self._listeners.remove(write)
+
+        def stop() -> None:
+            self._listeners = [each for each in self._listeners if each is not write]
+
+        return stop
 
     def since(self, number: int) -> list[Line]:
         """Lines from that one on, of all that were ever printed."""
@@ -198,6 +211,9 @@ class Main:
 
     async def _print(self, data: bytes) -> None:
         *whole, self._part = (self._part + data).split(b"\n")
+        if len(self._part) > LINE_BYTES_MAX:
+            # As container runtimes do: what has no end is cut.
+            whole, self._part = [*whole, self._part], b""
         for text in whole:
             self.lines.append(Line(self._times.now_s, text.removesuffix(b"\r") + b"\n"))
             self._bytes += len(text) + 1
@@ -207,7 +223,11 @@ class Main:
         if whole:
             self._notify()
         for write in tuple(self._listeners):
-            await write(data)
+            try:
+                await write(data)
+            except ConnectionError:
+                # Who was attached has gone; the process goes on.
+                self._listeners = [each for each in self._listeners if each is not write]
 
     def _notify(self) -> None:
         self._changed.set()
@@ -272,11 +292,19 @@ class Runtime:
             found.main.end()
         return found
 
-    def release(self, container: Container) -> None:
-        """Called after each use: what is as it was made need not be kept."""
-        if container.main is None and not container.files.changed:
-            for key in [key for key, each in self._containers.items() if each is container]:
-                self.drop(key)
+    @contextmanager
+    def use(self, container: Container) -> Iterator[None]:
+        """For as long as somebody needs it. What could be made again as it is need not be kept: the output of its own
+        process comes to the same."""
+        container.users += 1
+        try:
+            yield
+        finally:
+            container.users -= 1
+            typed = container.main is not None and container.main.typed
+            if not (container.users or container.changed or typed):
+                for key in [key for key, each in self._containers.items() if each is container]:
+                    self.drop(key)
 
     def oldest(self, count: int) -> list[tuple[Key, str, str]]:
         """Containers to look after: key, namespace and pod. They go to the end: the next call gives others."""
@@ -303,11 +331,15 @@ class Runtime:
         if streams.tty:
             terminal = Terminal(streams.read, streams.out)
             streams = Streams(terminal.read, terminal.write, terminal.write, True)
-        process = container.process(argv, streams)
+        if sum(map(len, argv)) > WORD_BYTES_MAX:
+            raise NotThere("error executing command in container: argument list too long")
+        process, before = container.process(argv, streams), container.files.changes
         try:
             return await start(process)
         except FileError as error:
             return await process.complain(str(error))
+        finally:
+            container.changed = container.changed or container.files.changes != before
 
     def main(self, container: Container) -> Main:
         """The container's own process, begun if it was not."""

@@ -6,7 +6,9 @@ anything of that line runs.
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +19,10 @@ from minikube_py.containers.process import OUTPUT_BYTES_MAX, Exit, Process, Read
 NOT_FOUND: Final = 127
 SHELLS: Final = ("sh", "ash", "bash", "/bin/sh", "/bin/ash", "/bin/bash")
 BUILT_IN: Final = ("cd", "exit", "export")
+LINE_BYTES_MAX: Final = 32 << 10
+"""Of a script, or of a line that is typed: it is read in one step."""
+WORD_BYTES_MAX: Final = 128 << 10
+"""Of a word with its variables put in, as Linux bounds an argument."""
 _SPECIAL: Final = ("exit", "export")
 """An error of a redirection ends a shell before these (POSIX, 2.8.1)."""
 _TOKEN: Final = re.compile(r"[ \t]*(?:(#[^\n]*)|(\n|;|&&|\|\||\||2>&1|2>>|2>|>>|>|<|&)|((?:[^\s;&|<>'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(\Z)|(.))", re.DOTALL)  # fmt: skip  # noqa: E501
@@ -51,6 +57,8 @@ class _Pipeline:
 
 def parse(text: str) -> list[_Pipeline]:
     """Raises: Unsupported."""
+    if len(text) > LINE_BYTES_MAX:
+        raise Unsupported(f"a line of more than {LINE_BYTES_MAX} bytes")
     found: list[_Pipeline] = []
     when, commands, command, operator = ";", list[_Command](), _Command(), ""
 
@@ -116,6 +124,8 @@ class Shell:
         self._process = process
         self._start = start
         self._last = 0
+        self._ahead: deque[bytes] = deque()
+        """Lines that were read and not run; of the last, the newline has not come."""
 
     async def run(self, text: str) -> int:
         """The last exit code. Raises: Exit."""
@@ -128,6 +138,8 @@ class Shell:
         for pipeline in pipelines:
             if pipeline.when == ("&&" if self._last else "||"):
                 continue
+            # A script may be long, and most programs wait for nothing.
+            await asyncio.sleep(0)
             self._last = await self._pipeline(pipeline.commands)
         return self._last
 
@@ -137,27 +149,27 @@ class Shell:
         while True:
             if process.tty:
                 await process.out(f"{process.cwd} # ".encode())
-            line = await self._line()
-            if not line:
-                return self._last
             try:
+                line = await self._line()
+                if not line:
+                    return self._last
                 await self.run(line.decode("utf-8", "surrogateescape").rstrip("\r\n"))
             except Exit as ended:
                 return ended.code
 
-    _rest = b""
-
     async def _line(self) -> bytes:
-        while b"\n" not in self._rest:
+        """With its newline; nothing at the end. Raises: Exit."""
+        await asyncio.sleep(0)
+        while len(self._ahead) < 2:
             part = await self._process.read()
             if not part:
-                line, self._rest = self._rest, b""
-                return line
-            self._rest += part
-            if len(self._rest) > OUTPUT_BYTES_MAX:
+                return self._ahead.pop() if self._ahead else b""
+            last = self._ahead.pop() if self._ahead else b""
+            if len(last) > LINE_BYTES_MAX:
+                await self._process.err(f"sh: a line of more than {LINE_BYTES_MAX} bytes\n".encode())
                 raise Exit(2)
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line + b"\n"
+            self._ahead.extend((last + part).split(b"\n"))
+        return self._ahead.popleft() + b"\n"
 
     async def _pipeline(self, commands: list[_Command]) -> int:
         process = self._process
@@ -183,15 +195,17 @@ class Shell:
 
     async def _input(self) -> bytes:
         """What a program reads begins with what the shell has read ahead."""
-        if self._rest:
-            rest, self._rest = self._rest, b""
+        if any(self._ahead):
+            rest = b"\n".join(self._ahead)
+            self._ahead.clear()
             return rest
         return await self._process.read()
 
     async def _command(self, command: _Command, read: Read, out: Write) -> int:
         process = self._process
-        words = [each for word in command.words for each in self._expanded(word)]
+        words: list[str] = []
         try:
+            words = [each for word in command.words for each in self._expanded(word)]
             read, out, err = self._redirected(command, read, out)
         except FileError as error:
             await process.err(f"sh: {error}\n".encode())
@@ -268,7 +282,9 @@ class Shell:
         return write
 
     def _expanded(self, word: str) -> list[str]:
-        """The words that one word stands for: of a variable outside of quotes, those in its value."""
+        """The words that one word stands for: of a variable outside of quotes, those in its value.
+
+        Raises: FileError."""
         parts, split = [], False
         for single, double, escaped, plain in (match.groups() for match in _PIECE.finditer(word)):
             if plain is not None:
@@ -283,13 +299,21 @@ class Shell:
         return text.split() if split and word.startswith("$") else [text]
 
     def _with_variables(self, text: str) -> str:
+        """Raises: FileError."""
+        size = len(text)
+
         def value(match: re.Match[str]) -> str:
+            nonlocal size
             escaped, braced, name, special = match.groups()
             if escaped:
                 return escaped
             if special:
                 return {"?": str(self._last), "$": "1", "#": "0"}[special]
-            return self._process.variables.get(braced or name, "")
+            found = self._process.variables.get(braced or name, "")
+            size += len(found)
+            if size > WORD_BYTES_MAX:
+                raise FileError(f"a word of more than {WORD_BYTES_MAX} bytes")
+            return found
 
         return _VARIABLE.sub(value, text)
 

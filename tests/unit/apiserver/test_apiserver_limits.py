@@ -9,12 +9,12 @@ from pathlib import Path
 
 from minikube_py.apiserver.limits import Limits
 from minikube_py.cli import apiserver
-from minikube_py.containers import channels, files, process, remote, runtime, spdy
+from minikube_py.containers import channels, files, process, remote, runtime, shell, spdy
 from minikube_py.ports.descriptors import PortLimits
 from minikube_py.store.limits import ServerLimits
 from minikube_py.store.peer_connection import PeerLimits
 
-CONTAINERS = (channels, files, process, remote, runtime, spdy)
+CONTAINERS = (channels, files, process, remote, runtime, shell, spdy)
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 
 

@@ -92,6 +92,7 @@ def test_a_full_container_says_so_and_gives_back() -> None:
     held = Held()
     files = Files(held, 0.0, {})
     files.write("/tmp/a", bytes(CONTAINER_BYTES_MAX - 10), 0.0)
+    assert held.bytes == CONTAINER_BYTES_MAX - 10
     with pytest.raises(FileError, match="No space left"):
         files.write("/tmp/b", bytes(11), 0.0)
     files.remove("/tmp/a")
