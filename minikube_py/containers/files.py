@@ -90,9 +90,9 @@ class Files:
 
     def below(self, path: str) -> list[str]:
         """The path and all paths below it, parents first. Raises: FileError."""
-        return [where for where, _ in self.walk(path)]
+        return [where for where, _ in self.entries(path)]
 
-    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def entries(self, path: str) -> Iterator[tuple[str, Entry]]:
         """As `below`, with what is there. Raises: FileError."""
         waiting = [(path, self.entry(path))]
         while waiting:
@@ -128,7 +128,7 @@ class Files:
         found = self.entry(path)
         if found is self._root:
             raise FileError("Device or resource busy")
-        for _, each in list(self.walk(path)):
+        for _, each in list(self.entries(path)):
             self._grow(-len(each.data), False)
             self._count -= 1
         del self._parent(path)[posixpath.basename(path)]

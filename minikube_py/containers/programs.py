@@ -291,7 +291,7 @@ async def _packed(process: Process, base: str, names: list[str]) -> bytes:
         for name in names:
             path = process.files.resolved(name, base)
             try:
-                found = list(process.files.walk(path))
+                found = list(process.files.entries(path))
             except FileError as error:
                 raise FileError(f"{name}: {error}") from None
             for number, (each, entry) in enumerate(found):
