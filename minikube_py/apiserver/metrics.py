@@ -87,17 +87,26 @@ def _labels(key: SeriesKey) -> str:
     return f'{pairs},component="apiserver"'
 
 
+def _family(name: str) -> tuple[str, str]:
+    """Buckets come before sum and count; of a summary there are none."""
+    for end, kind in (("_bucket", "histogram"), ("_sum", "summary"), ("_count", "summary")):
+        if name.endswith(end):
+            return name.removesuffix(end), kind
+    return name, "counter" if name.endswith("_total") else "gauge"
+
+
 def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
     """The text of `/metrics`. Names in `gauges` may carry labels in braces."""
     return ("\n".join((*requests.lines(), *lines_of(gauges))) + "\n").encode()
 
 
 def lines_of(gauges: Mapping[str, float]) -> Iterator[str]:
-    """The same without requests: the text of `/metrics` of those who serve none."""
-    seen: set[str] = set()
+    """The same without requests: the text of `/metrics` of those who serve none. What belongs to one metric stands
+    together, as readers of the format may expect."""
+    families: dict[str, list[str]] = {}
     for name, value in gauges.items():
-        family = name.partition("{")[0]
-        if family not in seen and not family.endswith(("_bucket", "_sum", "_count")):
-            seen.add(family)
-            yield f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}"
-        yield f"{name} {int(value) if float(value).is_integer() else value}"
+        family, kind = _family(name.partition("{")[0])
+        lines = families.setdefault(family, [f"# TYPE {family} {kind}"])
+        lines.append(f"{name} {int(value) if float(value).is_integer() else value}")
+    for lines in families.values():
+        yield from lines

@@ -1,0 +1,50 @@
+"""docs/reference/metrics.md names every metric of a running control plane, with its type and labels, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from minikube_py import Cluster
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+KINDS = {"C": "counter", "G": "gauge", "H": "histogram", "S": "summary"}
+SELDOM = {"apiserver_connections_ended_total"}
+"""Told once there is something to tell."""
+SAMPLE = re.compile(r"([a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+")
+POD = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}, "apiVersion": "v1", "kind": "Pod"}
+
+
+def told() -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Types and labels by name."""
+    with Cluster(nodes=1) as cluster:
+        cluster.apply(POD)
+        cluster.wait("pod/web", ready=1)
+        text = cluster.kubectl("get", "--raw", "/metrics")
+    types: dict[str, str] = {}
+    labels: dict[str, set[str]] = {}
+    last = ""
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, last, kind = line.split()
+            assert types.setdefault(last, kind) == kind and list(types)[-1] == last, f"{last} is told in two places"
+        else:
+            match = SAMPLE.fullmatch(line)
+            assert match is not None and match[1] == last, line
+            labels.setdefault(last, set()).update(re.findall(r'(\w+)="', match[2] or ""))
+    return types, labels
+
+
+def test_the_page_names_every_metric_with_its_type_and_labels() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rows: dict[str, tuple[str, str]] = {}
+    for section in page.split("\n## ")[1:]:
+        prefix = "minikube_py_store_" if section.startswith("Store") else ""
+        for name, kind, labels in re.findall(r"^\| `(\w+)` \| ([CGHS]) \|([^|]*)\|", section, re.M):
+            rows[prefix + name] = (KINDS[kind], labels.strip())
+    types, labels_of = told()
+    assert {name: kind for name, (kind, _) in rows.items() if name not in SELDOM} == types
+    for name, (_, labels) in rows.items():
+        if name not in SELDOM and not labels.startswith("the same"):
+            found = labels_of[name] - {"le", "component"} if name.startswith("apiserver") else labels_of[name] - {"le"}
+            assert set(filter(None, labels.split(", "))) == found, name
