@@ -12,7 +12,8 @@ KINDS = {"C": "counter", "G": "gauge", "H": "histogram", "S": "summary"}
 SELDOM = {"apiserver_connections_ended_total"}
 """Told once there is something to tell."""
 SAMPLE = re.compile(r"([a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+")
-POD = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}, "apiVersion": "v1", "kind": "Pod"}
+SPEC = {"containers": [{"name": "c", "image": "i"}]}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": SPEC}
 
 
 def told() -> tuple[dict[str, str], dict[str, set[str]]]:
