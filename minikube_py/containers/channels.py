@@ -18,7 +18,7 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from minikube_py.containers.spdy import Data, Ended, Malformed, Opened, Spdy
+from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
 
 INBOX_BYTES_MAX: Final = 256 << 10
 """What is held of one channel until it is read; then the whole connection waits."""
@@ -129,13 +129,16 @@ class SpdyChannels:
                 for event in events:
                     match event:
                         case Opened(stream, headers):
+                            if self.opened.qsize() >= STREAMS_MAX:
+                                raise Malformed(f"{STREAMS_MAX} streams were opened that nobody asked for")
                             self._channels[stream] = channel = self._channel(stream, headers)
                             self.opened.put_nowait(channel)
                         case Data(stream, part):
                             if (found := self._channels.get(stream)) is not None:
                                 await found.take(part)
                         case Ended(stream, reset):
-                            if (found := self._channels.get(stream)) is not None:
+                            found = self._channels.pop(stream, None) if reset else self._channels.get(stream)
+                            if found is not None:
                                 found.close(dropping=reset)
                         case _:
                             # It opens no more; those that are open go on.
@@ -156,8 +159,9 @@ class SpdyChannels:
         async def end(reset: bool) -> None:
             frame = self._spdy.reset(stream) if reset else self._spdy.data(stream, b"", fin=True)
             self._spdy.forget(stream)
-            self._channels.pop(stream).close(dropping=reset)
-            await self._duplex.write(frame)
+            if (channel := self._channels.pop(stream, None)) is not None:
+                channel.close(dropping=reset)
+                await self._duplex.write(frame)
 
         return Channel(send, end, headers)
 

@@ -19,7 +19,7 @@ import orjson
 from minikube_py.containers.channels import Channel, Duplex, NumberedChannels, SpdyChannels, WebSocket
 from minikube_py.containers.process import nothing
 from minikube_py.containers.runtime import NotThere, Streams
-from minikube_py.containers.spdy import Malformed
+from minikube_py.containers.spdy import STREAMS_MAX, Malformed
 from minikube_py.env import ended
 
 STREAMS_TIMEOUT_S: Final = 30.0
@@ -224,10 +224,11 @@ async def _forward_spdy(duplex: Duplex, pod: str, uid: str, dial: Dial) -> None:
         async with asyncio.TaskGroup() as group:
             while (channel := await streams.opened.get()) is not None:
                 port, kind = channel.headers.get("port", ""), channel.headers.get("streamtype", "")
-                if not (port.isascii() and port.isdigit() and 0 < len(port) < 6) or kind not in ("error", "data"):
+                known = port.isascii() and port.isdigit() and 0 < len(port) < 6 and kind in ("error", "data")
+                request = channel.headers.get("requestid", port)
+                if not known or (request not in waiting and len(waiting) >= STREAMS_MAX):
                     await channel.end(reset=True)
                     continue
-                request = channel.headers.get("requestid", port)
                 pair = waiting.setdefault(request, {})
                 pair[kind] = channel
                 if len(pair) == 2:

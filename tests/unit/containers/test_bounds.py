@@ -6,14 +6,16 @@ import asyncio
 import struct
 from typing import Any
 
+import pytest
 from test_remote import Wire
-from test_spdy import Client
+from test_spdy import Client, control
 from virtual_time import LoopClock, run_virtually
 
 from minikube_py.containers.channels import PART_BYTES_MAX, SpdyChannels
 from minikube_py.containers.process import OUTPUT_BYTES_MAX
 from minikube_py.containers.runtime import CONTAINERS_MAX, LOG_BYTES_MAX, Runtime, Streams
 from minikube_py.containers.shell import LINE_BYTES_MAX
+from minikube_py.containers.spdy import STREAMS_MAX, Malformed
 
 STARTED = "2026-01-01T00:00:00Z"
 
@@ -153,6 +155,20 @@ def test_output_without_an_end_is_cut_and_the_log_is_bounded() -> None:
 
     held, gone = run_virtually(run)
     assert (held <= LOG_BYTES_MAX, gone > 0) == (True, True)
+
+
+def test_streams_that_nobody_asked_for_end_the_connection() -> None:
+    async def run() -> int:
+        client, wire = Client(), Wire([])
+        for _ in range(3 * STREAMS_MAX):
+            stream, frame = client.opens({"streamtype": "x"}, False)
+            wire.parts += [frame, control(3, struct.pack(">II", stream, 5))]
+        streams = SpdyChannels(wire)
+        with pytest.raises(Malformed, match="nobody asked for"):
+            await streams.pump()
+        return streams.opened.qsize()
+
+    assert run_virtually(run) <= STREAMS_MAX + 1
 
 
 def test_large_output_leaves_in_frames_that_a_protocol_can_hold() -> None:
