@@ -72,7 +72,7 @@ def test_nothing_is_found_in_the_right_one() -> None:
 
 def test_runs_leave_no_clusters_behind() -> None:
     def loops() -> int:
-        return sum(isinstance(each, SimLoop) for each in gc.get_objects())
+        return sum(issubclass(type(each), SimLoop) for each in gc.get_objects())
 
     collecting = gc.isenabled()
     gc.collect()
