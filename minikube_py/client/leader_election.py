@@ -132,9 +132,11 @@ class LeaderElector:
                     await self._clock.sleep(candidate.timing.retry_period_s)
 
     async def release(self) -> None:
-        """Gives the lease up, if it is held; a failure is left to run out. All that it guarded must have ended."""
+        """Gives the lease up, if it is held; a failure is left to run out. All that it guarded must have ended.
+
+        Also where it was not renewed in time: the write is refused if another has taken the lease meanwhile."""
         candidate = self.candidate
-        if not self.may_act():
+        if not candidate.holds:
             return
         record = candidate.give_up(micro_timestamp(self._clock.wall_s()))
         try:

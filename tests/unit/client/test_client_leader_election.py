@@ -255,6 +255,23 @@ async def test_a_released_lease_is_taken_at_the_next_try() -> None:
         assert w.lease["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize("taken", [False, True])
+async def test_who_renewed_too_late_releases_what_is_still_its_own_and_nothing_else(taken: bool) -> None:
+    async with World() as w:
+        first, second = w.elector("a"), w.elector("b")
+        task = w.run(first)
+        await settle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if taken:
+            w.run(second)
+        await w.clock.advance(40.0)
+        assert not first.may_act()
+        assert second.may_act() == taken
+        await first.release()
+        assert w.lease.get("holderIdentity") == ("b" if taken else None)
+
+
 async def test_the_same_identity_need_not_wait() -> None:
     """A supervisor that gives one, and knows that the process before is dead, loses no time."""
     async with World() as w:
