@@ -27,7 +27,6 @@ from minikube_py.containers import remote, serving
 from minikube_py.containers.runtime import Container, NotThere, Runtime, Streams
 from minikube_py.env import Clock
 
-CONNECTED: Final = frozenset(("exec", "attach", "portforward"))
 _LOOKED_AFTER: Final = 4
 """Of the containers that are kept, so many are looked up at each new connection: those of pods that are gone go."""
 MayCreate = Callable[[Request], Awaitable[None]]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import IPv4Address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
@@ -29,7 +29,6 @@ from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
 from minikube_py.apiserver.admission import Chain
 from minikube_py.apiserver.admission_rules import Namespaces
 from minikube_py.apiserver.cached_cluster import CachedCluster
-from minikube_py.apiserver.connecting import CONNECTED, Connecting
 from minikube_py.apiserver.custom_resources import CustomResources
 from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.declaring import declare_later, declared
@@ -40,7 +39,6 @@ from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
-from minikube_py.apiserver.logs import Logs, check_log_accepted
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
@@ -59,11 +57,10 @@ from minikube_py.apiserver.pod_resizes import PodResizes
 from minikube_py.apiserver.pod_security import PodSecurity
 from minikube_py.apiserver.policies import ValidatingPolicies
 from minikube_py.apiserver.preparing import as_served
-from minikube_py.apiserver.proxying import Proxying
 from minikube_py.apiserver.questions import Questions
 from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.reviews import review
-from minikube_py.apiserver.routes import PROXY, Route, check_segment, parse_path, route, verb_of
+from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.scheduling import AskScheduler
 from minikube_py.apiserver.service_accounts import ServiceAccounts
@@ -80,6 +77,9 @@ from minikube_py.errors import Compacted, MinikubeError, Unavailable
 from minikube_py.index.declared import INDEXES_PREFIX
 from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.inside import Inside
 
 log = logging.getLogger(__name__)
 _PREFIX: Final = b"/registry/"
@@ -140,9 +140,7 @@ class ApiServer:
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
-        self.connecting = Connecting(self.store, self.writer, clock)
-        self.logs = Logs(self.connecting, clock)
-        self.proxying = Proxying(self.store, rng)
+        self._inside: Inside | None = None
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
         self.custom = CustomResources(self)
@@ -210,7 +208,8 @@ class ApiServer:
         for task in tasks:
             task.cancel()
         await ended(*tasks)
-        await self.connecting.runtime.stop()
+        if self._inside is not None:
+            await self._inside.stop()
         if self._watch is not None:
             self._watch.cancel()
         await self.webhook_caller.outgoing.close()
@@ -469,13 +468,8 @@ class ApiServer:
     async def _special(self, asked: Route, request: Request) -> Response:
         assert asked.subresource is not None
         name = asked.subresource.name
-        if name == "log":
-            check_log_accepted(request.accept)
-            return await self.logs.log(asked, request.query)
-        if name == PROXY:
-            return await self.proxying.proxy(asked, request)
-        if name in CONNECTED:
-            return await self.connecting.connect(asked, request, self._may_create)
+        if name == "log" or asked.subresource.connects:
+            return await self._look_inside(asked, request)
         if asked.verb == "patch":
             check_patch_type(request.content_type)
         form = with_options(negotiate(request.accept), request.query)
@@ -491,6 +485,13 @@ class ApiServer:
         if name == "token":
             return await self.accounts.issue(asked, request, options, form)
         return await self.evictions.evict(asked, request, options)
+
+    async def _look_inside(self, asked: Route, request: Request) -> Response:
+        if self._inside is None:
+            from minikube_py.apiserver.inside import Inside
+
+            self._inside = Inside(self.store, self.writer, self.clock, self.rng, self._may_create)
+        return await self._inside.answer(asked, request)
 
     async def _unstored(self, asked: Route, request: Request) -> Response:
         if asked.verb in ("get", "list"):
