@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The table of kinds in README.md, made from the registry.
+"""The table of kinds in docs/reference/what-works.md, made from the registry.
 
-    python tools/kinds_table.py            exits with 1 where README.md holds another one
+    python tools/kinds_table.py            exits with 1 where the page holds another one
     python tools/kinds_table.py --write    puts it there
 """
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from minikube_py.api.registry import REGISTRY, Registry  # noqa: E402
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "reference" / "what-works.md"
 BEGIN, END = "<!-- kinds: tools/kinds_table.py -->\n", "<!-- end of kinds -->"
 
 
@@ -33,18 +33,18 @@ def with_table(text: str) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise SystemExit("README.md has no place for the table of kinds")
+        raise SystemExit("docs/reference/what-works.md has no place for the table of kinds")
     return f"{before}{BEGIN}{table()}{END}{after}"
 
 
 def main() -> int:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     wanted = with_table(text)
     if "--write" in sys.argv[1:]:
-        README.write_text(wanted, encoding="utf-8")
+        PAGE.write_text(wanted, encoding="utf-8")
         return 0
     if text != wanted:
-        print("README.md: the table of kinds is another one; run `python tools/kinds_table.py --write`")
+        print(f"{PAGE.name}: the table of kinds is another one; run `python {sys.argv[0]} --write`")
     return int(text != wanted)
 
 

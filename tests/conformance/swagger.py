@@ -26,7 +26,7 @@ NOT_MARKED = {
 UNSERVED = {
     "componentstatuses", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "nodes/proxy",
 }  # fmt: skip
-"""What upstream serves by default and ours does not; README names them."""
+"""What upstream serves by default and ours does not; docs/reference/what-works.md names them."""
 
 
 def resources(server: Server) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""README's table of kinds is what is served."""
+"""The table of kinds in the docs is what is served."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import kinds_table  # noqa: E402
 from minikube_py.api.registry import REGISTRY, Registry  # noqa: E402
 
 
-def test_readme_has_the_kinds_of_the_registry() -> None:
-    text = kinds_table.README.read_text(encoding="utf-8")
+def test_the_docs_have_the_kinds_of_the_registry() -> None:
+    text = kinds_table.PAGE.read_text(encoding="utf-8")
     assert kinds_table.with_table(text) == text
 
 

@@ -1,0 +1,58 @@
+"""The questions of newcomers: each answer leads to a page, its commands exist, and what it relies on is still so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from minikube_py.cli import main
+from minikube_py.kubelet.config import NodeSpec
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "faq.md"
+SECTIONS = dict(
+    part.split("\n", 1) for part in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+)
+FOUND = {
+    "containers": ("how-to/inside-a-pod.md", "No container runs"),
+    "version": ("reference/what-works.md", "Kubernetes 1.36"),
+    "different": ("performance.md", "envtest"),
+    "operator": ("tutorials/testing-an-operator.md", "operator"),
+    "nodes of my own": ("reference/cluster.md", "NodeSpec"),
+    "node fail": ("reference/cluster.md", ".down(seconds)"),
+    "another machine": ("compose.md", "--host 0.0.0.0"),
+    "Who may": ("reference/what-works.md", "create token"),
+    "network": ("how-to/inside-a-pod.md", "port-forward"),
+    "back it up": ("reference/commands.md", "store snapshot save FILE"),
+    "trust": ("how-to/virtual-time.md", "digest"),
+}
+"""A word of each question, and the place where its answer was found."""
+
+
+@pytest.mark.parametrize("word", FOUND)
+def test_the_place_of_the_answer_still_has_it(word: str) -> None:
+    page, phrase = FOUND[word]
+    (answer,) = (text for question, text in SECTIONS.items() if word in question)
+    assert f"]({page})" in answer
+    assert phrase in (PAGE.parent / page).read_text(encoding="utf-8")
+
+
+def test_every_question_has_a_place() -> None:
+    assert len(FOUND) == len(SECTIONS) >= 10
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"minikube-py ([a-z-]+)", PAGE.read_text(encoding="utf-8")))))
+def test_its_flags_exist(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = re.findall(rf"minikube-py {command}\b([^`\n]*)", PAGE.read_text(encoding="utf-8"))
+    assert main.main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    for flag in {flag for line in lines for flag in re.findall(r"--[a-z-]+", line)}:
+        assert flag in text, (command, flag)
+
+
+def test_its_shapes_are_nodes() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert [NodeSpec(**each).labels for each in json.loads(text)] == [{"pool": "gpu"}]
