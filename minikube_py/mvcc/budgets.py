@@ -20,6 +20,7 @@ from minikube_py.mvcc.types import DeleteRange, Op, Put, RangeRequest, Txn
 KEYS_MAX: Final = 1 << 20
 BYTES_MAX: Final = 64 << 20
 """Beside what the largest range of the txn reads."""
+DELETED_MAX: Final = 10_000
 
 
 def check_compares(txn: Txn, index: KeyIndex) -> None:
@@ -47,6 +48,24 @@ def check_reads(ops: Sequence[Op], index: KeyIndex, died: Callable[[], int]) -> 
     _require(sum(keys) - max(keys), KEYS_MAX, "keys", "ranges")
     sizes = [bounds.size_bytes(request) for request in ranges]
     _require(sum(sizes) - max(sizes), BYTES_MAX, "bytes", "ranges")
+
+
+def check_deletions(txn: Txn, index: KeyIndex) -> None:
+    """Of all branches. Asked by whoever proposes the txn, not by apply: an earlier log may hold more.
+    A deletion by itself is made ready in slices (`ahead`) and needs none. Raises: InvalidRequest."""
+    if txn.plain and not any(type(op) is DeleteRange and op.range_end for op in (*txn.success, *txn.failure)):
+        return
+    keys, waiting = 0, [txn]
+    for each in waiting:
+        for op in (*each.success, *each.failure):
+            if type(op) is Txn:
+                waiting.append(op)
+            elif type(op) is DeleteRange and op.range_end:
+                keys += index.count(op.key, op.range_end)
+    if keys > DELETED_MAX:
+        raise InvalidRequest(
+            f"the deletions of one txn end {keys} keys, the limit is {DELETED_MAX}: delete them each by itself"
+        )
 
 
 class _Bounds:

@@ -7,14 +7,18 @@ it as a version 0 (a tombstone). Deleted keys with a history are `dead`. Reads a
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedList
 
 from minikube_py.mvcc.types import FROM_KEY, Event, KeyValue
+
+if TYPE_CHECKING:
+    from minikube_py.mvcc.ahead import Endings
 
 KEY_VALUE_BYTES: Final = 200
 """What one version costs beside its key and value: tuple, ints, its places in dictionary and list."""
@@ -68,6 +72,23 @@ class KeyIndex:
         self.dead.add(key)
         self.size_bytes += len(key) + KEY_VALUE_BYTES
         return _new(Event, ("DELETE", end, previous))
+
+    def end(self, endings: Endings) -> list[Event]:
+        """As `delete` for each key of them, in one step."""
+        _, keys, events, histories = endings
+        low = self.live.bisect_left(keys[0])
+        if self.live[low + len(keys) - 1] == keys[-1]:
+            del self.live[low : low + len(keys)]
+        else:
+            for key in keys:
+                self.live.remove(key)
+        deque(map(self.current.pop, keys), 0)
+        for had, added in zip(map(self.history.setdefault, keys, histories), histories):
+            if had is not added:
+                had += added
+        self.dead.update(keys)
+        self.size_bytes += sum(map(len, keys)) + len(keys) * KEY_VALUE_BYTES
+        return events
 
     def load(self, versions: Iterable[KeyValue]) -> None:
         """Fills an empty index with live versions, without history."""

@@ -19,6 +19,7 @@ from minikube_py.fields.asked import Asked, parts_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
 from minikube_py.index.table import Table
+from minikube_py.mvcc.ahead import LARGE_KEYS, Endings, endings
 from minikube_py.mvcc.alarms import Alarms
 from minikube_py.mvcc.budgets import check_compares, check_reads
 from minikube_py.mvcc.decoding import changes_of, decode
@@ -97,6 +98,8 @@ class StateMachine:
         self.alarms = Alarms()
         self.before_compact: list[Callable[[], None]] = []
         """Called before a compaction takes effect: the last moment to read what it will free."""
+        self.endings: Endings | None = None
+        """What `ahead.prepare` made of the deletion that is applied next."""
         self._reads = Reads(self)
         self._untrimmed = FIRST_REVISION + 1
         self._apply: dict[type, Callable[[Any], Result]] = {
@@ -206,7 +209,10 @@ class StateMachine:
     def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
         lease = self.lessor.get(revoke.id, revoke.granted)
         revision = self.revision + 1
-        events = [self.index.delete(key, revision) for key in sorted(lease.keys)]
+        if len(lease.keys) < LARGE_KEYS:
+            events = [self.index.delete(key, revision) for key in sorted(lease.keys)]
+        else:
+            events = self.index.end(endings(self, (revision, lease.id, b"")))
         del self.lessor.by_id[lease.id]
         self._commit(events)
         self.last_lease = LeaseResult(self.revision, lease.id, 0)
@@ -345,16 +351,17 @@ class StateMachine:
         return PutResult(revision, previous if prev_kv else None)
 
     def _delete(self, delete: DeleteRange, revision: int, events: list[Event]) -> DeleteResult:
-        keys = list(self.index.keys(delete.key, delete.range_end))
-        previous: list[KeyValue] = []
-        for key in keys:
-            event = self.index.delete(key, revision)
-            kv = cast(KeyValue, event.prev_kv)
+        key, range_end, prev_kv = delete
+        if range_end and self.index.count(key, range_end) >= LARGE_KEYS:
+            ended = self.index.end(endings(self, (revision, key, range_end)))
+        else:
+            ended = [self.index.delete(each, revision) for each in list(self.index.keys(key, range_end))]
+        previous = [cast(KeyValue, event[2]) for event in ended]
+        for kv in previous:
             if kv.lease:
-                self.lessor.move(key, kv.lease, 0)
-            previous.append(kv)
-            events.append(event)
-        return DeleteResult(revision if events else self.revision, len(keys), tuple(previous) if delete.prev_kv else ())
+                self.lessor.move(kv.key, kv.lease, 0)
+        events += ended
+        return DeleteResult(revision if events else self.revision, len(ended), tuple(previous) if prev_kv else ())
 
     def _commit(self, events: list[Event]) -> None:
         if events:

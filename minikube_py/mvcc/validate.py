@@ -40,8 +40,9 @@ from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES, RELEASES
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
-TXN_OPS_TOTAL: Final = 16_384
-"""Operations and compares of a txn and all that are nested in it. etcd's own limit, 128 a level, is kept beside it."""
+TXN_OPS_TOTAL: Final = 4_096
+"""Operations and compares of a txn and all that are nested in it: with so many puts it is applied in 20 ms. etcd's own
+limit, 128 a level, is kept beside it."""
 WHERE_CHARS_MAX: Final = 256 << 10
 """Of all fields and values of a `where` together."""
 FIELDS_MAX: Final = 256

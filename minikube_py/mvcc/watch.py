@@ -7,13 +7,17 @@ sides, because both sides speak of the same `revision`: the last one that `notif
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import islice
+from operator import le
 from typing import Final, NamedTuple
 
 from minikube_py.errors import Compacted, FieldsRedeclared, InvalidRequest, MinikubeError, Unavailable
 from minikube_py.fields.asked import Asked
 from minikube_py.fields.where import Where, compile_where
 from minikube_py.index.table import Table
+from minikube_py.mvcc.ahead import LARGE_KEYS
 from minikube_py.mvcc.state import ERROR_CHARS_MAX, StateMachine, select, unanswerable
 from minikube_py.mvcc.transitions import where_events
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
@@ -144,6 +148,7 @@ class WatchHub:
             return
         events = self._state.log.flat(after, until)
         keys: dict[bytes, list[Event]] | None = None
+        names = _in_order(events)
         for group, members in list(self._synced.items()):
             key, range_end, where = group
             if not members:
@@ -155,7 +160,7 @@ class WatchHub:
                     continue
                 selected = found
             elif range_end:
-                selected = select(events, key, range_end)
+                selected = _between(events, names, key, range_end) if names else select(events, key, range_end)
             else:
                 if keys is None:
                     keys = _by_key(events)
@@ -339,6 +344,19 @@ class WatchHub:
 def _degraded(state: StateMachine, watched: Watched) -> str:
     why = state.tables.degraded[watched.field_set]
     return f"the fields of {watched.field_set} cannot be watched: {why}"
+
+
+def _in_order(events: list[Event]) -> list[bytes]:
+    """Their keys, where a large deletion came about; empty where they are few, or in another order."""
+    if len(events) < LARGE_KEYS:
+        return []
+    names = [event[1][0] for event in events]
+    return names if all(map(le, names, islice(names, 1, None))) else []
+
+
+def _between(events: list[Event], names: list[bytes], key: bytes, range_end: bytes) -> list[Event]:
+    end = len(names) if range_end == FROM_KEY else bisect_left(names, range_end)
+    return events[bisect_left(names, key) : end]
 
 
 def _by_key(events: list[Event]) -> dict[bytes, list[Event]]:

@@ -9,7 +9,7 @@ writers, then readers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minikube_py.env import Rng
@@ -24,10 +24,12 @@ from minikube_py.errors import (
     SessionExpired,
     Unavailable,
 )
+from minikube_py.mvcc.ahead import prepare
 from minikube_py.mvcc.alarms import grows
+from minikube_py.mvcc.budgets import check_deletions
 from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result
+from minikube_py.mvcc.types import Command, InSession, LeaseResult, RaiseVersion, Release, Result, Txn
 from minikube_py.mvcc.validate import require_known, validate, validate_own
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change
@@ -101,6 +103,7 @@ class Replica:
         self._ticks = 0
         self._change_committed = False
         self._committed: Sequence[Entry] = ()
+        self._ahead: Iterator[None] | None = None
         self.syncing = False
         self._persisting = (Term(0), LogIndex(0))
         self._after: Sequence[Message] = ()
@@ -184,6 +187,10 @@ class Replica:
         else:
             validate(command)
         require_known(command, self.state.version)
+        inner = command.command if type(command) is InSession else command
+        inner = inner.txn if type(inner) is Release else inner
+        if type(inner) is Txn:
+            check_deletions(inner, self.state.index)
         if self.shortage and grows(command):
             raise NoSpace(self.shortage)
         if self._lost_lead or self.failure:
@@ -252,7 +259,8 @@ class Replica:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def turn(self) -> Turn | None:
-        """What is to be done outside now; to be called again until it gives None: nothing is, for now.
+        """What is to be done outside now; to be called again until it gives None: nothing is, for now, unless
+        something is `unfinished`.
 
         Raises: Failed: this member must end. Those who wait are told by `fail`."""
         if self.failure:
@@ -289,9 +297,11 @@ class Replica:
         if self._violation:
             raise Failed(self._violation)
         while True:
-            if self._committed:
-                committed, self._committed = self._committed, ()
-                self._apply(committed)
+            if self._ahead is None or next(self._ahead, self) is self:
+                self._ahead = None
+                if self._committed:
+                    committed, self._committed = self._committed, ()
+                    self._apply(committed)
             if self._lost_lead:
                 self._give_up_waiting(OutcomeUnknown("leadership changed before the entry was known to be committed"))
                 self._lost_lead = False
@@ -299,6 +309,7 @@ class Replica:
                 self._serve_reads()
             if self._to_stand:
                 self._stand()
+            paused = self.unfinished
             if self.alone and (self.syncing or self._idle()):
                 # Until the disk is ready nothing can be, and once all is durable and applied nothing is.
                 return None
@@ -306,7 +317,7 @@ class Replica:
             turn = self._take(ready)
             if turn is not None:
                 return turn
-            if not self._committed and not ready.read_states:
+            if paused or (not self._committed and not ready.read_states):
                 return None
 
     def _idle(self) -> bool:
@@ -328,7 +339,7 @@ class Replica:
         if snapshot is not None:
             self._install(snapshot, hard_state)
         if committed:
-            self._committed = committed
+            self._committed = [*self._committed, *committed]
             self._delivered = committed[-1].index
             self._change_committed = self._change_committed or any(entry.kind for entry in committed)
         if entries or hard_state or snapshot is not None:
@@ -378,7 +389,9 @@ class Replica:
         state = self.state
         apply = state.apply
         outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
-        for entry in entries:
+        if state.endings is not None:
+            entries, self._committed = entries[:1], entries[1:]
+        for place, entry in enumerate(entries):
             _, index, data, kind = entry
             reply: Reply | None = None
             if waiting and waiting[0][0] == index:
@@ -397,6 +410,12 @@ class Replica:
                 if reply is not None:
                     outcomes.append((reply, None, None))
                 continue
+            self._ahead = prepare(state, command)
+            if self._ahead is not None:
+                if reply is not None:
+                    waiting.appendleft((index, command, reply))
+                entries, self._committed = entries[:place], entries[place:]
+                break
             result: Result | None = None
             refusal: MinikubeError | None = None
             try:
@@ -409,8 +428,11 @@ class Replica:
                 self.lease_listener(state.last_lease)
             if reply is not None:
                 outcomes.append((reply, result, refusal))
+        if not entries:
+            return
         self.applied_entries += len(entries)
         self._applied(entries[-1])
+        state.endings = None
         # Popped one by one: if something here fails, `fail` tells the others.
         outcomes.reverse()
         self._owed = outcomes
@@ -501,11 +523,17 @@ class Replica:
         members = Membership.from_plain(file.head.members)
         self._snapshots.install(part, file, hard_state)
         self.state, self.membership = state, members
+        self._committed, self._ahead = (), None
         self._delivered = meta.index
         self._configured()
         self.hub.replace(state)
 
     # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> bool:
+        """There is more to apply, in the next turn: others are to have theirs before."""
+        return bool(self._committed)
 
     @property
     def waiting(self) -> int:

@@ -102,6 +102,8 @@ class Turns:
                 if until_s and self._clock.monotonic_s() > until_s:
                     self.soon()
                     break
+            if replica.unfinished:
+                self.soon()
             self._turned()
         except Exception as error:
             self._fail_of(error)

@@ -85,7 +85,7 @@ class Node:
                 self.replica.fail(self.failed)
                 break
             if turn is None:
-                if self.sync is None or self.slow:
+                if (self.sync is None or self.slow) and not self.replica.unfinished:
                     break
                 continue
             worked = True

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from minikube_py.etcd import http, kv, large, maintenance, proto_json, watch
 from minikube_py.etcd.http import HttpLimits
 from minikube_py.etcd.server import Limits
+from minikube_py.mvcc import budgets, validate
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 
@@ -16,6 +17,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 def test_the_page_names_each_limit_and_its_value() -> None:
     owners = SimpleNamespace(
         Limits=Limits(),
+        budgets=budgets,
+        validate=validate,
         HttpLimits=HttpLimits(),
         http=http,
         kv=kv,

@@ -43,7 +43,7 @@ def test_many_small_requests_cannot_ask_for_gigabytes(request_: RangeRequest) ->
     state.apply(Put(b"k", BIG))
     if request_.revision:
         state.apply(Put(b"k", b""))
-    txn = nested(request_, 3, 24)
+    txn = nested(request_, 3, 12)
     validate(txn)
     with pytest.raises(InvalidRequest, match="bytes together, the limit is 67108864"):
         state.apply(unpack(pack(txn)))
