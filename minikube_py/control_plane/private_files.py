@@ -8,11 +8,13 @@ import tempfile
 from pathlib import Path
 
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.env import SystemDisk, sync_data
+from minikube_py.store.data_dir import make_folder, sync_folder, write_whole
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` with mode 0600; a reader sees the old file or the whole new one. What holds `data` is
-    left alone; on a full disk the old file's own room is written to.
+    """Replaces `path` by `data` with mode 0600; a reader sees the old file or the whole new one, which lasts. What
+    holds `data` is left alone; on a full disk the old file's own room is written to.
 
     Raises: SetupError.
     """
@@ -36,12 +38,11 @@ def _holds(path: Path, data: bytes) -> bool:
 
 def _replace(path: Path, data: bytes) -> None:
     fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(fd)
     try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
+        write_whole(SystemDisk(path.parent), os.path.basename(temporary), path.name, data)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
@@ -55,6 +56,7 @@ def _overwrite(path: Path, data: bytes) -> bool:
         if os.fstat(fd).st_size + 4095 & ~4095 < len(data) or os.pwrite(fd, data, 0) != len(data):
             return False
         os.ftruncate(fd, len(data))
+        sync_data(fd)
         return True
     except OSError:
         return False
@@ -63,9 +65,10 @@ def _overwrite(path: Path, data: bytes) -> bool:
 
 
 def make_private_folder(path: Path) -> Path:
-    """Raises: SetupError."""
+    """What is found in it lasts, whoever wrote it and ended before that was so. Raises: SetupError."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path)
+        sync_folder(path)
     except OSError as error:
         raise SetupError(f"cannot make the folder {path}: {error.strerror}; name another one") from error
     return path

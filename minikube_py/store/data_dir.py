@@ -7,7 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from minikube_py.env import SystemDisk
+from minikube_py.env import Disk, SystemDisk
 from minikube_py.errors import MinikubeError
 
 LOCK_NAME = "lock"
@@ -28,6 +28,19 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for each in missing:
         sync_folder(each.parent)
+
+
+def write_whole(disk: Disk, temporary: str, name: str, data: bytes) -> None:
+    """Writes `data` to `temporary`, which is there, and gives it its name: from then on it lasts; until then, what was
+    there before. Raises: OSError."""
+    file = disk.open(temporary)
+    try:
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, name)
+    disk.sync_folder()
 
 
 class DataDirBusy(MinikubeError):
