@@ -362,8 +362,6 @@ def _same(spec: FieldSpec, selectable: Selectable) -> bool:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
@@ -382,19 +380,12 @@ def _follow(obj: Any, path: tuple[str | int, ...]) -> Any:
     return obj
 
 
-def _getter_of(selectable: Selectable) -> Getter:
+@lru_cache(1024)
+def _getter(resource: Kind, field: str) -> Getter:
+    selectable = resource.selectable[field]
     path, default, otherwise = selectable.path, selectable.default, selectable.otherwise
     if not path:
         return lambda obj: default
-    if len(path) == 2 and not (otherwise or default or selectable.loose):
-        first, second = str(path[0]), str(path[1])
-
-        def get(obj: Mapping[str, Any]) -> str:
-            part = obj.get(first)
-            value = part.get(second) if part else None
-            return value if type(value) is str else _text(value)
-
-        return get
 
     def follow(obj: Mapping[str, Any]) -> str:
         return _text(_follow(obj, path)) or (_text(_follow(obj, otherwise)) if otherwise else "") or default
@@ -403,14 +394,27 @@ def _getter_of(selectable: Selectable) -> Getter:
 
 
 @lru_cache(1024)
-def _getter(resource: Kind, field: str) -> Getter:
-    return _getter_of(resource.selectable[field])
+def _by_part(resource: Kind) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """The selectable fields, those of one part of the object together: it is looked up once. Under "": getters."""
+    parts: dict[str, list[tuple[str, Any]]] = {}
+    for label, field in resource.selectable.items():
+        if len(field.path) == 2 and not (field.otherwise or field.default or field.loose):
+            parts.setdefault(str(field.path[0]), []).append((label, field.path[1]))
+        else:
+            parts.setdefault("", []).append((label, _getter(resource, label)))
+    return list(parts.items())
 
 
 def field_attributes(resource: Kind, obj: Mapping[str, Any]) -> dict[str, str]:
     """All selectable fields of an object, as text; what is missing is left out (it equals the empty text)."""
-    found = {label: _getter(resource, label)(obj) for label in resource.selectable}
-    return {label: value for label, value in found.items() if value}
+    found: dict[str, str] = {}
+    for first, fields in _by_part(resource):
+        if part := obj.get(first) if first else obj:
+            for label, second in fields:
+                value = part.get(second) if first else second(obj)
+                if value is not None and (text := value if type(value) is str else _text(value)):
+                    found[label] = text
+    return found
 
 
 def escape_value(value: str) -> str:

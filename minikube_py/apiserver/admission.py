@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from minikube_py.api.errors import Json, StatusError, bad_request, forbidden
 from minikube_py.api.kind import Kind, Subresource
@@ -66,25 +66,26 @@ class Attributes:
         return forbidden(self.of.kind, self.name or metadata.get("generateName") or "Unknown", why)
 
 
-class Plugin(Protocol):
-    name: str
-    mutates: bool
+class Plugin:
+    """`only`: the one kind and subresource that it is about; None: it may be about all."""
 
-    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
-        """Whether nothing is configured. Called for every write."""
-        ...
+    name = ""
+    mutates = False
+    only: tuple[Kind, str] | None = None
+
+    def idle(self, kind: Kind, namespace: str) -> bool:
+        """Whether nothing is configured. Called for every write that it may be about."""
+        return False
 
     def has_work(self, operation: Operation) -> bool:
         """Whether it may have something to say of this write."""
-        ...
+        return True
 
     async def admit(self, attributes: Attributes) -> None:
         """Raises: StatusError."""
-        ...
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises: StatusError."""
-        ...
 
 
 class Passage:
@@ -156,7 +157,13 @@ class Passage:
 
 class Chain:
     def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._plugins = tuple(sorted(plugins, key=lambda plugin: ORDER.index(plugin.name)))
+        ordered = sorted(plugins, key=lambda plugin: ORDER.index(plugin.name))
+        self._plugins = [plugin for plugin in ordered if plugin.only is None]
+        self._of = {
+            only: [plugin for plugin in ordered if plugin.only in (None, only)]
+            for only in {plugin.only: None for plugin in ordered}
+            if only is not None
+        }
 
     def enter(
         self,
@@ -170,7 +177,8 @@ class Chain:
     ) -> Passage | None:
         """None: nobody has anything to say. `options`: those of a deletion."""
         part = sub.name if sub else ""
-        busy = [plugin for plugin in self._plugins if not plugin.idle(kind, namespace, part)]
+        asked = self._of.get((kind, part), self._plugins)
+        busy = [plugin for plugin in asked if not plugin.idle(kind, namespace)]
         if not busy:
             return None
         said = _said(kind, sub)

@@ -6,30 +6,20 @@ Source: kubernetes `plugin/pkg/admission/{nodedeclaredfeatures,podresize}`.
 from __future__ import annotations
 
 from minikube_py.api.errors import Json, StatusError, go_quote
-from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NODES, PODS
 from minikube_py.api.pod_resizing import beyond_node, features_needed
-from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission import Attributes, Plugin
 from minikube_py.apiserver.watch_cache import WatchCache
 
 
-class PodResizes:
+class PodResizes(Plugin):
     """Both: no other update of a pod needs a feature."""
 
     name = "PodResizeValidator"
-    mutates = False
+    only = (PODS, "resize")
 
     def __init__(self, cache: WatchCache) -> None:
         self._nodes = cache.of(NODES)
-
-    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
-        return sub != "resize" or kind is not PODS
-
-    def has_work(self, operation: Operation) -> bool:
-        return True
-
-    async def admit(self, attributes: Attributes) -> None:
-        pass
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises: StatusError 403."""

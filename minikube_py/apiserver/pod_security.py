@@ -14,7 +14,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.meta import controller_of
 from minikube_py.api.pod_security import PREFIX, PRIVILEGED, Standard, policy_of, stricter, told, violations
-from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission import Attributes, Operation, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.env import Clock
@@ -37,9 +37,8 @@ _TEMPLATES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 _MARK: Final = PREFIX.encode()
 
 
-class PodSecurity:
+class PodSecurity(Plugin):
     name = "PodSecurity"
-    mutates = False
 
     def __init__(self, cache: WatchCache, namespaces: Namespaces, clock: Clock) -> None:
         self._cached = cache.of(NAMESPACES)
@@ -47,7 +46,7 @@ class PodSecurity:
         self._namespaces = namespaces
         self._clock = clock
 
-    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
+    def idle(self, kind: Kind, namespace: str) -> bool:
         """A look at the bytes of a namespace without such labels is all that a pod costs."""
         if kind is PODS or (kind.group, kind.plural) in _TEMPLATES:
             entry = self._cached.entries.get(NAMESPACES.key("", namespace))
@@ -58,9 +57,6 @@ class PodSecurity:
         if operation.verb not in ("CREATE", "UPDATE"):
             return False
         return operation.sub not in _IGNORED if operation.kind is PODS else not operation.sub
-
-    async def admit(self, attributes: Attributes) -> None:
-        pass
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises: StatusError 403, 422."""

@@ -17,7 +17,7 @@ from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.label_selectors import selector_of
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
-from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission import Attributes, Operation, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
@@ -75,9 +75,8 @@ class _Denial(NamedTuple):
         return StatusError(_CODES.get(reason, 422), reason, error.message, details)
 
 
-class ValidatingPolicies:
+class ValidatingPolicies(Plugin):
     name = "ValidatingAdmissionPolicy"
-    mutates = False
 
     def __init__(
         self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry], long: Long
@@ -91,7 +90,7 @@ class ValidatingPolicies:
         self._hooks: list[_Hook] = []
         self._compiled: dict[bytes, tuple[int, ValidatingPolicy]] = {}
 
-    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
+    def idle(self, kind: Kind, namespace: str) -> bool:
         return self._bindings is None or not self._bindings.entries
 
     def has_work(self, operation: Operation) -> bool:
@@ -129,9 +128,6 @@ class ValidatingPolicies:
             self._hooks.sort(key=lambda hook: hook.name)
             self._seen = policies.last_change, bindings.last_change
         return self._hooks
-
-    async def admit(self, attributes: Attributes) -> None:
-        pass
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises: StatusError of the first denial."""

@@ -9,36 +9,25 @@ from collections.abc import Iterator
 from typing import Final
 
 from minikube_py.api.errors import Json
-from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.certificates import GROUP, REQUESTS
 from minikube_py.apiserver.access import Access
-from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission import Attributes, Operation, Plugin
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.rules import MASTERS
 
 _OF_CLIENTS: Final = "kubernetes.io/kube-apiserver-client"
 
 
-class _OfRequests:
-    mutates = False
-    name = ""
+class _OfRequests(Plugin):
     sub = ""
     verb = "UPDATE"
 
     def __init__(self, access: Access) -> None:
         self._access = access
-
-    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
-        return kind is not REQUESTS
+        self.only = REQUESTS, self.sub
 
     def has_work(self, operation: Operation) -> bool:
-        return (operation.sub, operation.verb) == (self.sub, self.verb)
-
-    async def admit(self, attributes: Attributes) -> None:
-        pass
-
-    async def validate(self, attributes: Attributes) -> None:
-        raise NotImplementedError
+        return operation.verb == self.verb
 
     async def _require(self, attributes: Attributes, verb: str) -> None:
         """Raises: StatusError 403."""

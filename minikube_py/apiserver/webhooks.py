@@ -21,7 +21,7 @@ from minikube_py.api.meta import new_uid
 from minikube_py.api.patch import JSON_PATCH
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
-from minikube_py.apiserver.admission import Attributes, Operation
+from minikube_py.apiserver.admission import Attributes, Operation, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.preparing import Body, key_of
@@ -58,7 +58,7 @@ class _Denied(Exception):
         self.status = status
 
 
-class Webhooks:
+class Webhooks(Plugin):
     """What both kinds of webhooks share: which are called."""
 
     kind: Kind
@@ -81,7 +81,7 @@ class Webhooks:
         self._rng = rng
         self._hooks: tuple[int, list[Hook]] = (-1, [])
 
-    def idle(self, kind: Kind, namespace: str, sub: str) -> bool:
+    def idle(self, kind: Kind, namespace: str) -> bool:
         return self._cache is None or not self._cache.entries
 
     def has_work(self, operation: Operation) -> bool:
@@ -218,9 +218,6 @@ class MutatingWebhooks(Webhooks):
     mutates = True
     kind = MUTATING
 
-    async def validate(self, attributes: Attributes) -> None:
-        pass
-
     async def admit(self, attributes: Attributes) -> None:
         notes = attributes.notes.setdefault(self.name, {"invoked": set(), "again": set(), "last": None})
         if attributes.reinvoked and notes["last"] != _bytes(attributes.new):
@@ -286,11 +283,7 @@ class ValidatingWebhooks(Webhooks):
     """All at once."""
 
     name = "ValidatingAdmissionWebhook"
-    mutates = False
     kind = VALIDATING
-
-    async def admit(self, attributes: Attributes) -> None:
-        pass
 
     async def validate(self, attributes: Attributes) -> None:
         asked = [(hook, kind) for hook in self.hooks() if (kind := await self._asks(hook, attributes)) is not None]

@@ -18,6 +18,7 @@ from minikube_py.api.selectors import LabelSelector, selector_from_map
 from minikube_py.api.service_tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared, shared_labels
+from minikube_py.fields.resource_requests import repeats
 
 Labels = Mapping[str, str]
 
@@ -238,9 +239,11 @@ def _run(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[s
 
 
 def _charged_by(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
-    resources = [(each.get("name"), each["resources"]) for each in statuses if "resources" in each]
     limited = spec.get("activeDeadlineSeconds") is not None
+    resources = []
+    if not repeats(status, spec):
+        statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+        resources = [(each.get("name"), each["resources"]) for each in statuses if "resources" in each]
     return f"{limited} {orjson.dumps(resources).decode()}" if limited or resources else ""
 
 

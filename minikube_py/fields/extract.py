@@ -118,9 +118,9 @@ def scalar(extractor: str, args: Mapping[str, str], kind: Kind) -> Scalar:
 def family(extractor: str, args: Mapping[str, str]) -> Family:
     """The reader of a family: resource name to units."""
     if extractor == "pod_requests@1":
-        return _pod_requests
+        return _by_rule(pod_requests)
     if extractor == "pod_requests@2":
-        return _pod_requests_2
+        return _by_rule(resource_requests)
     path = parse_path(args["path"])
     if extractor == "resources@2":
         return lambda obj: wide_resource_list(read(obj, path))
@@ -165,30 +165,17 @@ def _number(resource: str, value: Any) -> int:
     return units
 
 
-def _pod_requests(obj: Any) -> dict[str, int]:
-    if not isinstance(obj, dict):
-        return {}
-    try:
-        requests = pod_requests(obj)
-    except quantity.QuantityError:
-        return {}
-    return _bounded(requests)
+def _by_rule(rule: Callable[[dict[str, Any]], dict[str, int]]) -> Callable[[Any], dict[str, int]]:
+    def requests_of(obj: Any) -> dict[str, int]:
+        try:
+            requests = rule(obj) if isinstance(obj, dict) else {}
+        except quantity.QuantityError:
+            return {}
+        if len(requests) > MAX_MEMBERS:
+            requests = {name: requests[name] for name in sorted(requests)[:MAX_MEMBERS]}
+        return requests
 
-
-def _pod_requests_2(obj: Any) -> dict[str, int]:
-    if not isinstance(obj, dict):
-        return {}
-    try:
-        requests = resource_requests(obj)
-    except quantity.QuantityError:
-        return {}
-    return _bounded(requests)
-
-
-def _bounded(requests: dict[str, int]) -> dict[str, int]:
-    if len(requests) > MAX_MEMBERS:
-        requests = {name: requests[name] for name in sorted(requests)[:MAX_MEMBERS]}
-    return requests
+    return requests_of
 
 
 def _hash32(path_text: str) -> Scalar:

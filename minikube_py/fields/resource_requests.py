@@ -49,7 +49,7 @@ def units_of(nanos: Mapping[str, int]) -> dict[str, int]:
 def resized(status: Any, spec: Mapping[str, Any]) -> bool:
     """Whether a pod's status has a say in what it asks for: it tells of other amounts than the spec, or in other
     words."""
-    if not isinstance(status, dict):
+    if not isinstance(status, dict) or repeats(status, spec):
         return False
     if "resources" in status and not _alike(spec, status):
         return True
@@ -63,6 +63,28 @@ def resized(status: Any, spec: Mapping[str, Any]) -> bool:
             return True
         names += [each.get("name") for each in told]
     return len(names) > 1 and len(set(map(str, names))) != len(names)
+
+
+def repeats(status: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    """Whether the status of the usual pod, one container, tells of no other resources than its spec, in the same words.
+    False: only a closer look can tell."""
+    if "resources" in status or "initContainerStatuses" in status:
+        return False
+    states = status.get("containerStatuses")
+    if not states:
+        return True
+    holders = spec.get("containers")
+    if type(states) is not list or type(holders) is not list or len(states) != 1 or len(holders) != 1:
+        return False
+    state, holder = states[0], holders[0]
+    if type(state) is not dict or type(holder) is not dict:
+        return False
+    if "resources" not in state:
+        return True
+    now, allocated = state["resources"], state.get("allocatedResources")
+    if type(now) is not dict or now != (holder.get("resources") or {}) or state.get("name") != holder.get("name"):
+        return False
+    return not allocated or bool(allocated == now.get("requests"))
 
 
 _STATES: Final = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))

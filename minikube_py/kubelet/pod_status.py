@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.fields.resource_requests import resource_requests
+from minikube_py.fields.resource_requests import repeats, resource_requests
 
 _UID: Final = b"@uid@"
 _NOW: Final = b"@now@"
@@ -68,7 +68,7 @@ class Behind(IntEnum):
 
 def behind(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Behind:
     """A container whose status says nothing of its resources is not ours to resize."""
-    for group, states in _GROUPS:
+    for group, states in () if repeats(status, spec) else _GROUPS:
         if group in spec:
             known = {each.get("name"): each.get("resources") for each in status.get(states) or ()}
             for each in spec[group] or ():

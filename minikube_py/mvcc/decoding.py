@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from minikube_py.fields.decoded import APPLIED
 from minikube_py.index.table import GONE, Change
 from minikube_py.mvcc.types import Event
 
@@ -24,5 +25,7 @@ def changes_of(events: Sequence[Event], prefixes: tuple[bytes, ...]) -> list[Cha
     changes: dict[bytes, Any] = {}
     for kind, kv, _ in events:
         if kv.key.startswith(prefixes):
-            changes[kv.key] = decode(kv.value) if kind == "PUT" else GONE
+            changes[kv.key] = obj = decode(kv.value) if kind == "PUT" else GONE
+            if APPLIED.wanted and obj is not GONE:
+                APPLIED.keep(kv.value, obj)
     return list(changes.items())

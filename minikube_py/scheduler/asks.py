@@ -38,10 +38,17 @@ def uses_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 def asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
     """All containers, initial ones first, where one asks for what is not native. Raises: QuantityError."""
+    for field in _CONTAINERS:
+        for container in spec.get(field) or ():
+            for name in (container.get("resources") or {}).get("requests") or ():
+                if "/" in name:
+                    return _asks_of(spec)
+    return ()
+
+
+def _asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
     found = [(container, field) for field in _CONTAINERS for container in spec.get(field) or ()]
     requests = [(container.get("resources") or {}).get("requests") or {} for container, _ in found]
-    if not any("/" in name for each in requests for name in each):
-        return ()
     asks = [tuple((name, wide_units(name, amount)) for name, amount in each.items()) for each in requests]
     return tuple(
         ContainerAsks(
@@ -56,15 +63,6 @@ class ContainersCpu(NamedTuple):
 
     each: tuple[tuple[int | None, int | None], ...] = ()
     overhead: int = 0
-
-
-def cpu_limits(spec: Mapping[str, Any]) -> tuple[Any, ...]:
-    """By number of the container, as they are written."""
-    return tuple(
-        (number, limits.get("cpu"))
-        for number, container in enumerate(spec.get("containers") or ())
-        if (limits := (container.get("resources") or {}).get("limits"))
-    )
 
 
 def containers_cpu(spec: Mapping[str, Any]) -> ContainersCpu:

@@ -21,7 +21,7 @@ from minikube_py.fields.resource_requests import (
     total_nanos,
     units_of,
 )
-from minikube_py.scheduler.asks import ContainerAsks, ContainersCpu, asks_of, containers_cpu, cpu_limits, uses_of
+from minikube_py.scheduler.asks import ContainerAsks, ContainersCpu, asks_of, containers_cpu, uses_of
 from minikube_py.scheduler.images import NO_IMAGES, NodeImages, images_of_node, images_of_pod
 
 logger = logging.getLogger(__name__)
@@ -374,11 +374,13 @@ def _by_containers(spec: Mapping[str, Any]) -> Amounts | None:
 
 
 def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object:
-    """All that the requests are worked out from, as a hashable."""
+    """All that the requests and the limits of CPU are worked out from, as a hashable."""
     parts: list[object] = []
     for container in spec.get("containers") or ():
-        requests = (container.get("resources") or {}).get("requests")
-        parts.append(tuple(requests.items()) if requests else ())
+        resources = container.get("resources") or _NO_STATUS
+        parts.append(tuple((resources.get("requests") or _NO_STATUS).items()))
+        if limits := resources.get("limits"):
+            parts.append(("limit", limits.get("cpu")))
     for container in spec.get("initContainers") or ():
         requests = (container.get("resources") or {}).get("requests") or {}
         parts.append((container.get("restartPolicy"), tuple(requests.items())))
@@ -462,7 +464,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
     selector = spec.get("nodeSelector")
     tolerations = _tolerations(spec)
     ports = _host_ports(spec)
-    uses, asks, limits = uses_of(spec), asks_of(spec), cpu_limits(spec)
+    uses, asks = uses_of(spec), asks_of(spec)
     key = (
         _resources_key(spec, status),
         tolerations,
@@ -474,7 +476,6 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         _frozen(spread) if spread else None,
         uses,
         asks,
-        limits,
     )
     found = _specs.get(key)
     if found is None:

@@ -9,7 +9,9 @@ from typing import Any
 import edges
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from minikube_py.fields import resource_requests as rule
 from minikube_py.fields.extract import family
 from minikube_py.fields.quantity import wide_units
 from minikube_py.fields.resource_requests import resource_requests
@@ -69,3 +71,36 @@ def test_no_inequality_on_a_clamped_value_is_false(value: int, bound: int) -> No
     for op, outcome in outcomes.items():
         if answerable(op, bound):
             assert kept[op] == outcome, (op, EDGE, WIDE)
+
+
+_AMOUNTS = st.sampled_from([None, {}, {"cpu": "1"}, {"cpu": "2"}, {"cpu": "1", "memory": "1Gi"}, {"cpu": 1}, [], "x"])
+_RESOURCES = st.one_of(
+    st.sampled_from([None, {}, [], "x"]),
+    st.fixed_dictionaries({}, optional={"requests": _AMOUNTS, "limits": _AMOUNTS}),
+)
+_OPTIONS = {"resources": _RESOURCES, "name": st.sampled_from(["a", "b", None])}
+_HOLDERS = st.one_of(st.none(), st.lists(st.fixed_dictionaries({}, optional=_OPTIONS), max_size=2))
+_TOLD = st.fixed_dictionaries({}, optional={**_OPTIONS, "allocatedResources": _AMOUNTS})
+_STATES = st.one_of(st.none(), st.just({}), st.lists(st.one_of(_TOLD, st.just("x")), max_size=2))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    st.fixed_dictionaries({}, optional={"containers": _HOLDERS, "initContainers": _HOLDERS, "resources": _RESOURCES}),
+    st.fixed_dictionaries(
+        {}, optional={"containerStatuses": _STATES, "initContainerStatuses": _STATES, "resources": _RESOURCES}
+    ),
+    st.booleans(),
+)
+def test_a_glance_at_the_usual_pod_finds_what_a_closer_look_finds(
+    spec: dict[str, Any], status: dict[str, Any], repeated: bool
+) -> None:
+    holders = spec.get("containers")
+    if holders and repeated:
+        wanted = holders[0].get("resources") or {}
+        allocated = wanted.get("requests") if isinstance(wanted, dict) else None
+        status["containerStatuses"] = [{**holders[0], "resources": wanted, "allocatedResources": allocated}]
+    if rule.repeats(status, spec):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(rule, "repeats", lambda status, spec: False)
+            assert not rule.resized(status, spec)

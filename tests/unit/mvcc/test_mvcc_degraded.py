@@ -161,17 +161,17 @@ def test_a_watch_on_what_is_degraded_ends_with_the_reason(monkeypatch: pytest.Mo
 
 
 def test_an_object_that_an_extractor_fails_on_has_no_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minikube_py.fields import extract
+    from minikube_py.fields import resource_requests
 
     state = filled()
-    real = extract.resource_requests
+    real = resource_requests.is_finished
 
-    def fails_on_some(obj: Any) -> dict[str, int]:
+    def fails_on_some(obj: Any) -> bool:
         if obj["metadata"]["name"] == "p9":
             raise KeyError("a bug")
         return real(obj)
 
-    monkeypatch.setattr(extract, "resource_requests", fails_on_some)
+    monkeypatch.setattr(resource_requests, "is_finished", fails_on_some)
     before = answers(state)
     state.apply(pod(9, 1))
     assert answers(state)[0] == before[0] and not state.tables.degraded
