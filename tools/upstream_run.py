@@ -255,15 +255,16 @@ class Upstream:
 
 
 def run(
-    folder: Path, members: int, parts: Parts | None, ready: Callable[[dict[str, Any]], None], *, kept: bool
+    folder: Path, members: int, parts: Parts | None, ready: Callable[[dict[str, Any]], None], *, kept: bool,
+    etcd_url: str | None = None,
 ) -> list[str]:
     """Runs etcd, and with `parts` the control plane, until one of them ends; says `ready` once. Who ended.
 
-    `kept`: the data is, so everything is stopped in order."""
+    `kept`: the data is, so everything is stopped in order. `etcd_url`: of an etcd that runs already."""
     build(parts.programs if parts else ["etcd"])
     upstream = Upstream(folder)
     try:
-        etcd = upstream.start_etcd(members)
+        etcd = [etcd_url] if etcd_url else upstream.start_etcd(members)
         facts: dict[str, Any] = {"etcd": etcd}
         if parts is not None:
             url = upstream.start_control_plane(etcd, parts)

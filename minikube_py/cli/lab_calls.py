@@ -3,6 +3,7 @@
   minikube-py lab calls                                      a density run of 1,000 nodes and 10,000 pods
   minikube-py lab calls density --nodes 5000 --pods 30000
   minikube-py lab calls replay                               the openb trace
+  minikube-py lab calls --beside-upstream --nodes 100        the same density run on Kubernetes and etcd, and on ours
 
 Tells how often each kind of call came, for whom and how long it took, beside what Kubernetes was measured to ask of
 etcd; what of the store's API was never used; and draws diagrams (SVG) from the recorded calls."""
@@ -10,10 +11,17 @@ etcd; what of the store's API was never used; and draws diagrams (SVG) from the 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikube_py.cli import flags
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
+from minikube_py.errors import RequestError
+
+if TYPE_CHECKING:
+    from minikube_py.lab.density import DensityOptions
+    from minikube_py.lab.replay_report import ReplayOptions
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--controllers", action="store_true", help=controllers_help)
     departures_help = "replay: delete each pod at its time, in the trace's order"
     parser.add_argument("--departures", action="store_true", help=departures_help)
+    beside_help = (
+        "density: run it on upstream, too, with a recording proxy before its etcd, and compare calls "
+        "for each pod (default: 1,000 pods); SCRIPT: tools/upstream of the source checkout"
+    )
+    parser.add_argument("--beside-upstream", nargs="?", type=Path, const=Path(), metavar="SCRIPT", help=beside_help)
     flags.add_run(parser, split=False)
 
 
@@ -42,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.run == "replay"
         else DensityOptions(
             nodes=arguments.nodes,
-            pods=arguments.pods or 10_000,
+            pods=arguments.pods or (10_000 if arguments.beside_upstream is None else 1_000),
             latency_pods=arguments.latency_pods,
             latency_rate=5.0,
             controllers=arguments.controllers,
@@ -50,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
         )
     )
+    if arguments.beside_upstream is not None:
+        return _run_beside(arguments, options)
     run_interruptible(
         run_calls(
             options,
@@ -57,6 +72,22 @@ def run(arguments: argparse.Namespace) -> int:
             results=arguments.results,
             seed=arguments.seed,
             step=started().done,
+        )
+    )
+    return 0
+
+
+def _run_beside(arguments: argparse.Namespace, options: DensityOptions | ReplayOptions) -> int:
+    from minikube_py.lab.calls.beside import SCRIPT
+    from minikube_py.lab.calls.beside_report import run_beside
+    from minikube_py.lab.density import DensityOptions
+
+    if not isinstance(options, DensityOptions):
+        raise RequestError("--beside-upstream compares density runs; a trace is replayed on ours alone")
+    script = arguments.beside_upstream if arguments.beside_upstream != Path() else SCRIPT
+    run_interruptible(
+        run_beside(
+            options, script, data_dir=arguments.data_dir, results=arguments.results, step=started().done
         )
     )
     return 0

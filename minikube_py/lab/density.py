@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -23,6 +24,7 @@ from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.config import Step
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import ended
+from minikube_py.kubelet.config import NodeSpec
 from minikube_py.lab import metrics, plots, report
 from minikube_py.lab.cluster import Cluster, PlaneMaker, cluster
 from minikube_py.lab.environment import Environment
@@ -76,26 +78,23 @@ async def run_density(
     plane: PlaneMaker = ControlPlane,
     virtual: VirtualCluster | None = None,
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
+    on: Callable[[Sequence[NodeSpec]], AbstractAsyncContextManager[Cluster]] | None = None,
 ) -> bool:
-    """Prints as it goes; returns whether the latency phase met its threshold. Raises: MinikubeError of every kind."""
+    """Prints as it goes; returns whether the latency phase met its threshold. `on`: another cluster, with such nodes.
+
+    Raises: MinikubeError of every kind."""
     report.require_writable(results)
     rng = random.Random(options.seed)
     shapes = seeded_nodes(rng, options.nodes)
     namespaces = max(1, math.ceil(options.pods / REPLICAS_MAX))
     load = seeded_pods(rng, options.pods, namespaces, RUN)
     latency_load = seeded_pods(rng, options.latency_pods, namespaces, RUN, "latency")
-    own = cluster(
-        shapes,
-        split=split,
-        data_dir=data_dir,
-        seed=options.seed,
-        step=step,
-        say=step,
-        plane=plane,
-        virtual=virtual,
-        chosen=chosen,
-    )
-    async with own as running:
+    if on is None:
+        own = cluster(
+            shapes, split=split, data_dir=data_dir, seed=options.seed, step=step, say=step, plane=plane,
+            virtual=virtual, chosen=chosen,
+        )  # fmt: skip
+    async with own if on is None else on(shapes) as running:
         for line in running.environment.lines():
             print(line, flush=True)
         await create_namespaces(running.transport, [f"{RUN}-{number}" for number in range(namespaces)])

@@ -88,7 +88,7 @@ def _txn_kind(compare: Sequence[Compare], success: Sequence[Op]) -> str:
     if isinstance(first, Put):
         if guard is None:
             return "put without a condition"
-        if guard.target == "CREATE" and guard.operand == 0:
+        if guard.target in ("CREATE", "MOD") and guard.operand == 0:
             return "create"
         return "update" if guard.target == "MOD" else "put under another condition"
     if isinstance(first, DeleteRange):
