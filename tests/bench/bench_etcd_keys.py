@@ -1,0 +1,207 @@
+"""Inequalities that etcd itself answers: second keys in the order of a value, beside reading all and beside our index.
+
+  nice python tests/bench/bench_etcd_keys.py                               1,000, 20,000 and 100,000 nodes, some minutes
+  nice python tests/bench/bench_etcd_keys.py --nodes 1000 --budget .3 --json etcd-keys.json
+
+One real etcd (`make upstream`), which syncs its writes. Each way has keys of its own in it; all are asked the same, in
+turns, and every answer is compared with brute force outside the time. The price of a write is its latency (one
+client, in turns), and by etcd's own CPU time and bytes written with 64 writes in flight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+import numpy as np
+import upstream
+from rivals.etcd_keys import END, Bounds, ByCpu, Grid, Kv, Mirrored, OfEach, Scan, Way
+from rivals.workload import Workload
+
+FIRST, IN_FLIGHT = 10, 64
+QUESTIONS = 12
+UPDATES, BULK = 60, 30
+"""Rounds of single writes, and of `IN_FLIGHT` writes at once."""
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+ASKED: dict[str, tuple[int, tuple[float, float, float]]] = {
+    "cpu = a, all": (0, (-1, 0, 0)),
+    "cpu >= a, 0.1 %, first 10": (FIRST, (0.001, 0, 0)),
+    "cpu >= a, 10 %, first 10": (FIRST, (0.1, 0, 0)),
+    "cpu >= a, 1 %, all": (0, (0.01, 0, 0)),
+    "cpu, memory >= a, b, 0.1 %, first 10": (FIRST, (0.03, 0.03, 0)),
+    "cpu, memory >= a, b, 0.1 %, all": (0, (0.03, 0.03, 0)),
+    "gpus = a, cpu >= b, 1 %, first 10": (FIRST, (0.1, 0, -1)),
+    "cpu, memory, gpus >= a, b, c, few, first 10": (FIRST, (0.1, 0.1, 0.1)),
+}
+"""A name, how many are wanted (0: all), and of each field the share of nodes that its bound lets through; -1 asks for
+one value, 0 for nothing."""
+
+
+class Asked:
+    """Questions of a kind at values that nodes have, and the truth."""
+
+    def __init__(self, work: Workload, seed: int) -> None:
+        self._rows, self._rng = work.truth.rows, random.Random(seed)
+
+    def bounds(self, shares: tuple[float, float, float]) -> Bounds:
+        found = []
+        for row, share in zip(self._rows, shares):
+            value = int(row[self._rng.randrange(len(row))])
+            if share > 0:
+                value = int(np.quantile(row, 1 - share * self._rng.uniform(0.7, 1.3)))
+            found.append((0, END) if share == 0 else (value, value + 1) if share < 0 else (value, END))
+        return Bounds(*found)
+
+    def check(self, bounds: Bounds, limit: int, answer: Sequence[int]) -> None:
+        """Raises: AssertionError."""
+        held = [(row >= low) & (row < high) for row, (low, high) in zip(self._rows, bounds)]
+        truth = set(np.flatnonzero(held[0] & held[1] & held[2]).tolist())
+        wanted = min(limit, len(truth)) if limit else len(truth)
+        assert len(set(answer)) == len(answer) == wanted and set(answer) <= truth, (bounds, len(answer), len(truth))
+
+
+def measure(work: Workload, ways: Sequence[Way], budget_s: float, seed: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Milliseconds by question and way; ways in turns, until each one's share of time is used."""
+    asked = Asked(work, seed)
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for name, (limit, shares) in ASKED.items():
+        questions = [asked.bounds(shares) for _ in range(QUESTIONS)]
+        took_s: dict[str, list[float]] = {way.name: [] for way in ways}
+        for number in range(400):
+            going = [way for way in ways if number < 3 or sum(took_s[way.name]) < budget_s]
+            if not going:
+                break
+            bounds = questions[number % QUESTIONS]
+            for way in going:
+                started_s = time.perf_counter()
+                answer = way.ask(bounds, limit)
+                took_s[way.name].append(time.perf_counter() - started_s)
+                asked.check(bounds, limit, answer)
+        table[name] = {way: summary(times) for way, times in took_s.items()}
+        shown = ", ".join(f"{way} {cell['ms']:g}" for way, cell in table[name].items())
+        print(f"  {name}: {shown}", file=sys.stderr, flush=True)
+    return table
+
+
+def summary(took_s: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(took_s)
+    p90 = ordered[-(-len(ordered) * 9 // 10) - 1]
+    return {"ms": round(statistics.median(ordered) * 1e3, 3), "p90_ms": round(p90 * 1e3, 3), "rounds": len(ordered)}
+
+
+def upkeep(work: Workload, ways: Sequence[Scan], pid: int) -> dict[str, dict[str, float]]:
+    """Of each way: a write's latency alone, and what etcd does for it where many come at once."""
+    single: dict[str, list[float]] = {way.name: [] for way in ways}
+    for _ in range(UPDATES):
+        number, node = work.update()
+        for way in ways:
+            started_s = time.perf_counter()
+            way.update(number, node)
+            single[way.name].append(time.perf_counter() - started_s)
+    cpu_s = dict.fromkeys(single, 0.0)
+    written = dict.fromkeys(single, 0)
+    spent_s = dict.fromkeys(single, 0.0)
+    for _ in range(BULK):
+        changes = dict(work.update() for _ in range(IN_FLIGHT))
+        for way in ways:
+            before = process(pid)
+            started_s = time.perf_counter()
+            answers = [(number, node, way.update_soon(number, node)) for number, node in changes.items()]
+            for number, node, answer in answers:
+                way.updated(number, node, answer.result())
+            spent_s[way.name] += time.perf_counter() - started_s
+            after = process(pid)
+            cpu_s[way.name] += after[0] - before[0]
+            written[way.name] += after[1] - before[1]
+    count = BULK * IN_FLIGHT
+    return {
+        name: {
+            **summary(times), "etcd_cpu_ms": round(cpu_s[name] / count * 1e3, 4),
+            "etcd_bytes": round(written[name] / count), "in_flight_per_s": round(count / spent_s[name]),
+        }
+        for name, times in single.items()
+    }  # fmt: skip
+
+
+def process(pid: int) -> tuple[float, int]:
+    """CPU seconds and bytes handed to the kernel so far, of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return (int(fields[11]) + int(fields[12])) * TICK_S, int(io["wchar"])
+
+
+def one_size(ready: dict[str, Any], nodes: int, seed: int, budget_s: float) -> dict[str, Any]:
+    """All of one number of nodes, on an etcd that is empty."""
+    work = Workload(nodes, seed)
+    url = ready["etcd"][0]
+    kv, loop = Kv(url), asyncio.new_event_loop()
+    own: list[Scan] = [kind(kv, kind.__name__.lower()) for kind in (Scan, ByCpu, OfEach, Grid)]
+    newest = Mirrored(loop, url, "ours")
+    held = Mirrored(loop, url, "ours", newest=False)
+    load_s = {}
+    for way in (*own, newest):
+        started_s = time.perf_counter()
+        way.load(work.nodes)
+        load_s[way.name] = round(time.perf_counter() - started_s, 2)
+        print(f"  {way.name}: loaded in {load_s[way.name]} s", file=sys.stderr, flush=True)
+    held.share(newest)
+    questions = measure(work, [*own, newest, held], budget_s, seed)
+    writes = upkeep(work, own, ready["pids"]["etcd-0"])
+    newest.close()
+    loop.close()
+    kv.close()
+    return {"nodes": nodes, "load_s": load_s, "questions": questions, "writes": writes}
+
+
+def tables(sizes: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for size in sizes:
+        ways = list(next(iter(size["questions"].values())))
+        yield f"\n{size['nodes']:,} nodes; milliseconds, median\n"
+        yield f"| | {' | '.join(ASKED)} |"
+        yield f"|---|{'---:|' * len(ASKED)}"
+        for way in ways:
+            yield f"| {way} | {' | '.join(short(size['questions'][name][way]['ms']) for name in ASKED)} |"
+        yield "\n| A write with | ms, alone | etcd's CPU, ms | bytes written | a second, 64 in flight |"
+        yield "|---|---:|---:|---:|---:|"
+        for way, cells in size["writes"].items():
+            figures = (cells["ms"], cells["etcd_cpu_ms"], cells["etcd_bytes"], cells["in_flight_per_s"])
+            yield f"| {way} | {' | '.join(map(short, figures))} |"
+
+
+def short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", default="1000,20000,100000", help="how many, by comma")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=1.5, help="seconds for each way and question (default: 1.5)")
+    parser.add_argument("--json", type=Path, help="write all figures there")
+    arguments = parser.parse_args()
+    load_1m = os.getloadavg()[0]
+    sizes = []
+    for nodes in map(int, arguments.nodes.split(",")):
+        with upstream.running("etcd") as ready:
+            sizes.append(one_size(ready, nodes, arguments.seed, arguments.budget))
+        if arguments.json:
+            machine = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
+            told = {"seed": arguments.seed, "budget_s": arguments.budget, "load_average": load_1m, **machine}
+            arguments.json.write_text(json.dumps({**told, "sizes": sizes}, indent=1) + "\n")
+    print("\n".join(tables(sizes)))
+
+
+if __name__ == "__main__":
+    main()
