@@ -41,11 +41,13 @@ class Cluster:
         self._node = node
 
     async def list(self, request: Any) -> Any:
+        await self._node.guard.known()
         if request.linearizable:
             await self._node.confirmed()
         return pb.MemberListResponse(header=self._header(), members=await self._members())
 
     async def add(self, request: Any) -> Any:
+        await self._node.guard.admin()
         peer = self._peer(request.peerURLs)
         await self._node.confirmed()
         self._require_free(peer)
@@ -56,6 +58,7 @@ class Cluster:
         return pb.MemberAddResponse(header=self._header(), member=added, members=await self._members())
 
     async def remove(self, request: Any) -> Any:
+        await self._node.guard.admin()
         member = await self._known(request.ID)
         voters = [each for each in self._node.member.membership.members if not each.learner]
         if voters == [member]:
@@ -67,6 +70,7 @@ class Cluster:
         return pb.MemberRemoveResponse(header=self._header(), members=await self._members())
 
     async def update(self, request: Any) -> Any:
+        await self._node.guard.admin()
         member = await self._known(request.ID)
         peer = self._peer(request.peerURLs)
         if member.peer != peer:
@@ -75,6 +79,7 @@ class Cluster:
         return pb.MemberUpdateResponse(header=self._header(), members=await self._members())
 
     async def promote(self, request: Any) -> Any:
+        await self._node.guard.admin()
         member = await self._known(request.ID)
         if not member.learner:
             raise Refused(*NOT_A_LEARNER)

@@ -23,6 +23,7 @@ from minikube_py.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from minikube_py.mvcc import auth
 
 
 class Refused(Exception):
@@ -68,7 +69,11 @@ PEER_URL_EXISTS: Final = _failed("Peer URLs already exists")
 NOT_A_LEARNER: Final = _failed("can only promote a learner member")
 LEARNER_BEHIND: Final = _failed("can only promote a learner member which is in sync with leader")
 NOT_ENOUGH_STARTED: Final = _failed("re-configuration failed due to not enough started members")
-AUTH_NOT_ENABLED: Final = _failed("authentication is not enabled")
+DOWNGRADE_FORMAT: Final = _invalid("wrong downgrade target version format")
+DOWNGRADE_TARGET: Final = _invalid("invalid downgrade target version")
+BAD_TOKEN: Final = (StatusCode.UNAUTHENTICATED, "etcdserver: invalid auth token")
+PERMISSION_NOT_GIVEN: Final = _invalid("permission not given")
+NO_PASSWORD_USER: Final = (StatusCode.UNKNOWN, auth.NO_PASSWORD)
 TOO_MANY: Final = (StatusCode.RESOURCE_EXHAUSTED, "etcdserver: too many requests")
 CORRUPT: Final = (StatusCode.DATA_LOSS, "etcdserver: corrupt cluster")
 UNHEALTHY: Final = _unavailable("unhealthy cluster")
@@ -88,6 +93,22 @@ _BY_TYPE: Final[dict[type[MinikubeError], tuple[Any, str]]] = {
 }
 
 
+_CODES: Final[dict[str, Any]] = {
+    TTL_TOO_LARGE[1]: StatusCode.OUT_OF_RANGE,
+    auth.DENIED: StatusCode.PERMISSION_DENIED,
+    auth.ROOT_USER_MISSING: StatusCode.FAILED_PRECONDITION,
+    auth.ROOT_ROLE_MISSING: StatusCode.FAILED_PRECONDITION,
+    auth.USER_EXISTS: StatusCode.FAILED_PRECONDITION,
+    auth.USER_NOT_FOUND: StatusCode.FAILED_PRECONDITION,
+    auth.ROLE_EXISTS: StatusCode.FAILED_PRECONDITION,
+    auth.ROLE_NOT_FOUND: StatusCode.FAILED_PRECONDITION,
+    auth.ROLE_NOT_GRANTED: StatusCode.FAILED_PRECONDITION,
+    auth.NOT_GRANTED: StatusCode.FAILED_PRECONDITION,
+    auth.NOT_ENABLED: StatusCode.FAILED_PRECONDITION,
+}
+"""By the text of what the state refuses; others are InvalidArgument."""
+
+
 def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
     """Clients send nothing again by themselves after either of the last two, so what is unknown stays so."""
     if isinstance(error, Refused):
@@ -97,7 +118,7 @@ def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
         return found
     text = str(error)
     if isinstance(error, InvalidRequest):
-        return TTL_TOO_LARGE if text == TTL_TOO_LARGE[1] else (StatusCode.INVALID_ARGUMENT, text)
+        return _CODES.get(text, StatusCode.INVALID_ARGUMENT), text
     if isinstance(error, OutcomeUnknown):
         return LEADER_FAILED
     if isinstance(error, Unavailable):

@@ -21,6 +21,7 @@ from grpc import StatusCode
 
 from minikube_py.errors import MinikubeError
 from minikube_py.etcd.errors import Refused, status_of
+from minikube_py.etcd.guard import SHOWN, shown_over_http
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.proto_json import Values, Wrong, read, write
@@ -206,6 +207,7 @@ class HttpDoor:
         if request.method != "POST":
             return _failure(StatusCode.UNIMPLEMENTED, "Method Not Allowed")
         clock = self._server.node.member.clock
+        SHOWN.set(partial(shown_over_http, request.headers))
         try:
             within_s, since_s = timeout_s(request.headers.get("Grpc-Timeout", "")), clock.monotonic_s()
             values = Values(await self._body(request))
@@ -303,7 +305,7 @@ class HttpDoor:
         if name == "Watch/Watch":
             with self._server.watch_stream() as stream:
                 for each in asked:
-                    stream.take(each)
+                    await stream.take(each)
                 while True:
                     yield await stream.next()
         for each in asked:

@@ -60,10 +60,15 @@ class KV:
         self._node = node
 
     async def range(self, request: Any) -> Any:
-        asked = range_of(request)
+        asked, guard = range_of(request), self._node.guard
         if not request.serializable:
             await self._node.confirmed()
-        return await range_bytes(self._node.header, await read_range(self._node.member, asked))
+        if not guard.auth.enabled:
+            return await range_bytes(self._node.header, await read_range(self._node.member, asked))
+        who = await guard.read(asked.key, asked.range_end)
+        result = await read_range(self._node.member, asked)
+        guard.unchanged(who)
+        return await range_bytes(self._node.header, result)
 
     async def range_stream(self, request: Any) -> AsyncGenerator[Any, None]:
         """The last part alone has header, count and more."""
@@ -76,7 +81,9 @@ class KV:
             raise Refused(StatusCode.UNIMPLEMENTED, "RangeStream does not support revision filters")
         if not request.serializable:
             await self._node.confirmed()
+        who = await self._node.guard.read(asked.key, asked.range_end)
         result = await read_range(self._node.member, asked)
+        self._node.guard.unchanged(who)
         parts = list(in_parts(result.kvs))
         for part in parts[:-1]:
             yield pb.RangeStreamResponse(range_response=pb.RangeResponse(kvs=kvs_of(part)))
@@ -97,13 +104,16 @@ class KV:
         if reads_only(txn):
             if not all(read.serializable for read in reads_of(tree)) or txn.compare:
                 await self._node.confirmed()
+            who = await self._node.guard.read_txn(txn)
             result = await read_txn(self._node.member, txn)
+            self._node.guard.unchanged(who)
         else:
             result = cast(TxnResult, await self._node.command(txn))
         return await txn_bytes(self._node.header(result.revision), result)
 
     async def compact(self, request: Any) -> Any:
         """`physical`: returns when what is compacted takes no memory any more."""
+        await self._node.guard.admin()
         result = await self._node.command(Compact(request.revision))
         if request.physical:
             await self._node.trimmed()

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from grpc import StatusCode
 
-from minikube_py.errors import MinikubeError, RequestError
+from minikube_py.errors import InvalidRequest, MinikubeError, RequestError
 from minikube_py.etcd.answers import kv_of
 from minikube_py.etcd.errors import EMPTY_KEY, LEASE_NOT_FOUND, Refused, status_of
 from minikube_py.etcd.messages import pb
@@ -118,9 +118,11 @@ class Locks:
     async def _take(self, name: bytes, lease: int, value: bytes) -> tuple[bytes, int, int]:
         """Returns with the key, its create revision and its lease once no earlier key stands under the name. Whoever
         stops waiting leaves no key behind. Raises: Refused, RequestError, Unavailable."""
+        await self._node.guard.known()
         if not lease:
             lease = cast(LeaseResult, await self._node.command(LeaseGrant(0, OWN_TTL_S))).id
-        elif lease not in self._node.member.state.lessor.by_id:
+        elif lease not in self._node.member.state.lessor.by_id and not self._node.guard.auth.enabled:
+            # Where it is, whether they may is looked at first.
             await self._node.confirmed()
             if lease not in self._node.member.state.lessor.by_id:
                 raise Refused(*LEASE_NOT_FOUND)
@@ -132,7 +134,7 @@ class Locks:
             created = await asyncio.shield(placing)
             await self._wait(prefix, created)
             return key, created, lease
-        except (asyncio.CancelledError, Refused):
+        except (asyncio.CancelledError, Refused, InvalidRequest):
             await asyncio.shield(self._take_back(key, placing))
             raise
 
@@ -156,6 +158,7 @@ class Locks:
         with self._changes(prefix) as changed:
             while True:
                 await self._node.confirmed()
+                await self._node.guard.read(prefix, prefix_end(prefix))
                 if not self._node.member.read(earlier).kvs:
                     return
                 await changed()
@@ -185,6 +188,7 @@ class Locks:
 
     async def _first(self, prefix: bytes) -> KeyValue | None:
         await self._node.confirmed()
+        await self._node.guard.read(prefix, prefix_end(prefix))
         asked = RangeRequest(prefix, prefix_end(prefix), limit=1, sort_target="CREATE", sort_order="ASCEND")
         kvs = self._node.member.read(asked).kvs
         return kvs[0] if kvs else None

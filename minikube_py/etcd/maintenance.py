@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
@@ -11,7 +12,16 @@ from grpc import StatusCode
 
 from minikube_py.errors import Unavailable
 from minikube_py.etcd.backup import Backup
-from minikube_py.etcd.errors import BAD_TRANSFEREE, NO_LEADER, NOT_LEADER, TIMED_OUT, TOO_MANY, Refused
+from minikube_py.etcd.errors import (
+    BAD_TRANSFEREE,
+    DOWNGRADE_FORMAT,
+    DOWNGRADE_TARGET,
+    NO_LEADER,
+    NOT_LEADER,
+    TIMED_OUT,
+    TOO_MANY,
+    Refused,
+)
 from minikube_py.etcd.kv import ALARMS
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
@@ -21,11 +31,14 @@ from minikube_py.raft.configuration import NodeId
 VERSION: Final = "3.7.3"
 """Of etcd, whose API this is: clients ask which they may use by it."""
 STORAGE_VERSION: Final = "3.7.0"
+CLUSTER_VERSION: Final = "3.7"
 EMPTY_BYTES: Final = 4096
 SNAPSHOTS_MAX: Final = 4
 """At once: each holds what is compacted meanwhile."""
 BLOB_BYTES: Final = 32 << 10
 GET, ACTIVATE, DEACTIVATE = range(3)
+VALIDATE_DOWNGRADE, ENABLE_DOWNGRADE, CANCEL_DOWNGRADE = range(3)
+_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+([-+].*)?)?")
 
 
 class Maintenance:
@@ -34,6 +47,7 @@ class Maintenance:
         self._sending = 0
 
     async def status(self, request: Any) -> Any:
+        await self._node.guard.known()
         node, member = self._node, self._node.member
         leader, alarms = member.replica.leader(), member.state.alarms.raised
         errors = [] if leader is not None else [NO_LEADER[1]]
@@ -58,6 +72,7 @@ class Maintenance:
     async def alarm(self, request: Any) -> Any:
         """Members raise alarms themselves, and again while their cause lasts."""
         node = self._node
+        await (node.guard.known() if request.action == GET else node.guard.admin())
         if request.action == ACTIVATE:
             raise Refused(StatusCode.INVALID_ARGUMENT, "etcdserver: alarms are raised by the members alone")
         if request.action not in (GET, DEACTIVATE):
@@ -75,8 +90,19 @@ class Maintenance:
         listed = [pb.AlarmMember(memberID=alarm.member, alarm=ALARMS.index(alarm.kind)) for alarm in found]
         return pb.AlarmResponse(header=node.header_now(), alarms=listed)
 
+    async def downgrade(self, request: Any) -> Any:
+        """This store follows no version of etcd's: there is none to go back to, and none of it begins."""
+        await self._node.guard.admin()
+        if request.action == CANCEL_DOWNGRADE:
+            return pb.DowngradeResponse(header=self._node.header_now(), version=CLUSTER_VERSION)
+        if request.action not in (VALIDATE_DOWNGRADE, ENABLE_DOWNGRADE):
+            raise Refused(StatusCode.UNKNOWN, "etcdserver: unknown method")
+        known = _VERSION.fullmatch(request.version)
+        raise Refused(*(DOWNGRADE_FORMAT if known is None else DOWNGRADE_TARGET))
+
     async def defragment(self, request: Any) -> Any:
         """Frees what compacted history takes, in memory, and in the log by a new snapshot."""
+        await self._node.guard.admin()
         await self._node.trimmed()
         try:
             await self._node.member.take_snapshot()
@@ -86,6 +112,7 @@ class Maintenance:
 
     async def snapshot(self, request: Any) -> AsyncGenerator[Any, None]:
         """A database of etcd's, and the SHA-256 of it."""
+        await self._node.guard.admin()
         if self._sending == SNAPSHOTS_MAX:
             raise Refused(*TOO_MANY)
         raft = self._node.member.raft
@@ -109,10 +136,12 @@ class Maintenance:
             self._sending -= 1
 
     async def hash(self, request: Any) -> Any:
+        await self._node.guard.admin()
         found, revision = await self._hash(0)
         return pb.HashResponse(header=self._node.header(revision), hash=found)
 
     async def hash_kv(self, request: Any) -> Any:
+        await self._node.guard.admin()
         # At a revision before the first there is nothing.
         found, revision = await self._hash(request.revision) if request.revision >= 0 else (0, request.revision)
         compacted = self._node.member.state.compact_revision
@@ -126,6 +155,7 @@ class Maintenance:
         return await member.hash(at, rows=False) & 0xFFFFFFFF, at
 
     async def move_leader(self, request: Any) -> Any:
+        await self._node.guard.admin()
         member = self._node.member
         if not member.replica.leading:
             raise Refused(*NOT_LEADER)

@@ -8,8 +8,11 @@ from typing import Any, Final, TypeVar
 
 from minikube_py.errors import LeaseNotFound, NotLeader
 from minikube_py.etcd.errors import TIMED_OUT, Refused
+from minikube_py.etcd.guard import Guard
 from minikube_py.etcd.messages import pb
+from minikube_py.mvcc.codec import USER_COMMANDS
 from minikube_py.mvcc.types import Command, LeaseGrant, Result, SetAlarm
+from minikube_py.mvcc.versions import USERS
 from minikube_py.store.client import StoreClient
 from minikube_py.store.member import StoreMember
 from minikube_py.store.membership import MemberChange, decode_member_change, encode_member_change
@@ -30,6 +33,7 @@ class Node:
 
     def __init__(self, member: StoreMember, connect: Connect | None = None, ask_urls: AskUrls | None = None) -> None:
         self.member = member
+        self.guard = Guard(member, self.confirmed)
         self._ask_urls = ask_urls
         self._urls: dict[int, tuple[str, ...]] = {}
         self.watch_bytes = 0
@@ -89,10 +93,15 @@ class Node:
         if not self.member.readable:
             await in_time(self.member.confirmed())
 
-    async def command(self, command: Command) -> Result:
+    async def command(self, command: Command, *, guarded: bool = True) -> Result:
         """Through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown; Refused where it takes too long,
         and then nobody knows whether it was done."""
         member = self.member
+        if guarded and type(command) in USER_COMMANDS:
+            # Where this member may be behind, only apply knows whether authentication is on.
+            behind = not member.readable and member.state.version >= USERS
+            if behind or member.state.auth.enabled:
+                command = await self.guard.as_user(command)  # type: ignore[arg-type]
         if member.replica.leading or self._connect is None:
             if type(command) is LeaseGrant and not command.id:
                 command = command._replace(id=member.new_lease_id())

@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -17,7 +18,8 @@ import grpc
 from minikube_py.errors import MinikubeError
 from minikube_py.etcd import wire
 from minikube_py.etcd.cluster import Cluster
-from minikube_py.etcd.errors import AUTH_NOT_ENABLED, FOR_LEARNER, NO_LEADER, Refused, status_of
+from minikube_py.etcd.errors import FOR_LEARNER, NO_LEADER, Refused, status_of
+from minikube_py.etcd.guard import SHOWN, shown_over_grpc
 from minikube_py.etcd.kv import KV
 from minikube_py.etcd.lease import Lease
 from minikube_py.etcd.locks import Locks, as_client
@@ -25,6 +27,7 @@ from minikube_py.etcd.maintenance import Maintenance
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.schema import Method, methods
+from minikube_py.etcd.users import Users
 from minikube_py.etcd.watch import FRAGMENT_BYTES, WatchStream
 from minikube_py.ports.descriptors import Descriptors, PortLimits
 
@@ -109,6 +112,7 @@ class EtcdServer:
             "Cluster/MemberPromote": cluster.promote,
             "Maintenance/Status": maintenance.status,
             "Maintenance/Alarm": maintenance.alarm,
+            "Maintenance/Downgrade": maintenance.downgrade,
             "Maintenance/Defragment": maintenance.defragment,
             "Maintenance/Hash": maintenance.hash,
             "Maintenance/HashKV": maintenance.hash_kv,
@@ -119,8 +123,7 @@ class EtcdServer:
             "Election/Proclaim": as_client(locks.proclaim),
             "Election/Leader": as_client(locks.leader),
             "Election/Resign": as_client(locks.resign),
-            "Auth/AuthStatus": self._auth_status,
-            "Auth/Authenticate": self._authenticate,
+            **Users(node).unary,
             "Health/Check": self._health,
             "Health/List": self._list_health,
         }
@@ -231,6 +234,7 @@ class EtcdServer:
         streams, kind = method.takes_stream or method.gives_stream, BY_NAME[method.request]
 
         async def guarded(request: Any, context: Any) -> Any:
+            SHOWN.set(partial(shown_over_grpc, context))
             try:
                 request = _read(kind, request) if method.takes_stream else wire.read(kind, request)
                 needs_leader = self._admit(method, request, context)
@@ -272,6 +276,7 @@ class EtcdServer:
         missed = 0
         while True:
             await self.node.member.clock.sleep(config.election_ticks * config.tick_s)
+            self.node.guard.sweep()
             missed = 0 if self.node.member.replica.leader() is not None else missed + 1
             if missed >= LEADERLESS_TIMEOUTS:
                 for task in list(self._needing_leader):
@@ -304,17 +309,11 @@ class EtcdServer:
         """A client that sends no more may still read."""
         try:
             async for request in requests:
-                stream.take(request)
+                await stream.take(request)
                 while stream.waiting > WAITING_ANSWERS_MAX:
                     await stream.read_on()
         except (MinikubeError, Refused) as error:
             stream.end(error)
-
-    async def _auth_status(self, request: Any) -> Any:
-        return BY_NAME["AuthStatusResponse"](header=self.node.header_now(), authRevision=1)
-
-    async def _authenticate(self, request: Any) -> Any:
-        raise Refused(*AUTH_NOT_ENABLED)
 
     async def _health(self, request: Any) -> Any:
         """Serving, where it is known who leads; of the whole server, for which etcd has the empty name."""
@@ -390,10 +389,4 @@ WAITING_ANSWERS_MAX: Final = 10_000
 
 
 def not_built(name: str) -> Refused:
-    advice = ADVICE.get(name) or ADVICE.get(name.partition("/")[0], "")
-    return Refused(grpc.StatusCode.UNIMPLEMENTED, f"etcdserver: {name} is not served by this store{advice}")
-
-
-ADVICE: Final = {
-    "Auth": ": what a client's certificate opens is all of it",
-}
+    return Refused(grpc.StatusCode.UNIMPLEMENTED, f"etcdserver: {name} is not served by this store")

@@ -70,11 +70,13 @@ class WatchStream:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def take(self, request: Any) -> None:
+    async def take(self, request: Any) -> None:
         """Raises: MinikubeError where the store takes no watches."""
         chosen = request.WhichOneof("request_union")
         if chosen == "create_request":
-            self._create(request.create_request)
+            guard, asked = self._node.guard, request.create_request
+            refused = guard.auth.enabled and await guard.watch_refusal(asked.key or FROM_KEY, asked.range_end)
+            self._create(asked, refused or "")
         elif chosen == "cancel_request":
             watch = self._watches.pop(request.cancel_request.watch_id, None)
             if watch is not None:
@@ -83,9 +85,9 @@ class WatchStream:
         elif chosen == "progress_request" and self._watches and all(map(self._in_step, self._watches.values())):
             self._say(NO_WATCH, self._node.member.replica.hub.revision)
 
-    def _create(self, asked: Any) -> None:
-        if asked.start_revision < 0:
-            self._refuse(COMPACTED[1])
+    def _create(self, asked: Any, refused: str) -> None:
+        if asked.start_revision < 0 or refused:
+            self._refuse(COMPACTED[1] if asked.start_revision < 0 else refused)
             return
         key, range_end = watched = asked.key or FROM_KEY, asked.range_end
         if range_end and range_end != FROM_KEY and key >= range_end:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from minikube_py.mvcc.types import Command, DeleteRange, Event, InSession, KeyValue, LeaseRevoke
+from minikube_py.mvcc.types import Command, DeleteRange, Event, KeyValue, LeaseRevoke, bare
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
@@ -34,7 +34,7 @@ class Endings(NamedTuple):
 def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
     """What can be done before `command` is applied, in slices; None where that is little, or done already. Nothing else
     must be applied until then. The slices change nothing that can be seen."""
-    inner = command.command if type(command) is InSession else command
+    inner = bare(command)
     if type(inner) is DeleteRange:
         if not inner.range_end or state.index.count(inner.key, inner.range_end) < LARGE_KEYS:
             return None

@@ -13,6 +13,7 @@ from typing import Final
 from minikube_py.errors import ClusterCorrupt, InvalidRequest, NoSpace
 from minikube_py.mvcc.types import (
     Alarm,
+    AsUser,
     CloseSession,
     Command,
     DeclareIndex,
@@ -113,7 +114,7 @@ def grows(command: Command) -> bool:
     kind = type(command)
     if kind is Put or kind is LeaseGrant or kind is DeclareIndex:
         return True
-    if kind is InSession:
+    if kind is InSession or kind is AsUser:
         return grows(command.command)  # type: ignore[union-attr]
     return kind is Txn and _puts(command)  # type: ignore[arg-type]
 

@@ -19,6 +19,8 @@ from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.declared import from_json, to_json
 from minikube_py.mvcc.txn import MAX_TXN_OPS, TOO_MANY_OPS
 from minikube_py.mvcc.types import (
+    AsUser,
+    ChangeAuth,
     CloseSession,
     Command,
     Compact,
@@ -50,6 +52,7 @@ from minikube_py.mvcc.types import (
     SetAlarm,
     Txn,
     TxnResult,
+    UserCommand,
     WatchBatch,
 )
 
@@ -61,7 +64,7 @@ Plain = Any
 
 # Never change a number: they stand in logs on disk.
 PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
-DECLARE_INDEX, DROP_INDEX, RAISE, SET_ALARM, RELEASE = range(13, 18)
+DECLARE_INDEX, DROP_INDEX, RAISE, SET_ALARM, RELEASE, CHANGE_AUTH, AS_USER = range(13, 20)
 PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
 EVENT, BATCH, ERROR = range(30, 33)
 
@@ -76,6 +79,7 @@ _TAGS: Final[dict[type, int]] = {
     DropIndex: DROP_INDEX,
     RaiseVersion: RAISE,
     SetAlarm: SET_ALARM,
+    ChangeAuth: CHANGE_AUTH,
     PutResult: PUT_RESULT,
     DeleteResult: DELETE_RESULT,
     LeaseResult: LEASE_RESULT,
@@ -123,6 +127,7 @@ def unpack(data: bytes) -> Command:
 
 
 COMMANDS: Final = frozenset(get_args(Command))
+USER_COMMANDS: Final = frozenset(get_args(UserCommand))
 SESSION_COMMANDS: Final = frozenset(get_args(SessionCommand))
 
 
@@ -147,6 +152,8 @@ def to_plain(message: Message) -> Plain:
         return (TXN_RESULT, message.revision, message.succeeded, [to_plain(each) for each in message.responses])
     if type(message) is RangeResult:
         return (RANGE_RESULT, *message)
+    if type(message) is AsUser:
+        return (AS_USER, message.user, message.revision, to_plain(message.command))
     if type(message) is Release:
         return (RELEASE, to_plain(message.txn))
     if type(message) is WatchBatch:
@@ -230,6 +237,14 @@ def _release(plain: Plain, depth: int) -> Release:
     if txn[0] != TXN:
         raise TypeError
     return Release(_txn(txn, depth))
+
+
+def _as_user(plain: Plain, depth: int) -> AsUser:
+    _, user, revision, command = plain
+    inner = _reader(command)(command, depth)
+    if type(inner) not in USER_COMMANDS:
+        raise InvalidRequest(f"{type(inner).__name__} cannot be sent as a user")
+    return AsUser(_text(user), _int(revision), inner)
 
 
 def _in_session(plain: Plain, depth: int) -> InSession:
@@ -427,6 +442,8 @@ _READERS: Final[dict[int, Callable[[Plain, int], Any]]] = {
     RAISE: _typed(RaiseVersion, (int,), 1),
     SET_ALARM: _typed(SetAlarm, (bool, int, str), 1),
     RELEASE: _release,
+    CHANGE_AUTH: _typed(ChangeAuth, (str, str, str, int, bytes, bytes, bytes, bool), 1),
+    AS_USER: _as_user,
     RANGE: _range,
     OPEN: _typed(OpenSession, (int,), 1),
     IN_SESSION: _in_session,

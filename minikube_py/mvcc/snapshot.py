@@ -27,7 +27,7 @@ FORMAT: Final = 3
 """Format 1 had no sessions; 3 has the version of the rules and the names of grants, and is written only where the
 version is not the first, so that releases which know no other read what concerns them and refuse the rest."""
 # Never change a number: they stand in files on disk.
-HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION, ALARM = range(9)
+HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION, ALARM, USERS_AND_ROLES = range(10)
 SLICE_RECORDS: Final = 500
 SCANNED_MAX: Final = 2000
 """So many versions and events that give no record are passed over at most before a slice ends; it may be empty."""
@@ -48,12 +48,13 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
         leases = [lease[:-1] for lease in leases]
     fields = [[FIELDS, field_set_to_plain(field_set)] for field_set in state.tables.declared.values()]
     alarms = [[ALARM, *alarm] for alarm in sorted(state.alarms.raised)]
+    auth = [[USERS_AND_ROLES, *record] for record in state.auth.records()]
     later = log.between(base, log.last)
     sessions = ([SESSION, *record] for record in state.sessions.records())
     at_boundary: Events = log.at(boundary) if log.first <= boundary <= log.last else ()
     return _slices(
         chain(
-            [head, *sorted(leases), *fields, *alarms],
+            [head, *sorted(leases), *fields, *alarms, *auth],
             sessions,
             (kv and [BASE, *kv] for kv in standing(list(state.index.current.values()), later, base)),
             [[BOUNDARY, boundary, list(at_boundary)]] if at_boundary else [],
@@ -186,6 +187,8 @@ class Loader:
             state.sessions.load(record[1:])
         elif tag == ALARM:
             state.alarms.raised.add(Alarm(*record[1:]))
+        elif tag == USERS_AND_ROLES:
+            state.auth.load([record[1:]])
         elif tag == END:
             self._complete = True
         else:

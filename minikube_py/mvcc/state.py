@@ -21,6 +21,7 @@ from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key
 from minikube_py.index.table import Table
 from minikube_py.mvcc.ahead import LARGE_KEYS, Endings, endings
 from minikube_py.mvcc.alarms import Alarms
+from minikube_py.mvcc.auth import Auth
 from minikube_py.mvcc.budgets import check_compares, check_reads
 from minikube_py.mvcc.decoding import changes_of, decode
 from minikube_py.mvcc.event_log import EventLog
@@ -35,6 +36,8 @@ from minikube_py.mvcc.tables import RowChanged, Tables, described
 from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, path, taken
 from minikube_py.mvcc.types import (
     FROM_KEY,
+    AsUser,
+    ChangeAuth,
     CloseSession,
     Command,
     Compact,
@@ -96,6 +99,7 @@ class StateMachine:
         self.tables = Tables()
         self.sessions = Sessions()
         self.alarms = Alarms()
+        self.auth = Auth()
         self.before_compact: list[Callable[[], None]] = []
         """Called before a compaction takes effect: the last moment to read what it will free."""
         self.endings: Endings | None = None
@@ -114,6 +118,8 @@ class StateMachine:
             DeclareFields: self._apply_declare,
             DeclareIndex: self._apply_declare_index,
             DropIndex: self._apply_drop_index,
+            ChangeAuth: self._apply_auth,
+            AsUser: self._apply_as_user,
         }
         self._handlers: dict[type, Callable[[Any], Result]] = {
             **self._apply,
@@ -271,6 +277,14 @@ class StateMachine:
     def _apply_alarm(self, command: SetAlarm) -> CompactResult:
         self.alarms.set(command)
         return CompactResult(self.revision)
+
+    def _apply_auth(self, change: ChangeAuth) -> CompactResult:
+        self.auth.change(change)
+        return CompactResult(self.revision)
+
+    def _apply_as_user(self, request: AsUser) -> Result:
+        self.auth.check(request, self.lessor)
+        return self._apply[type(request.command)](request.command)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
@@ -468,6 +482,8 @@ class StateMachine:
             yield
         if not revision and self.alarms.grown_bytes | self.alarms.rewritten_bytes:
             sessions.append(msgpack.packb([self.alarms.rewritten_bytes, self.alarms.grown_bytes]))
+        if not revision:
+            sessions += map(msgpack.packb, self.auth.records())
         for record in sessions:
             digest.update(record)
         return int.from_bytes(digest.digest(), "big")

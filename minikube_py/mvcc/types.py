@@ -227,12 +227,36 @@ class CloseSession(NamedTuple):
     session: int
 
 
+class ChangeAuth(NamedTuple):
+    """One change of users and roles (`mvcc.auth`), named as etcdctl names it: "user add". `kind`: of a permission on
+    `key` and `range_end`. `secret`: a password's hash, or a token. `bare`: the user never has a password. Answered by a
+    CompactResult."""
+
+    action: str
+    name: str = ""
+    role: str = ""
+    kind: int = 0
+    key: bytes = b""
+    range_end: bytes = b""
+    secret: bytes = b""
+    bare: bool = False
+
+
+class AsUser(NamedTuple):
+    """`command`, if the user may. `revision`: of users and roles when the user was looked up; 0: nobody was."""
+
+    user: str
+    revision: int
+    command: UserCommand
+
+
 class RaiseVersion(NamedTuple):
     """From here on apply follows the rules of `version` (`mvcc.versions`). Only a leader proposes it."""
 
     version: int
 
 
+UserCommand = Put | DeleteRange | Txn | LeaseRevoke | ChangeAuth
 SessionCommand = (
     Put
     | DeleteRange
@@ -245,8 +269,16 @@ SessionCommand = (
     | DeclareFields
     | DeclareIndex
     | DropIndex
+    | ChangeAuth
+    | AsUser
 )
 Command = SessionCommand | OpenSession | InSession | CloseSession | RaiseVersion | SetAlarm
+
+
+def bare(command: Command) -> Command:
+    """What is to be done, without the session and the user that it came with."""
+    command = command.command if type(command) is InSession else command
+    return command.command if type(command) is AsUser else command
 
 
 class PutResult(NamedTuple):

@@ -15,8 +15,11 @@ from typing import Any, Final
 from minikube_py.errors import InvalidRequest, Unavailable
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Where
+from minikube_py.mvcc.codec import USER_COMMANDS
 from minikube_py.mvcc.txn import EMPTY_KEY, TOO_MANY_OPS, check
 from minikube_py.mvcc.types import (
+    AsUser,
+    ChangeAuth,
     CloseSession,
     Command,
     Compact,
@@ -36,7 +39,7 @@ from minikube_py.mvcc.types import (
     SetAlarm,
     Txn,
 )
-from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES, RELEASES
+from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES, RELEASES, USERS
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -81,7 +84,7 @@ def require_known(command: Command, version: int) -> None:
         )
 
 
-_NEEDED: Final[dict[type, int]] = {SetAlarm: ALARMS, Release: RELEASES}
+_NEEDED: Final[dict[type, int]] = {SetAlarm: ALARMS, Release: RELEASES, ChangeAuth: USERS, AsUser: USERS}
 
 
 def validate_where(where: Where) -> None:
@@ -238,6 +241,19 @@ def _set_alarm(command: SetAlarm) -> None:
     _alarm(command)
 
 
+def _change_auth(change: ChangeAuth) -> None:
+    _texts((change.action, change.name, change.role))
+    require_int64("kind", change.kind)
+
+
+def _as_user(request: AsUser) -> None:
+    if type(request.command) not in USER_COMMANDS:
+        raise InvalidRequest(f"{type(request.command).__name__} cannot be sent as a user")
+    _texts((request.user,))
+    require_int64("revision", request.revision)
+    validate(request.command)
+
+
 def _alarm(command: SetAlarm) -> None:
     _texts((command.kind,))
     if not 0 <= command.member <= INT64_MAX:
@@ -262,5 +278,7 @@ _RULES: Final[dict[type, Callable[[Any], None]]] = {
     CloseSession: _numbers("session"),
     RaiseVersion: _leaders,
     SetAlarm: _set_alarm,
+    ChangeAuth: _change_auth,
+    AsUser: _as_user,
 }
 _OUTER: Final = frozenset({SetAlarm, OpenSession, InSession, CloseSession, RangeRequest})

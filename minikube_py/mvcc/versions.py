@@ -11,6 +11,7 @@ whoever reads the log and whenever. A release that does not know a number stops 
 | 2 | `path@2`, `resources@2`, `pod_requests@2` and `sum@3` may be declared; a revoke may name the grant that it means;
 the ranges and compares of one txn are bounded in the keys and bytes they read; alarms may be raised |
 | 3 | a `Release` may rewrite what stands under alarm NOSPACE |
+| 4 | users and roles: `ChangeAuth`, and commands `AsUser` |
 
 Decision and reasons: docs/adr, "Apply is total".
 """
@@ -22,12 +23,13 @@ from typing import Final
 from minikube_py.errors import MinikubeError
 
 FIRST: Final = 1
-LATEST: Final = 3
+LATEST: Final = 4
 """What this release knows."""
 GRANTS_HAVE_NAMES: Final = 2
 TXNS_HAVE_BUDGETS: Final = 2
 ALARMS: Final = 2
 RELEASES: Final = 3
+USERS: Final = 4
 
 
 class TooNew(MinikubeError):

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.declared import dump, key_of
 from minikube_py.mvcc import snapshot as records_of
+from minikube_py.mvcc.auth import Auth
 from minikube_py.mvcc.codec import field_set_to_plain, unpack
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.state import StateMachine
@@ -24,6 +26,8 @@ from minikube_py.mvcc.txn import holds
 from minikube_py.mvcc.types import (
     FROM_KEY,
     SINGLE_KEY,
+    AsUser,
+    ChangeAuth,
     Compare,
     DeclareFields,
     DeclareIndex,
@@ -57,6 +61,8 @@ class BehindGaps:
         """Under the name that `mvcc.txn.holds` reads."""
         self.leases: dict[int, int] = {lease.id: lease.ttl_s for lease in state.lessor.by_id.values()}
         self.fields: dict[str, Any] = {each.name: field_set_to_plain(each) for each in state.tables.declared.values()}
+        self.auth = Auth()
+        self.auth.load(state.auth.records())
         self.assumed: list[int] = []
         self._sessions = state.sessions
         self._seen: set[tuple[int, int]] = set()
@@ -110,7 +116,8 @@ class BehindGaps:
         leases = [[records_of.LEASE, id, ttl_s, 0, 0] for id, ttl_s in sorted(self.leases.items())]
         fields = [[records_of.FIELDS, plain] for plain in self.fields.values()]
         base = [[records_of.BASE, *kv] for kv in kvs]
-        return StateMachine.restore([[head, *leases, *fields, *base, [records_of.END]]])
+        auth = [[records_of.USERS_AND_ROLES, *record] for record in self.auth.records()]
+        return StateMachine.restore([[head, *leases, *fields, *auth, *base, [records_of.END]]])
 
     def range(self, key: bytes, range_end: bytes) -> list[KeyValue]:
         """As `KeyIndex.range`."""
@@ -127,23 +134,24 @@ class BehindGaps:
         except InvalidRequest:
             return None
         if type(command) is not InSession:
-            return command.txn if type(command) is Release else command
+            return _bare(command)
         name = (command.session, command.sequence)
         known = self._sessions.by_id.get(command.session)
         done = known is not None and (command.sequence in known.replies or command.sequence < known.acknowledged)
         if done or name in self._seen:
             return None
         self._seen.add(name)
-        return command.command.txn if type(command.command) is Release else command.command
+        return _bare(command.command)
 
     def _save(self) -> tuple[Any, ...]:
         numbers = (self.revision, self.version, self.gap_revision)
-        return numbers, dict(self.current), dict(self.leases), dict(self.fields), self.assumed[:]
+        return numbers, dict(self.current), dict(self.leases), dict(self.fields), self.assumed[:], self.auth.records()
 
     def _load(self, saved: tuple[Any, ...]) -> None:
         self.revision, self.version, self.gap_revision = saved[0]
         self.current, self.leases, self.fields = (dict(each) for each in saved[1:4])
         self.assumed = saved[4][:]
+        self.auth.load(saved[5])
 
     def _do(self, commands: list[tuple[int, Any]], made: int) -> None:
         self._gap_starts = self.revision
@@ -177,6 +185,9 @@ class BehindGaps:
             return self._write([Put(key_of(command.spec.name), dump(command.spec))])
         elif kind is DropIndex:
             return self._delete([key_of(command.name)])
+        elif kind is ChangeAuth:
+            with suppress(InvalidRequest):
+                self.auth.change(command)
         elif kind is RaiseVersion:
             self.version = min(max(self.version, command.version), LATEST)
         return False
@@ -292,6 +303,12 @@ def _revisions_made(commands: list[tuple[int, Any]], known: int, missing: int) -
     most = max(missing, least)
     common = [made for made, _ in votes.most_common() if least <= made <= most][:CANDIDATES_MAX]
     return list(dict.fromkeys([*common, most, *range(most, max(least, most - CANDIDATES_MAX) - 1, -1)]))
+
+
+def _bare(command: Any) -> Any:
+    """Without who sent it, and why."""
+    command = command.command if type(command) is AsUser else command
+    return command.txn if type(command) is Release else command
 
 
 def _compares(command: Any) -> Iterator[Compare]:

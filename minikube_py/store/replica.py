@@ -29,7 +29,7 @@ from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.budgets import check_deletions
 from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Command, InSession, LeaseResult, RaiseVersion, Release, Result, Txn
+from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Release, Result, Txn, bare
 from minikube_py.mvcc.validate import require_known, validate, validate_own
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change
@@ -187,7 +187,7 @@ class Replica:
         else:
             validate(command)
         require_known(command, self.state.version)
-        inner = command.command if type(command) is InSession else command
+        inner: Any = bare(command)
         inner = inner.txn if type(inner) is Release else inner
         if type(inner) is Txn:
             check_deletions(inner, self.state.index)

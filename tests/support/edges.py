@@ -30,8 +30,12 @@ from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import OPS, Comparison, Where
 from minikube_py.index.declared import IndexSpec
+from minikube_py.mvcc.auth import _CHANGES as AUTH_ACTIONS
+from minikube_py.mvcc.auth import ROOT
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import (
+    AsUser,
+    ChangeAuth,
     CloseSession,
     Command,
     Compact,
@@ -448,6 +452,22 @@ def wide_txn(nested: int, ops: int, key: bytes = b"k", value: bytes = b"") -> Tx
     )
 
 
+def auth_changes(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[ChangeAuth]:
+    """Of few names, so that users get roles and roles permissions."""
+    names = one_of_these((ROOT, ROOT, "u", "r", "", "a" * 2000))
+    kinds = st.one_of(st.integers(0, 2), numbers)
+    return st.builds(
+        lambda action, name, role, kind, bounds, *rest: ChangeAuth(action, name, role, kind, *bounds, *rest),
+        one_of_these((*AUTH_ACTIONS, "", "user")), names, names, kinds, ranges, byte_strings, st.booleans(),
+    )  # fmt: skip
+
+
+def as_users(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[AsUser]:
+    """By one who may, may not, is not there or was looked up long ago."""
+    inner = st.one_of(puts(numbers), deletes, txns(numbers), st.builds(LeaseRevoke, numbers), auth_changes(numbers))
+    return st.builds(AsUser, one_of_these((ROOT, "u", "", "nobody")), st.one_of(st.integers(0, 9), numbers), inner)
+
+
 def session_commands(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[SessionCommand]:
     """What may be sent in a session; the numbers in them are of `numbers`."""
     return _brief(
@@ -462,6 +482,8 @@ def session_commands(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy
             st.builds(LeaseRevoke, numbers),
             st.builds(LeaseCheckpoint, numbers, numbers),
             st.builds(Compact, numbers),
+            auth_changes(numbers),
+            as_users(numbers),
             field_sets.map(DeclareFields),
             index_specs.map(DeclareIndex),
             one_of_these(("i0", "i1", "i2", "", "a" * 2000)).map(DropIndex),

@@ -16,6 +16,8 @@ from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.snapshot import records
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
+    AsUser,
+    ChangeAuth,
     Command,
     Compare,
     DeclareFields,
@@ -132,6 +134,9 @@ def test_what_an_earlier_release_cannot_read_is_not_sent_while_one_takes_part() 
         SetAlarm(False, 1, "NOSPACE"),
     ):
         with pytest.raises(Unavailable, match="needs version 2 of the rules of apply, the store follows 1"):
+            net.propose(leader, command)
+    for command in (ChangeAuth("user add", "u"), InSession(opened.result.id, 1, 1, AsUser("", 0, Put(b"a", b"v")))):
+        with pytest.raises(Unavailable, match="needs version 4 of the rules of apply, the store follows 1"):
             net.propose(leader, command)
     assert isinstance(net.propose(leader, LeaseRevoke(5)), Outcome)
 

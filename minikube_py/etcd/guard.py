@@ -1,0 +1,161 @@
+"""Who asks, and what they may read here: tokens and client certificates before `mvcc.auth`.
+
+Writes are judged where they are applied; what only reads, or concerns this member, is judged here, against this
+member's state. Nothing of it runs while authentication is off. Source: etcd's v3_server.go, api/v3rpc, simple_token.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.etcd.errors import BAD_TOKEN, Refused, status_of
+from minikube_py.mvcc.auth import OLD_REVISION, USER_EMPTY, Auth
+from minikube_py.mvcc.lease import Lease
+from minikube_py.mvcc.types import AsUser, Txn, UserCommand
+from minikube_py.store.member import StoreMember
+
+TOKEN_S: Final = 300.0
+"""etcd's --auth-token-ttl: so long a token lives that nobody shows to this member."""
+GO_CODES: Final = {
+    "INVALID_ARGUMENT": "InvalidArgument",
+    "PERMISSION_DENIED": "PermissionDenied",
+    "UNAUTHENTICATED": "Unauthenticated",
+}
+
+
+class Shown(NamedTuple):
+    """`name`: of the client's certificate. Empty: none was shown."""
+
+    token: str = ""
+    name: str = ""
+
+
+class Who(NamedTuple):
+    """`revision`: of users and roles when the user was looked up; 0: nobody was."""
+
+    user: str = ""
+    revision: int = 0
+
+
+NOBODY: Final = Who()
+SHOWN: Final[ContextVar[Callable[[], Shown]]] = ContextVar("SHOWN", default=Shown)
+"""What the client of the request that runs has shown; read only where authentication is on."""
+
+
+def shown_over_grpc(context: Any) -> Shown:
+    names = context.auth_context().get("x509_common_name", ())
+    found: dict[str, str] = {}
+    for key, value in context.invocation_metadata() or ():
+        found.setdefault(key, value)
+    return Shown(_token(found, "token", "authorization"), names[0].decode("utf-8", "replace") if names else "")
+
+
+def shown_over_http(headers: Mapping[str, str]) -> Shown:
+    """As in etcd, certificates do not count: there the gateway shows its own."""
+    return Shown(_token(headers, "Grpc-Metadata-Token", "Authorization"))
+
+
+def _token(headers: Mapping[str, str], *names: str) -> str:
+    found = next((headers[name] for name in names if name in headers), None)
+    # One that is shown and empty is a wrong one.
+    return "" if found is None else found.removeprefix("Bearer ") or "?"
+
+
+class Guard:
+    """`confirm` returns once this member's state holds all that was acknowledged before."""
+
+    def __init__(self, member: StoreMember, confirm: Callable[[], Awaitable[None]], token_s: float = TOKEN_S) -> None:
+        self._member = member
+        self._confirm = confirm
+        self.token_s = token_s
+        self._ends_s: dict[str, float] = {}
+
+    @property
+    def auth(self) -> Auth:
+        return self._member.state.auth
+
+    async def who(self) -> Who:
+        """Raises: Refused where the token is unknown, or has ended."""
+        if not self.auth.enabled:
+            return NOBODY
+        token, name = SHOWN.get()()
+        if not token:
+            return Who(name, self.auth.revision) if name else NOBODY
+        if token not in self.auth.tokens:
+            await self._confirm()
+        user, now_s = self.auth.tokens.get(token), self._member.clock.monotonic_s()
+        if user is None or self._ends_s.get(token, now_s) < now_s:
+            raise Refused(*BAD_TOKEN)
+        self._ends_s[token] = now_s + self.token_s
+        return Who(user, self.auth.revision)
+
+    def sweep(self) -> None:
+        """Ends tokens whose time is over; called about each second."""
+        tokens, ends_s = self.auth.tokens, self._ends_s
+        if not tokens and not ends_s:
+            return
+        now_s = self._member.clock.monotonic_s()
+        for token in list(tokens):
+            if ends_s.setdefault(token, now_s + self.token_s) < now_s:
+                del tokens[token]
+        self._ends_s = {token: end_s for token, end_s in ends_s.items() if token in tokens}
+
+    # -- what they may -------------------------------------------------------------------------------------------------
+
+    async def as_user(self, command: UserCommand) -> AsUser:
+        """Raises: Refused."""
+        return AsUser(*await self.who(), command)
+
+    async def admin(self) -> None:
+        """Raises: Refused, InvalidRequest, as all below."""
+        if self.auth.enabled:
+            self.auth.check_admin((await self.who()).user)
+
+    async def known(self) -> None:
+        if self.auth.enabled and await self.who() == NOBODY:
+            raise InvalidRequest(USER_EMPTY)
+
+    async def read(self, key: bytes, range_end: bytes = b"") -> Who:
+        """What is given to `unchanged` once it was read."""
+        who = await self.who()
+        self.auth.check_read(*who, key, range_end)
+        return who
+
+    async def read_txn(self, txn: Txn) -> Who:
+        who = await self.who()
+        self.auth.check_reads(*who, txn)
+        return who
+
+    def unchanged(self, who: Who) -> None:
+        """That nobody changed users and roles since."""
+        if who.revision and who.revision != self.auth.revision:
+            raise InvalidRequest(OLD_REVISION)
+
+    async def read_leases(self, leases: Iterable[Lease | None]) -> Who:
+        """Their keys tell what stands."""
+        if not self.auth.enabled:
+            return NOBODY
+        await self.known()
+        who = await self.who()
+        if not self.auth.is_admin(who.user):
+            for lease in leases:
+                for key in sorted(lease.keys) if lease is not None else ():
+                    self.auth.check_read(*who, key)
+        return who
+
+    async def renew(self, lease: Lease | None) -> None:
+        if self.auth.enabled:
+            await self.known()
+            self.auth.check_renewal(*await self.who(), lease)
+
+    async def watch_refusal(self, key: bytes, range_end: bytes) -> str:
+        """Why a watch may not be, in the words of Go's gRPC; "" where it may."""
+        try:
+            await self.read(key, range_end)
+        except (Refused, MinikubeError) as error:
+            code, text = status_of(error)
+            return f"rpc error: code = {GO_CODES.get(code.name, 'Unavailable')} desc = {text}"
+        return ""

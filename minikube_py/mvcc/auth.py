@@ -1,0 +1,397 @@
+"""Users, roles and what they may do with which keys: etcd's Auth as a part of the replicated state.
+
+It holds for commands that come `AsUser`, from etcd's API; whoever speaks the store's own protocol shows a member's
+certificate, and may do everything. Passwords come hashed: apply never hashes. Rules and words are etcd's
+(server/auth/store.go, range_perm_cache.go, etcdserver/apply/auth.go).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from minikube_py.errors import InvalidRequest
+from minikube_py.mvcc.lease import Lease, Leases
+from minikube_py.mvcc.types import (
+    FROM_KEY,
+    AsUser,
+    ChangeAuth,
+    DeleteRange,
+    LeaseRevoke,
+    Put,
+    RangeRequest,
+    Txn,
+)
+
+ROOT: Final = "root"
+"""The user, and the role, that may do everything."""
+READ, WRITE, READWRITE = range(3)
+ENTRIES_MAX: Final = 10_000
+"""Users, roles and permissions together: what they take is not counted in the quota."""
+TOKENS_MAX: Final = 10_000
+"""Beyond it the oldest ends before its time."""
+
+ROOT_USER_MISSING: Final = "etcdserver: root user does not exist"
+ROOT_ROLE_MISSING: Final = "etcdserver: root user does not have root role"
+USER_EXISTS: Final = "etcdserver: user name already exists"
+USER_EMPTY: Final = "etcdserver: user name is empty"
+USER_NOT_FOUND: Final = "etcdserver: user name not found"
+ROLE_EXISTS: Final = "etcdserver: role name already exists"
+ROLE_NOT_FOUND: Final = "etcdserver: role name not found"
+ROLE_EMPTY: Final = "etcdserver: role name is empty"
+AUTH_FAILED: Final = "etcdserver: authentication failed, invalid user ID or password"
+NO_PASSWORD: Final = "auth: authentication failed, password was given for no password user"
+DENIED: Final = "etcdserver: permission denied"
+ROLE_NOT_GRANTED: Final = "etcdserver: role is not granted to the user"
+NOT_GRANTED: Final = "etcdserver: permission is not granted to the role"
+NOT_ENABLED: Final = "etcdserver: authentication is not enabled"
+BAD_MANAGEMENT: Final = "etcdserver: invalid auth management"
+OLD_REVISION: Final = "etcdserver: revision of auth store is old"
+TOO_MANY: Final = f"etcdserver: there are {ENTRIES_MAX} users, roles and permissions, which is the limit"
+
+
+class User(NamedTuple):
+    """`password`: its hash, in a form that whoever made it reads; empty: none fits. `bare`: it never has one."""
+
+    roles: tuple[str, ...] = ()
+    password: bytes = b""
+    bare: bool = False
+
+
+class Permission(NamedTuple):
+    """`kind`: READ, WRITE, READWRITE; what etcd does not know grants nothing. `range_end` as in a request."""
+
+    kind: int
+    key: bytes
+    range_end: bytes
+
+
+Interval = tuple[bytes, bytes | None]
+"""[begin, end); None: no end."""
+
+
+class Auth:
+    """`revision` counts changes: who was looked up before the last one is looked up again. `tokens` is this member's
+    own, and in no snapshot: every member that applies the entry of a token has it until that member's clock ends it."""
+
+    def __init__(self) -> None:
+        self.enabled = False
+        self.revision = 1
+        self.users: dict[str, User] = {}
+        self.roles: dict[str, tuple[Permission, ...]] = {}
+        self.tokens: dict[str, str] = {}
+        self._ranges: dict[str, tuple[list[Interval], list[Interval]]] = {}
+
+    @property
+    def used(self) -> bool:
+        """Whether there is anything that a member of an earlier release would not know."""
+        return self.revision > 1
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def change(self, change: ChangeAuth) -> None:
+        """Raises: InvalidRequest, and then nothing has changed."""
+        act = _CHANGES.get(change.action)
+        if act is None:
+            raise InvalidRequest(f"users and roles know no {change.action[:40]!r}")
+        if act(self, change):
+            self.revision += 1
+            self._ranges = {}
+
+    def _enable(self, _: ChangeAuth) -> bool:
+        if not self.enabled:
+            root = self.users.get(ROOT)
+            if root is None:
+                raise InvalidRequest(ROOT_USER_MISSING)
+            if ROOT not in root.roles:
+                raise InvalidRequest(ROOT_ROLE_MISSING)
+            self.enabled = True
+        return False
+
+    def _disable(self, _: ChangeAuth) -> bool:
+        was, self.enabled = self.enabled, False
+        self.tokens.clear()
+        return was
+
+    def _add_user(self, change: ChangeAuth) -> bool:
+        if not change.name:
+            raise InvalidRequest(USER_EMPTY)
+        if change.name in self.users:
+            raise InvalidRequest(USER_EXISTS)
+        self._require_room()
+        self.users[change.name] = User((), b"" if change.bare else change.secret, change.bare)
+        return True
+
+    def _delete_user(self, change: ChangeAuth) -> bool:
+        if self.enabled and change.name == ROOT:
+            raise InvalidRequest(BAD_MANAGEMENT)
+        self._user(change.name)
+        del self.users[change.name]
+        self._end_tokens(change.name)
+        return True
+
+    def _change_password(self, change: ChangeAuth) -> bool:
+        user = self._user(change.name)
+        self.users[change.name] = user._replace(password=b"" if user.bare else change.secret)
+        self._end_tokens(change.name)
+        return True
+
+    def _grant_role(self, change: ChangeAuth) -> bool:
+        user = self._user(change.name)
+        if change.role != ROOT:
+            self._role(change.role)
+        if change.role in user.roles:
+            return False
+        self._require_room()
+        self.users[change.name] = user._replace(roles=tuple(sorted((*user.roles, change.role))))
+        return True
+
+    def _revoke_role(self, change: ChangeAuth) -> bool:
+        if self.enabled and change.name == change.role == ROOT:
+            raise InvalidRequest(BAD_MANAGEMENT)
+        user = self._user(change.name)
+        if change.role not in user.roles:
+            raise InvalidRequest(ROLE_NOT_GRANTED)
+        self._take_role(change.name, change.role)
+        return True
+
+    def _add_role(self, change: ChangeAuth) -> bool:
+        if not change.name:
+            raise InvalidRequest(ROLE_EMPTY)
+        if change.name in self.roles:
+            raise InvalidRequest(ROLE_EXISTS)
+        self._require_room()
+        self.roles[change.name] = ()
+        return True
+
+    def _delete_role(self, change: ChangeAuth) -> bool:
+        if self.enabled and change.name == ROOT:
+            raise InvalidRequest(BAD_MANAGEMENT)
+        self._role(change.name)
+        del self.roles[change.name]
+        for name in self.users:
+            self._take_role(name, change.name)
+        return True
+
+    def _grant(self, change: ChangeAuth) -> bool:
+        permission = Permission(change.kind, change.key, change.range_end)
+        end = _end(permission)
+        if not permission.key or (end is not None and permission.key >= end):
+            raise InvalidRequest(BAD_MANAGEMENT)
+        granted = list(self._role(change.name))
+        # As upstream: only the first of those that begin at the key is looked at.
+        at = bisect_left(granted, permission.key, key=lambda each: each.key)
+        if at < len(granted) and granted[at][1:] == permission[1:]:
+            granted[at] = permission
+        else:
+            self._require_room()
+            granted.append(permission)
+            granted.sort(key=lambda each: each.key)
+        self.roles[change.name] = tuple(granted)
+        return True
+
+    def _revoke(self, change: ChangeAuth) -> bool:
+        granted = self._role(change.name)
+        left = tuple([each for each in granted if each[1:] != (change.key, change.range_end)])
+        if len(left) == len(granted):
+            raise InvalidRequest(NOT_GRANTED)
+        self.roles[change.name] = left
+        return True
+
+    def _assign(self, change: ChangeAuth) -> bool:
+        """The password was compared before; `kind` is the revision at which it was."""
+        if not self.enabled:
+            raise InvalidRequest(NOT_ENABLED)
+        user = self.users.get(change.name)
+        if user is None or user.bare:
+            raise InvalidRequest(AUTH_FAILED)
+        if change.kind != self.revision:
+            raise InvalidRequest(OLD_REVISION)
+        self.tokens[change.secret.decode("ascii", "replace")] = change.name
+        while len(self.tokens) > TOKENS_MAX:
+            del self.tokens[next(iter(self.tokens))]
+        return False
+
+    def _user(self, name: str) -> User:
+        user = self.users.get(name)
+        if user is None:
+            raise InvalidRequest(USER_NOT_FOUND)
+        return user
+
+    def _role(self, name: str) -> tuple[Permission, ...]:
+        role = self.roles.get(name)
+        if role is None:
+            raise InvalidRequest(ROLE_NOT_FOUND)
+        return role
+
+    def _take_role(self, user: str, role: str) -> None:
+        found = self.users[user]
+        if role in found.roles:
+            self.users[user] = found._replace(roles=tuple([each for each in found.roles if each != role]))
+
+    def _end_tokens(self, name: str) -> None:
+        self.tokens = {token: user for token, user in self.tokens.items() if user != name}
+
+    def _require_room(self) -> None:
+        granted = sum(map(len, self.roles.values())) + sum([len(user.roles) for user in self.users.values()])
+        if len(self.users) + len(self.roles) + granted >= ENTRIES_MAX:
+            raise InvalidRequest(TOO_MANY)
+
+    # -- who may what --------------------------------------------------------------------------------------------------
+
+    def check_admin(self, user: str) -> None:
+        """Raises: InvalidRequest."""
+        if not self.enabled:
+            return
+        if not user:
+            raise InvalidRequest(USER_EMPTY)
+        if ROOT not in self._user(user).roles:
+            raise InvalidRequest(DENIED)
+
+    def is_admin(self, user: str) -> bool:
+        try:
+            self.check_admin(user)
+        except InvalidRequest:
+            return False
+        return True
+
+    def check_read(self, user: str, revision: int, key: bytes, range_end: bytes = b"") -> None:
+        """`revision`: of `Auth` when the user was looked up; 0: nobody was. Raises: InvalidRequest."""
+        self._check_range(user, revision, key, range_end, READ)
+
+    def _check_range(self, user: str, revision: int, key: bytes, range_end: bytes, kind: int) -> None:
+        if not self.enabled:
+            return
+        if revision == 0:
+            raise InvalidRequest(USER_EMPTY)
+        if revision < self.revision:
+            raise InvalidRequest(OLD_REVISION)
+        known = self.users.get(user)
+        if known is None or not (ROOT in known.roles or self._covers(user, known, key, range_end, kind)):
+            raise InvalidRequest(DENIED)
+
+    def check(self, request: AsUser, leases: Leases) -> None:
+        """Whether the user may do it: all branches of a txn count, whichever is taken. Raises: InvalidRequest."""
+        user, revision, command = request
+        if not self.enabled:
+            return
+        if type(command) is ChangeAuth:
+            if command.action != TOKEN:
+                self.check_admin(user)
+        elif type(command) is LeaseRevoke:
+            self._check_lease(user, revision, command.id, leases)
+        else:
+            for op in _ops(command):  # type: ignore[arg-type]
+                self._check_op(user, revision, op, leases)
+
+    def check_reads(self, user: str, revision: int, txn: Txn) -> None:
+        """Of a txn that only reads. Raises: InvalidRequest."""
+        for key, range_end, *_ in _ops(txn):
+            self.check_read(user, revision, key, range_end)  # type: ignore[arg-type]
+
+    def _check_op(self, user: str, revision: int, op: Any, leases: Leases) -> None:
+        if type(op) is Put:
+            self._check_range(user, revision, op.key, b"", WRITE)
+            self._check_lease(user, revision, op.lease, leases)
+            if op.prev_kv:
+                self.check_read(user, revision, op.key)
+        elif type(op) is DeleteRange:
+            self._check_range(user, revision, op.key, op.range_end, WRITE)
+            if op.prev_kv:
+                self.check_read(user, revision, op.key, op.range_end)
+        else:
+            self.check_read(user, revision, op.key, op.range_end)
+
+    def _check_lease(self, user: str, revision: int, lease_id: int, leases: Leases) -> None:
+        """A lease ends its keys: who attaches one to it, or ends it, may write them all."""
+        self.check_renewal(user, revision, leases.by_id.get(lease_id))
+
+    def check_renewal(self, user: str, revision: int, lease: Lease | None) -> None:
+        """Raises: InvalidRequest where some of its keys could not be written."""
+        if lease is not None and not self.is_admin(user):
+            for key in sorted(lease.keys):
+                self._check_range(user, revision, key, b"", WRITE)
+
+    def _covers(self, name: str, user: User, key: bytes, range_end: bytes, kind: int) -> bool:
+        ranges = self._ranges.get(name)
+        if ranges is None:
+            granted = [each for role in user.roles for each in self.roles.get(role, ())]
+            reads = _merged([each for each in granted if each.kind in (READ, READWRITE)])
+            ranges = self._ranges[name] = reads, _merged([each for each in granted if each.kind in (WRITE, READWRITE)])
+        merged = ranges[kind]
+        at = bisect_left(merged, (key + b"\0",), key=lambda each: each[:1])
+        if not at:
+            return False
+        _, last = merged[at - 1]
+        if last is None:
+            return True
+        if not range_end:
+            return key < last
+        return range_end != FROM_KEY and key < last and range_end <= last
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def records(self) -> list[list[Any]]:
+        """What `load` takes; the same on members that agree."""
+        if not self.used:
+            return []
+        users = [[name, list(roles), password, bare] for name, (roles, password, bare) in sorted(self.users.items())]
+        roles = [[name, [list(each) for each in granted]] for name, granted in sorted(self.roles.items())]
+        return [[self.enabled, self.revision, users, roles]]
+
+    def load(self, records: list[list[Any]]) -> None:
+        """Raises: TypeError, ValueError where they are none of `records`."""
+        self._ranges = {}
+        enabled, self.revision, users, roles = records[0] if records else (False, 1, [], [])
+        self.enabled = bool(enabled)
+        self.users = {name: User(tuple(granted), password, bare) for name, granted, password, bare in users}
+        self.roles = {name: tuple([Permission(*each) for each in granted]) for name, granted in roles}
+
+
+def _end(permission: Permission) -> bytes | None:
+    """Behind the last key it is for; None: there is none."""
+    if not permission.range_end:
+        return permission.key + b"\0"
+    return None if permission.range_end == FROM_KEY else permission.range_end
+
+
+def _merged(permissions: list[Permission]) -> list[Interval]:
+    """In order, without touching each other."""
+    merged: list[Interval] = []
+    for each in sorted(permissions, key=lambda each: each.key):
+        end = _end(each)
+        if merged and (merged[-1][1] is None or each.key <= merged[-1][1]):
+            begin, before = merged[-1]
+            merged[-1] = begin, None if before is None or end is None else max(before, end)
+        else:
+            merged.append((each.key, end))
+    return merged
+
+
+def _ops(command: Put | DeleteRange | RangeRequest | Txn) -> Iterator[Any]:
+    """Each range, put and delete, and each compare as the range that it reads, in etcd's order."""
+    if type(command) is not Txn:
+        yield command
+        return
+    for compare in command.compare:
+        yield RangeRequest(compare.key, compare.range_end)
+    for op in (*command.success, *command.failure):
+        yield from _ops(op)
+
+
+TOKEN: Final = "token"
+_CHANGES: Final[dict[str, Any]] = {
+    "enable": Auth._enable,
+    "disable": Auth._disable,
+    "user add": Auth._add_user,
+    "user delete": Auth._delete_user,
+    "user passwd": Auth._change_password,
+    "user grant-role": Auth._grant_role,
+    "user revoke-role": Auth._revoke_role,
+    "role add": Auth._add_role,
+    "role delete": Auth._delete_role,
+    "role grant-permission": Auth._grant,
+    "role revoke-permission": Auth._revoke,
+    TOKEN: Auth._assign,
+}
