@@ -146,7 +146,8 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
     result: dict[str, Any] = {
-        "kubernetes": KUBERNETES, "etcd": ETCD, "go": subprocess.check_output(["go", "version"], text=True).split()[2],
+        "versions": {"kubernetes": KUBERNETES, "etcd": ETCD,
+                     "go": subprocess.check_output(["go", "version"], text=True).split()[2]},
         "load_average": os.getloadavg()[0], "cpus": os.cpu_count(), "machine": platform.machine(),
         "rounds": arguments.rounds, "seconds": arguments.time,
     }  # fmt: skip
