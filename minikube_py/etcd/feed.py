@@ -22,6 +22,7 @@ from minikube_py.etcd.client import READ_ATTEMPT_S, EtcdClient, quietly
 from minikube_py.etcd.errors import COMPACTED
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change, Mirror
+from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.wording import Wording
 from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import KeyValue
@@ -32,7 +33,7 @@ COMPACT_KEY: Final = b"compact_rev_key"
 """Kubernetes' own, outside of any prefix: its value is the revision that was compacted last."""
 REPLAYED: Final = 4096
 """Revisions before the newest that are held at a start, for watches that resume."""
-PAGE: Final = 10_000
+PAGE: Final = 2_000
 LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
 ASK_FIRST_S: Final = 0.01
@@ -115,7 +116,12 @@ class Feed:
         else:
             raise Unavailable(f"etcd was compacted {LOADS_MAX} times while its keys were read")
         former = self.hub if self.loads else None
-        self.mirror = Mirror(kvs, revision, self.field_sets.values())
+        mirror = await in_steps(Mirror.loading(kvs, revision, list(self.field_sets.values())))
+        for each in self.field_sets.values():
+            if each.name not in mirror.state.tables.declared:
+                # Somebody declared it meanwhile.
+                mirror.declare(each)
+        self.mirror = mirror
         self.hub = WatchHub(self.mirror.state)
         self.loads += 1
         if former is not None:

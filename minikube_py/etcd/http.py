@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -27,6 +27,7 @@ from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.proto_json import Values, Wrong, read, write
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.server import EtcdServer, not_built
+from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.watch import FRAGMENT_BYTES
 from minikube_py.mvcc.types import RangeRequest
 from minikube_py.mvcc.validate import INT64_MAX, INT64_MIN
@@ -392,16 +393,6 @@ async def _message(method: Method, bodies: Values) -> Any:
     if text is None:
         return None
     return await in_steps(read(method.request, text))
-
-
-async def in_steps(work: Generator[None, None, T]) -> T:
-    """What it returns, with the loop's other work between its steps."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as ended:
-            return cast(T, ended.value)
-        await asyncio.sleep(0)
 
 
 LATE: Final = (StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")

@@ -9,7 +9,7 @@ compacts when etcd does. It asks etcd nothing: whoever reads and watches feeds i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -19,10 +19,13 @@ from minikube_py.index.declared import INDEXES_PREFIX, parse
 from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.successor import Successor
 from minikube_py.mvcc.types import Compact, DeclareFields, Event, KeyValue, prefix_end
 from minikube_py.mvcc.versions import LATEST
 
 log = logging.getLogger(__name__)
+KEYS_PER_STEP: Final = 1_000
+OBJECTS_PER_STEP: Final = 128
 FIELDS_PREFIX: Final = b"/minikube-py/fields/"
 """Fields that an index is declared over, for servers that do not know the kind they belong to."""
 
@@ -39,10 +42,19 @@ class Change(NamedTuple):
 class Mirror:
     """`state` answers; never apply a write to it."""
 
-    def __init__(self, kvs: Iterable[KeyValue], revision: int, field_sets: Iterable[FieldSet]) -> None:
-        """What etcd holds at `revision`, and the fields that this server declares."""
-        state = self.state = StateMachine()
-        state.index.load(filter(_readable, kvs))
+    def __init__(self) -> None:
+        self.state = StateMachine()
+
+    @classmethod
+    def loading(
+        cls, kvs: Sequence[KeyValue], revision: int, field_sets: Iterable[FieldSet]
+    ) -> Generator[None, None, Mirror]:
+        """What etcd holds at `revision`, and the fields that this server declares, in slices of a few milliseconds."""
+        mirror = cls()
+        state = mirror.state
+        for start in range(0, len(kvs), KEYS_PER_STEP):
+            state.index.load_more(list(filter(_readable, kvs[start : start + KEYS_PER_STEP])))
+            yield
         state.log = EventLog(revision + 1)
         state.load(revision, revision, ())
         declared = {each.name: each for each in field_sets}
@@ -50,7 +62,23 @@ class Mirror:
             if (found := _fields_of(kv)) is not None:
                 declared.setdefault(found.name, found)
         for each in declared.values():
-            state.load_fields(each)
+            yield from mirror._declaring(each)
+        return mirror
+
+    def _declaring(self, field_set: FieldSet) -> Generator[None, None, None]:
+        """As `state.load_fields`."""
+        state = self.state
+        successor = Successor(state, state.tables.whole(field_set))
+        try:
+            while not successor.step(state, OBJECTS_PER_STEP):
+                yield
+        except (MinikubeError, MemoryError):
+            raise
+        except Exception:
+            # It says why the fields are degraded.
+            state.load_fields(field_set)
+        else:
+            state.tables.declare(field_set, successor.table)
 
     @property
     def revision(self) -> int:

@@ -21,6 +21,7 @@ from minikube_py.etcd.keys import PREFIX, Keys
 from minikube_py.etcd.kv import ALARMS
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Mirror, fields_key, fields_value
+from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.wording import Wording
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Where
@@ -186,7 +187,8 @@ class EtcdStorage:
         for prefix in prefixes:
             found = await self._asked(RangeRequest(prefix, prefix_end(prefix), revision=request.revision))
             kvs += found.kvs
-        result = Mirror(kvs, request.revision, (field_set,)).state.range(request)
+        mirror = await in_steps(Mirror.loading(kvs, request.revision, (field_set,)))
+        result = mirror.state.range(request)
         assert result.stats is not None
         stats = result.stats._replace(structure="scan", index="", objects_decoded=len(kvs))
         return result._replace(revision=self.revision, stats=stats)

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-from minikube_py.etcd import http, kv, large, maintenance, proto_json, watch
+from minikube_py.etcd import http, kv, large, maintenance, proto_json, users, watch
 from minikube_py.etcd.http import HttpLimits
 from minikube_py.etcd.server import Limits
-from minikube_py.mvcc import budgets, validate
+from minikube_py.mvcc import auth, budgets, validate
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 
@@ -17,6 +17,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 def test_the_page_names_each_limit_and_its_value() -> None:
     owners = SimpleNamespace(
         Limits=Limits(),
+        auth=auth,
+        users=users,
         budgets=budgets,
         validate=validate,
         HttpLimits=HttpLimits(),

@@ -1,0 +1,57 @@
+"""What an etcd holds is taken over in steps that are bounded, whatever it holds."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from minikube_py.etcd.mirror import KEYS_PER_STEP, OBJECTS_PER_STEP, Mirror
+from minikube_py.fields.builtin import NODES, PODS
+from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc import successor
+from minikube_py.mvcc.state import StateMachine
+from minikube_py.mvcc.types import DeclareFields, KeyValue, Put, RangeRequest, prefix_end
+
+COUNT = 3_000
+
+
+def node(number: int) -> bytes:
+    allocatable = {"cpu": str(number % 64), "memory": "1Gi", "pods": "110"}
+    return orjson.dumps({"metadata": {"name": f"n{number}"}, "status": {"allocatable": allocatable}})
+
+
+def test_no_step_takes_more_than_its_share_and_all_of_them_make_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    applied, kvs = StateMachine(), []
+    for number in range(COUNT):
+        key = NODES.prefix + b"n%05d" % number
+        applied.apply(Put(key, node(number)))
+        kvs.append(KeyValue(key, node(number), number + 2, number + 2, 1, 0))
+    for each in (NODES, PODS):
+        applied.apply(DeclareFields(each))
+    decoded = 0
+    decode = successor.decode
+
+    def counted(value: bytes) -> object:
+        nonlocal decoded
+        decoded += 1
+        return decode(value)
+
+    monkeypatch.setattr(successor, "decode", counted)
+    work, most, steps, mirror = Mirror.loading(kvs, COUNT + 1, (NODES, PODS)), 0, 0, None
+    while mirror is None:
+        before = decoded
+        try:
+            next(work)
+        except StopIteration as ended:
+            mirror = ended.value
+        most, steps = max(most, decoded - before), steps + 1
+    assert 0 < most <= 2 * OBJECTS_PER_STEP and steps >= COUNT // KEYS_PER_STEP + COUNT // (2 * OBJECTS_PER_STEP)
+    asked = RangeRequest(
+        NODES.prefix,
+        prefix_end(NODES.prefix),
+        where=Where((Comparison("free.cpu", ">=", ("60",)),)),
+        fields=("free.cpu",),
+    )
+    mine, wanted = mirror.state.range(asked), applied.range(asked)
+    assert (mine.kvs, mine.fields) == (wanted.kvs, wanted.fields) and len(mine.kvs) > COUNT // 64
+    assert mirror.state.hash() == applied.hash()
