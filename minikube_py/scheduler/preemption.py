@@ -137,7 +137,7 @@ class Preemptions:
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": f"{pod.scheduler_name}: preempting to accommodate a higher priority pod",
+            "message": f"{pod.scheduler_name}: preempting to accommodate a {_better(pod, victim)} pod",
             "lastProbeTime": None,
             "lastTransitionTime": timestamp(self._scheduler.clock.wall_s()),
         }
@@ -155,6 +155,11 @@ class Preemptions:
     async def _patch(self, pod: PodInfo, status: dict[str, object]) -> None:
         body = orjson.dumps({"metadata": {"uid": pod.uid}, "status": status})
         await self._scheduler.client.raw("PATCH", f"{_path(pod)}/status", None, body, STRATEGIC_MERGE_PATCH)
+
+
+def _better(pod: PodInfo, victim: PodInfo) -> str:
+    """Flow scheduling also evicts by price, among pods of one priority."""
+    return "higher priority" if pod.priority > victim.priority else "better priced"
 
 
 _DELETE = orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1"})

@@ -7,7 +7,7 @@ classes, of which each takes one pod of whatever class) and at their jobs' unsch
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,8 +79,19 @@ class _Own:
 class Graph:
     """`failed`: classes about which the model said nothing that can be used, with the error; they are left out."""
 
-    def __init__(self, model: CostModel, columns: NodeColumns, arcs_max: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        model: CostModel,
+        columns: NodeColumns,
+        arcs_max: int = 1 << 20,
+        seen: Callable[[Machines], Machines] | None = None,
+        extra: Mapping[int, int] | None = None,
+    ) -> None:
+        """`seen`: how the model sees machines, where not as they are; `extra`: by slot, what a machine costs on top of
+        the model's price. A machine with such a price takes one pod."""
         self._model = model
+        self._seen = seen
+        self._extra = extra or {}
         self._columns = columns
         self._arcs_max = arcs_max
         self._chunks: list[tuple[IntArray, ...]] = []
@@ -101,6 +112,10 @@ class Graph:
         return self._nodes, self._arcs
 
     # --- building ---------------------------------------------------------------------------------------------------
+
+    def _machines(self, slots: IntArray) -> Machines:
+        machines = Machines(self._columns.some(slots), slots)
+        return machines if self._seen is None else self._seen(machines)
 
     def _node(self) -> int:
         self._nodes += 1
@@ -124,8 +139,8 @@ class Graph:
 
     def build(self, classes: Sequence[TaskClass]) -> Problem:
         """Raises: ModelError, where it concerns all classes."""
-        columns, model = self._columns, self._model
-        machines = Machines(columns.some(self.machine_slots), self.machine_slots)
+        model = self._model
+        machines = self._machines(self.machine_slots)
         asking = Asking(model.name, "all", Task(classes[0].task.pod))
         asking.ask("stats", model.prepare_stats, machines)
         asking.ask("stats", model.update_stats, machines)
@@ -167,6 +182,10 @@ class Graph:
         outer = asking.arcs(machines, "leaf", self._model.leaf_resource_nodes_to_sink, machines)
         capacity = np.minimum(inner[1], outer[1])
         self._leaf_cost = inner[0] + outer[0]
+        for slot, price in self._extra.items():
+            place = self._place[slot]
+            self._leaf_cost[place] += price
+            capacity[place] = min(1, capacity[place])
         self._add(1 + np.arange(len(machines)), SINK, capacity, self._leaf_cost)
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
@@ -192,7 +211,7 @@ class Graph:
         model, task = self._model, of.task
         asking = Asking(model.name, of.name, task)
         asking.ask("add_task", model.add_task, task)
-        machines = Machines(self._columns.some(of.slots), of.slots)
+        machines = self._machines(of.slots)
         self._unscheduled(own, task, asking)
         seen: dict[Hashable, int] = {}
         for ec in asking.ask("task -> class", model.get_task_equiv_classes, task):
@@ -231,7 +250,7 @@ class Graph:
         if some is None:
             some, chosen, room = np.arange(len(machines)), machines, of.room
         else:
-            chosen, room = Machines(self._columns.some(of.slots[some]), of.slots[some]), of.room[some]
+            chosen, room = self._machines(of.slots[some]), of.room[some]
         if model.machine_classes:
             for index, base in enumerate(self._tiers):
                 cost, capacity = asking.arcs(chosen, name, model.equiv_class_to_machine_classes, ec, chosen, index)

@@ -275,11 +275,11 @@ class CostModel:
         return _each(self.leaf_resource_node_to_sink, machines)
 
     def task_continuation(self, task: Task) -> Arc:
-        """The price of a running pod's staying where it is. Not used yet, as `task_preemption`: rounds evict nobody."""
+        """The price of a running pod's staying where it is, with `preemption`."""
         return Arc(0)
 
     def task_preemption(self, task: Task) -> Arc:
-        """The price of evicting it."""
+        """The price of evicting it; to wait again is the least that an eviction costs."""
         return Arc(0)
 
 

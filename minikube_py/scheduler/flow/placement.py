@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from minikube_py.scheduler.budgets import BUDGETS, Budgets, project_budget
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.model import CostModel
 from minikube_py.scheduler.flow.models import model_named
@@ -26,7 +27,8 @@ NAME: Final = "FlowPlacement"
 @dataclass(frozen=True, slots=True)
 class FlowArgs:
     """`cost_model`: one of `flow.models`, or FILE.py:CLASS; `model_args` are its own. `max_pods` of a round, and
-    `max_arcs` from machine classes. `retry_seconds`: after so long pods that a price kept waiting are priced again."""
+    `max_arcs` from machine classes. `retry_seconds`: after so long pods that a price kept waiting are priced again.
+    `preemption`: running pods are evicted where a waiting one is worth more."""
 
     cost_model: str = "CPU_MEM"
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class FlowArgs:
     max_pods: int = 10_000
     max_arcs: int = 300_000
     retry_seconds: float = 1.0
+    preemption: bool = False
 
 
 def read_args(args: Mapping[str, Any]) -> FlowArgs:
@@ -49,13 +52,14 @@ def read_args(args: Mapping[str, Any]) -> FlowArgs:
 
 def _checked(name: str, value: Any, kind: str) -> Any:
     right: dict[str, Any] = {
+        "bool": isinstance(value, bool),
         "str": isinstance(value, str) and value != "",
         "int": isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000_000,
         "float": isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value <= 1e6,
         "Mapping[str, Any]": isinstance(value, Mapping),
     }
     if not right[kind]:
-        wanted = {"str": "a text", "int": "a whole number from 1", "float": "seconds, over 0"}
+        wanted = {"str": "a text", "int": "a whole number from 1", "float": "seconds, over 0", "bool": "true or false"}
         text = f"{name} is {value!r}; {wanted.get(kind, 'a mapping')} is wanted"
         raise ConfigError(f'initializing plugin "{NAME}": {text}')
     return value
@@ -77,6 +81,11 @@ class FlowPlacement:
         self.solver = solver_named(self.args.solver)
         rng: Any = handle.rng
         self.model: CostModel = model_named(self.args.cost_model, self.args.model_args, rng)
+        self._budgets = handle.informer(BUDGETS, project_budget) if self.args.preemption else None
+
+    def budgets(self) -> Budgets:
+        """As they are known now; with `preemption`."""
+        return Budgets(self._budgets.store.values() if self._budgets is not None else ())
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         """What may change a price."""

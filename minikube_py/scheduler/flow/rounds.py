@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from minikube_py.client.timers import Timers
+from minikube_py.fields.times import parse_time
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.filtering import fitting, fitting_of
+from minikube_py.scheduler.flow.exchange import NODES_MAX, Exchange, Offer, Relieved, exchanges, offers
 from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
 from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task
 from minikube_py.scheduler.flow.placement import NAME, FlowPlacement
 from minikube_py.scheduler.flow.problem import Infeasible
-from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray
+from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray, PluginError
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
 from minikube_py.scheduler.scoring import Choice
@@ -57,6 +59,14 @@ class Decision(NamedTuple):
     @property
     def price(self) -> int:
         return sum(step.cost for step in self.path)
+
+
+class _Promise(NamedTuple):
+    """The pod's key, the node, and the uids of those that leave it."""
+
+    pod: str
+    node: str
+    victims: tuple[str, ...]
 
 
 class _Class:
@@ -96,7 +106,9 @@ class Rounds:
         # Nothing is scored.
         self._wide = wide._replace(pre_scorers={}, scorers=())
         self._local = run.profile.local._replace(pre_scorers={}, scorers=())
-        self.rounds = self.passes = self.arcs = self.repaired = 0
+        self._promised: dict[str, _Promise] = {}
+        """By uid of a pod that takes the place of others."""
+        self.rounds = self.passes = self.arcs = self.repaired = self.exchanged = 0
 
     def take(self, queued: QueuedPodInfo) -> None:
         self._waiting.append(queued)
@@ -105,7 +117,8 @@ class Rounds:
         return self._decisions.get(uid)
 
     def metrics(self) -> dict[str, int]:
-        return {"rounds": self.rounds, "passes": self.passes, "arcs": self.arcs, "repaired": self.repaired}
+        return {"rounds": self.rounds, "passes": self.passes, "arcs": self.arcs, "repaired": self.repaired,
+                "exchanged": self.exchanged}  # fmt: skip
 
     @property
     def is_due(self) -> bool:
@@ -132,8 +145,14 @@ class Rounds:
     async def _round(self, pods: list[QueuedPodInfo]) -> None:
         self.rounds += 1
         started_s = self._scheduler.clock.monotonic_s()
+        if self._promised:
+            pods = [queued for queued in pods if not self._holds_for(queued, started_s)]
         alone = [queued for queued in pods if queued.pod.nominated_node]
         left = [queued for queued in pods if not queued.pod.nominated_node]
+        if self._plugin.args.preemption:
+            # Who was promised a place takes it before others look for theirs.
+            await self._alone(alone)
+            alone = []
         for _ in range(PASSES):
             if left:
                 left = await self._pass(left, started_s)
@@ -150,7 +169,7 @@ class Rounds:
         self.passes += 1
         began_s = self._scheduler.clock.monotonic_s()
         classes = self._classes(pods, started_s)
-        nowhere = [queued for each in classes if not len(each.feasible) for queued in each.pods]
+        full = [each for each in classes if not len(each.feasible)]
         classes = [each for each in classes if len(each.feasible)]
         graph = Graph(self._plugin.model, self._columns, self._plugin.args.max_arcs)
         found: list[tuple[_Class, list[Placement], int]] = []
@@ -171,9 +190,10 @@ class Rounds:
             if placements and len(placements) * AGAIN_SHARE >= len(rest):
                 self._waiting += rest
             else:
-                self._priced_out(rest, alternative, started_s)
+                self._priced_out(self._exchanged(each, rest, started_s), alternative, started_s)
         self.repaired += len(turned_down)
-        await self._alone(nowhere)
+        for each in full:
+            await self._alone(self._exchanged(each, each.pods, started_s))
         return turned_down
 
     # --- classes ----------------------------------------------------------------------------------------------------
@@ -362,6 +382,89 @@ class Rounds:
         known.move_to_end(pod.uid)
         while len(known) > limit:
             known.popitem(last=False)
+
+    # --- preemption by price ----------------------------------------------------------------------------------------
+
+    def _holds_for(self, queued: QueuedPodInfo, started_s: float) -> bool:
+        """Whether those whose place the pod takes are still on their way out; it is then not tried."""
+        promise = self._promised.get(queued.pod.uid)
+        node = self._columns.by_name.get(promise.node) if promise is not None else None
+        there = [node.pods[uid] for uid in promise.victims if uid in node.pods] if promise and node else []
+        if there and (self._scheduler.is_preempting(queued.pod.uid) or any(each.deleting for each in there)):
+            if self._is_waiting(queued):
+                self._wait_for(queued, promise.node if promise else "", len(there), started_s)
+            return True
+        self._promised.pop(queued.pod.uid, None)
+        return False
+
+    def _exchanged(
+        self, each: _Class, pods: Sequence[QueuedPodInfo], started_s: float
+    ) -> Sequence[QueuedPodInfo]:
+        """Lets pods of a class take the place of running ones where the price says so; returns the others."""
+        pods = [queued for queued in pods if self._is_waiting(queued)] if self._plugin.args.preemption else pods
+        if not pods or not self._plugin.args.preemption or pods[0].pod.preemption_policy == "Never":
+            return pods
+        task = self._task(pods[0], len(pods), started_s)
+        try:
+            found = self._offers(pods[0].pod, started_s)
+            taken = self._taken(task, found) if found else []
+        except (ModelError, Infeasible, PluginError) as error:
+            logger.error("preemption by price: %s", error)
+            return pods
+        for queued, exchange in zip(pods, taken, strict=False):
+            self._evict(queued, exchange, started_s)
+        return pods[len(taken) :]
+
+    def _offers(self, pod: PodInfo, started_s: float) -> dict[int, Offer]:
+        """Raises: ModelError, PluginError."""
+        dry_run = self._scheduler.dry_run(pod)
+        if dry_run is None:
+            return {}
+        for uid, promise in list(self._promised.items()):
+            known = self._scheduler.pod(promise.pod)
+            if known is None or known.uid != uid or known.node_name:
+                del self._promised[uid]
+        promised = {promise.node for promise in self._promised.values()}
+        slots = np.flatnonzero(self._columns.present[: self._columns.size])
+        turned = np.roll(slots, -(self.rounds - 1) * NODES_MAX % max(1, len(slots)))[:NODES_MAX]
+        nodes = [self._columns.by_slot[slot] for slot in turned.tolist()]
+        free = [node for node in nodes if node is not None and node.name not in promised]
+
+        def running(other: PodInfo) -> Task:
+            began_us = parse_time(other.started)
+            ran_s = self._scheduler.clock.wall_s() - began_us / 1e6 if began_us is not None else 0.0
+            return Task(other, 1, 0.0, _job_of(other), other.node_name, max(0.0, ran_s))
+
+        return offers(dry_run, pod, free, self._plugin.budgets(), running, self._plugin.model)
+
+    def _taken(self, task: Task, found: dict[int, Offer]) -> list[Exchange]:
+        """Raises: ModelError, Infeasible."""
+        extra = {slot: offer.price for slot, offer in found.items()}
+        plugin = self._plugin
+        graph = Graph(
+            plugin.model, self._columns, plugin.args.max_arcs, lambda machines: Relieved(machines, found), extra
+        )
+        try:
+            return exchanges(graph, plugin.solver, task, found)
+        finally:
+            self.arcs += graph.size[1]
+            plugin.model.remove_task(task)
+
+    def _evict(self, queued: QueuedPodInfo, exchange: Exchange, started_s: float) -> None:
+        node, victims = exchange.offer.node, exchange.offer.victims
+        self.exchanged += 1
+        uids = tuple(victim.uid for victim in victims)
+        self._promised[queued.pod.uid] = _Promise(queued.pod.key, node.name, uids)
+        self._scheduler.preempt(queued.pod, node.name, victims)
+        price = f" (for {exchange.price}; to wait: {exchange.staying})"
+        self._wait_for(queued, node.name, len(victims), started_s, price)
+
+    def _wait_for(self, queued: QueuedPodInfo, node: str, count: int, started_s: float, price: str = "") -> None:
+        diagnosis = Diagnosis(self._columns.count)
+        diagnosis.unschedulable_plugins.add(NAME)
+        text = f"cost model {self._plugin.model.name} gives the pod the place of {count} running on {node}{price}"
+        message = f"0/{diagnosis.node_count} nodes are available: {text}."
+        self._scheduler.fail(self._run, queued, Code.UNSCHEDULABLE, message, diagnosis, started_s, node)
 
     # --- who stays --------------------------------------------------------------------------------------------------
 

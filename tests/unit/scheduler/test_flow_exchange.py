@@ -1,0 +1,171 @@
+"""Preemption by price: who is evicted, who never is, and what the flow makes of drawn clusters."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler_world import settle
+from test_scheduler_flow import World, flow_config, flowing
+from virtual_time import run_virtually
+
+WORTH = """
+from minikube_py.scheduler.flow.model import Arc
+from minikube_py.scheduler.flow.models import MODELS
+
+
+class Worth(MODELS["TRIVIAL"]):
+    '''A pod that waits costs what its label says; a machine costs 2.'''
+
+    name = "WORTH"
+
+    def task_key(self, task):
+        return task.labels.get("worth", "5")
+
+    def task_to_unscheduled_agg(self, task):
+        return Arc(int(task.labels.get("worth", "5")))
+
+    def task_continuation(self, task):
+        return Arc(int(task.labels.get("keeps", "0")))
+"""
+
+
+def worth(path: Path, **args: Any) -> Any:
+    file = path / "worth.py"
+    file.write_text(WORTH)
+    return flow_config(costModel=f"{file}:Worth", modelArgs={"preferences": 0}, **args)
+
+
+def labelled(worth: int, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": {"worth": str(worth)}}, **more}
+
+
+RUNS = {"phase": "Running", "startTime": "2025-01-01T00:00:00Z"}
+MACHINE = 2
+"""What TRIVIAL takes for any machine."""
+
+
+def leaving(world: World) -> set[str]:
+    return {key.split("/")[1] for key, pod in world.api.objects["pods"].items()
+            if "deletionTimestamp" in pod["metadata"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("preemption", [True, False])
+async def test_who_is_worth_more_takes_the_place_if_preemption_is_on(tmp_path: Path, preemption: bool) -> None:
+    async with flowing(worth(tmp_path, preemption=preemption), a={"cpu": "2"}, b={"cpu": "2"}) as world:
+        world.pods("cheap", cpu="2", nodeName="a", status=RUNS, **labelled(10))
+        world.pods("less", cpu="2", nodeName="b", status=RUNS, **labelled(20))
+        world.pods("valued", cpu="2", **labelled(100))
+        await settle()
+        assert leaving(world) == ({"cheap"} if preemption else set())
+        # While it is on its way out nobody else goes, however often the pod is tried.
+        for _ in range(5):
+            world.api.node("c", cpu="1")
+            await world.clock.advance(400)
+        assert leaving(world) == ({"cheap"} if preemption else set())
+        assert world.rounds.exchanged == preemption
+        if preemption:
+            message = world.api.condition("valued")["message"]
+            assert "0/3 nodes are available: cost model WORTH gives the pod the place of 1 running on a" in message
+            world.api.delete("pods", "default/cheap")
+            await settle()
+            await world.clock.advance(30)
+            assert world.where("valued", "less") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting"),
+    [
+        ({**labelled(98)}, {}),
+        ({**labelled(10), "priority": 1}, {}),
+        ({**labelled(10), "schedulerName": "default-scheduler"}, {}),
+        ({**labelled(10)}, {"preemptionPolicy": "Never"}),
+        ({**labelled(10), "status": {"phase": "Pending"}}, {}),
+        ({**labelled(10), "cpu": "1"}, {"cpu": "3"}),
+    ],
+    ids=["not worth less", "higher priority", "of another scheduler", "never", "does not run yet", "not enough"],
+)
+async def test_who_is_not_evicted(tmp_path: Path, running: dict[str, Any], waiting: dict[str, Any]) -> None:
+    async with flowing(worth(tmp_path, preemption=True), a={"cpu": "2"}) as world:
+        world.pods("there", **{"cpu": "2", "nodeName": "a", "status": RUNS, **running})
+        world.pods("valued", **{"cpu": "2", **labelled(100), **waiting})
+        await settle()
+        await world.clock.advance(30)
+        assert leaving(world) == set() and world.rounds.exchanged == 0
+        assert world.where("valued") == [""]
+
+
+RUNNING = st.tuples(st.integers(1, 4), st.integers(0, 60), st.integers(0, 20), st.booleans())
+"""Of a pod that runs: cpu, what it is worth waiting, what it costs to go on, whether a budget protects it."""
+CLUSTERS = st.lists(st.lists(RUNNING, min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+def cheapest(pods: list[tuple[int, int, int, bool]], free: int, cpu: int) -> int | None:
+    """What it costs to make room: as few of the most expensive as possible go."""
+    going = [each for each in pods if not each[3]]
+    free += sum(each[0] for each in going)
+    if free < cpu:
+        return None
+    total = 0
+    for other in sorted(going, key=lambda each: -(each[1] - each[2])):
+        if free - other[0] >= cpu:
+            free -= other[0]
+        else:
+            total += other[1] - other[2]
+    return total
+
+
+@settings(max_examples=40, deadline=None)
+@given(CLUSTERS, st.integers(1, 5), st.integers(0, 150), st.integers(1, 3))
+def test_on_drawn_clusters_nobody_goes_without_a_better_price(
+    cluster: list[list[tuple[int, int, int, bool]]], cpu: int, price: int, count: int
+) -> None:
+    async def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            config = worth(Path(folder), preemption=True)
+            nodes = {f"n{at}": {"cpu": str(sum(each[0] for each in pods))} for at, pods in enumerate(cluster)}
+            async with flowing(config, **nodes) as world:
+                await judged(world)
+
+    async def judged(world: World) -> None:
+        budget = {"metadata": {"name": "b", "namespace": "default", "uid": "b"}, "status": {"disruptionsAllowed": 0},
+                  "spec": {"selector": {"matchLabels": {"kept": "true"}}}}  # fmt: skip
+        world.api.put("poddisruptionbudgets", budget)
+        there = {}
+        for at, pods in enumerate(cluster):
+            for number, (size, waits, keeps, kept) in enumerate(pods):
+                name = f"r{at}-{number}"
+                there[name] = (at, size, waits - keeps, kept)
+                labels = {"worth": str(waits), "keeps": str(keeps), "kept": str(kept).lower()}
+                world.pods(name, cpu=str(size), nodeName=f"n{at}", status=RUNS, metadata={"labels": labels})
+        await settle()
+        world.pods(*(f"w{number}" for number in range(count)), cpu=str(cpu), **labelled(price))
+        await settle()
+
+        gone = leaving(world)
+        prices = [found for pods in cluster if (found := cheapest(pods, 0, cpu)) is not None]
+        paying = sorted(found for found in prices if found + MACHINE < price)[:count]
+        assert world.rounds.exchanged == len(paying)
+        by_node = [[there[name] for name in gone if there[name][0] == at] for at in range(len(cluster))]
+        totals = sorted(sum(each[2] for each in victims) for victims in by_node if victims)
+        assert totals == paying
+        for victims in (each for each in by_node if each):
+            freed = sum(each[1] for each in victims)
+            assert freed >= cpu and all(freed - each[1] < cpu for each in victims), "one too many"
+            assert not any(each[3] for each in victims), "a budget protects it"
+        waiting = [f"w{number}" for number in range(count)]
+        while gone:
+            for name in gone:
+                world.api.delete("pods", f"default/{name}")
+            await settle()
+            await world.clock.advance(30)
+            gone = leaving(world)
+        # Each that took a place has it, once; what else its victims left may have room for others.
+        assert sum(map(bool, world.where(*waiting))) >= len(paying)
+        assert world.rounds.exchanged <= len({name for name, _ in world.api.bound})
+
+    run_virtually(run)
