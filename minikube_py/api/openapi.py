@@ -416,15 +416,30 @@ class Swagger(NamedTuple):
 
 
 class OpenApi:
-    """The documents of one registry. Each is made when first asked for and kept as bytes; `swagger` may be set by who
-    had it made elsewhere."""
+    """The documents of one registry. Each is made when first asked for and kept as bytes; whoever has it made elsewhere
+    asks what it `lacks`, and has it `keep` that."""
 
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
         self._documents: dict[tuple[str, str], bytes] = {}
         self._definitions: dict[str, Json] | None = None
         self._index: bytes | None = None
-        self.swagger: Swagger | None = None
+        self._hashes: dict[tuple[str, str], str] = {}
+        self._swagger: Swagger | None = None
+
+    def lacks(self, path: str) -> tuple[str, ...] | None:
+        """Of what the document at `path` is to be made: a group-version, or () for all. None: nothing is."""
+        parts = path.split("/")[1:]
+        if parts == ["openapi", "v2"]:
+            return () if self._swagger is None else None
+        of = self._group_version(parts[2:]) if parts[:2] == ["openapi", "v3"] and len(parts) > 2 else None
+        return of if of not in self._documents else None
+
+    def keep(self, of: tuple[str, ...], made: Swagger | bytes) -> None:
+        if isinstance(made, Swagger):
+            self._swagger = made
+        else:
+            self._documents[of[0], of[1]] = made
 
     def document(
         self, path: str, accept: str | None, query: str = "", if_none_match: str | None = None
@@ -470,13 +485,17 @@ class OpenApi:
 
     def _hash(self, group: str, version: str) -> str:
         """Of what a document is made from: the table's versions, the rows, and whether texts are at hand."""
+        if (known := self._hashes.get((group, version))) is not None:
+            return known
         rows = [
             (row.plural, row.kind, row.namespaced, row.verbs, row.definition.decode(),
              [(s.name, s.kind, s.verbs) for s in row.subresources])
             for row in self._rows(group, version)
         ]
         texts = find_spec("kubernetes_validate") is not None
-        return etag_of(orjson.dumps([dict(SCHEMA.versions), VERSION, group, version, rows, texts]))
+        made = etag_of(orjson.dumps([dict(SCHEMA.versions), VERSION, group, version, rows, texts]))
+        self._hashes[group, version] = made
+        return made
 
     def _rows(self, group: str, version: str) -> list[Kind]:
         return [row for row in self._registry.kinds if (row.group, row.version) == (group, version)]
@@ -516,7 +535,7 @@ class OpenApi:
             as_json = matches(JSON, clause.media)
             if not as_json and clause.media not in _V2_PROTOBUF_ASKED:
                 continue
-            swagger = self.swagger = self.swagger or self.make_swagger()
+            swagger = self._swagger = self._swagger or self.make_swagger()
             headers["ETag"] = f'"{swagger.etag}"'
             if not_changed(headers["ETag"], if_none_match):
                 return Document(b"", "", headers, 304)
@@ -526,10 +545,12 @@ class OpenApi:
         return Document(b"", "", headers, 406)
 
 
-def swagger(registry: Registry, definitions: tuple[bytes, ...]) -> Swagger:
-    """Of the kinds of these definitions beside those that are built in."""
-    custom = tuple(kind for definition in definitions for kind in kinds_of(definition))
-    return OpenApi(registry.extended(custom)).make_swagger()
+def made(registry: Registry, definitions: tuple[bytes, ...], of: tuple[str, ...]) -> Swagger | bytes | None:
+    """What `lacks` named, of these definitions' kinds beside those that are built in; None: they do not have it."""
+    kinds = registry.extended(tuple(kind for definition in definitions for kind in kinds_of(definition)))
+    if not of:
+        return OpenApi(kinds).make_swagger()
+    return OpenApi(kinds).group_version(*of) if of in kinds.group_versions else None
 
 
 documents: Final = lru_cache(8)(OpenApi)

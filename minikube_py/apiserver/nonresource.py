@@ -45,8 +45,8 @@ async def answer(request: Request, server: ApiServer) -> Response:
         return await indexes.answer(path, request, server)
     if first in _CHECKS:
         return await _health(path, request, server)
-    if path == "/openapi/v2":
-        await _make_swagger(server)
+    if first == "openapi":
+        await _make_document(path, server)
     try:
         found = _document(path, request, server)
         if found is not None or first != "version":
@@ -192,13 +192,16 @@ def _index(registry: Registry) -> bytes:
     return orjson.dumps({"paths": sorted(paths)}, option=orjson.OPT_INDENT_2)
 
 
-async def _make_swagger(server: ApiServer) -> None:
+async def _make_document(path: str, server: ApiServer) -> None:
     """Once for each change of what is served, and where nobody else waits for it."""
     async with server.making_document:
-        made = openapi.documents(server.registry)
-        if made.swagger is None:
-            definitions = tuple(dict.fromkeys(kind.definition for kind in server.registry.kinds if kind.definition))
-            made.swagger = await server.writer.work.run("swagger", definitions)
+        known = openapi.documents(server.registry)
+        if (of := known.lacks(path)) is not None:
+            kinds = [kind for kind in server.registry.kinds if kind.definition]
+            needed = [kind.definition for kind in kinds if not of or (kind.group, kind.version) == of]
+            made = await server.writer.work.run("open_api", tuple(dict.fromkeys(needed)), of)
+            if made is not None:
+                known.keep(of, made)
 
 
 def _document(path: str, request: Request, server: ApiServer) -> Response | None:

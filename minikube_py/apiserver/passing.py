@@ -5,6 +5,7 @@ What leads up to that and what follows is done by worker processes, the two halv
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple, Protocol
 
 import orjson
@@ -58,8 +59,10 @@ class Passing:
                     admit(kind, "", made.name, None, obj)
                 kind.admit(obj, None, self._cluster)
 
+            await asyncio.sleep(0)
             name = await passage.admit_new(obj, made.generated, again)
             made = _after(made, await self.settled(asked, obj, None))
+        await asyncio.sleep(0)
         await passage.validate(None, decoded(kind, as_served(kind, made.value)))
         return made._replace(name=name)
 
@@ -92,6 +95,7 @@ class Passing:
         self, kind: Kind, asked: Body, made: Made, kv: KeyValue, passage: Passage, admit: Admission | None
     ) -> Made:
         old = stored(kind, kv.value, kv.mod_revision)
+        await asyncio.sleep(0)
         if asked.halfway:
             new = decoded(kind, made.value)
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -101,6 +105,7 @@ class Passing:
                     admit(kind, asked.sub, asked.name, old, new)
                 strategy.admit_update(kind, new, old, asked.sub, self._cluster)
 
+            await asyncio.sleep(0)
             await passage.admit(old, new, again)
             made = _after(made, await self.settled(asked, new, old))
         await self.validate(kind, passage, old, made)
@@ -109,6 +114,7 @@ class Passing:
     async def validate(self, kind: Kind, passage: Passage, old: Json, made: Made) -> None:
         new = decoded(kind, as_served(kind, made.value))
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        await asyncio.sleep(0)
         await passage.validate(old, new)
 
     async def settled(self, asked: Body, new: Json, old: Json | None) -> Made:

@@ -39,7 +39,7 @@ from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
-from minikube_py.api.openapi import swagger
+from minikube_py.api.openapi import made as open_api
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
@@ -565,7 +565,7 @@ def hooked(kinds: Registry, asked: Body, before: bytes, said: tuple[str, str, st
 
 
 _JOBS = (
-    create, update, patch, apply, read, read_delete_options, as_yaml, checked, swagger, matched, denials, reviewed,
+    create, update, patch, apply, read, read_delete_options, as_yaml, checked, matched, denials, reviewed,
     hooked, settle,
 )  # fmt: skip
-JOBS = {job.__name__: job for job in _JOBS}
+JOBS = {**{job.__name__: job for job in _JOBS}, "open_api": open_api}

@@ -5,6 +5,7 @@ Source: apiserver `pkg/util/webhook/client.go`, `pkg/admission/plugin/webhook/re
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from typing import Final
 from urllib.parse import urlsplit
@@ -42,7 +43,10 @@ class Caller:
             raise CallFailed(f"could not create admission objects: {why}")
         body = {"kind": KIND, "apiVersion": f"{GROUP}/{known[0]}", "request": request}
         timeout_s = hook.get("timeoutSeconds") or 10
-        answer = await self._post(hook.get("clientConfig") or {}, orjson.dumps(body), timeout_s)
+        await asyncio.sleep(0)
+        text = orjson.dumps(body)
+        await asyncio.sleep(0)
+        answer = await self._post(hook.get("clientConfig") or {}, text, timeout_s)
         media = answer.headers.get("Content-Type", "")
         given = (answer.status, media, answer.body, known[0], request["uid"], mutating)
         large = is_large(answer.body, JSON if looks_like_json(answer.body) else YAML)

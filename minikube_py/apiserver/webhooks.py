@@ -228,6 +228,7 @@ class MutatingWebhooks(Webhooks):
                 if kind is None or (attributes.reinvoked and hook.id not in notes["again"]):
                     continue
                 await self._admit(hook, kind, attributes, notes)
+            await asyncio.sleep(0)
         finally:
             notes["last"] = _bytes(attributes.new)
 
@@ -252,6 +253,7 @@ class MutatingWebhooks(Webhooks):
         of, new = attributes.of, attributes.new
         group, version, name = of.said
         shown = {"group": group, "version": kind.version if kind is not of.kind else version, "kind": name}
+        await asyncio.sleep(0)
         before, definition = _bytes(_shown(new, shown)), of.kind.definition
         asked = Body(key_of(of.kind), found.patch, found.patch_type, "", "", hook.name, of.sub, definition=definition)
         if is_large_patch(found.patch, JSON_PATCH, before):
@@ -263,6 +265,7 @@ class MutatingWebhooks(Webhooks):
         if made is None:
             return False
         assert new is not None
+        await asyncio.sleep(0)
         new.clear()
         new.update(orjson.loads(made.value))
         await asyncio.sleep(0)

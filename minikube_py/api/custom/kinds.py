@@ -69,7 +69,8 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
     codec = CustomCodec(named, names["plural"], schema)
     subresources = version.get("subresources") or {}
     has_status, scale = subresources.get("status") is not None, _scale_of(subresources.get("scale"))
-    rules = _Rules(properties, schema, namespaced, has_status, *(scale or (None, ())))
+    may_have_rules = b'"x-kubernetes-validations":' in form
+    rules = _Rules(properties, schema, may_have_rules, namespaced, has_status, *(scale or (None, ())))
     return Kind(
         group, version["name"], names["kind"], names["plural"], names["singular"], namespaced,
         short_names=tuple(names.get("shortNames") or ()),
@@ -169,6 +170,7 @@ class _Rules:
         self,
         properties: Json,
         schema: Structural,
+        may_have_rules: bool,
         namespaced: bool,
         has_status: bool,
         scale: ScalePaths | None,
@@ -177,6 +179,7 @@ class _Rules:
         self._properties = properties
         self._status_properties = (properties.get("properties") or {}).get("status")
         self._schema = schema
+        self._may_have_rules = may_have_rules
         self._namespaced = namespaced
         self._has_status = has_status
         self._scale = scale
@@ -198,7 +201,7 @@ class _Rules:
     @cached_property
     def _ruled(self) -> Ruled | None:
         """Expressions are compiled when the first object comes."""
-        return ruled(self._properties, True)
+        return ruled(self._properties, True) if self._may_have_rules else None
 
     def _rule_errors(self, errors: list[FieldError], new: Json, old: Json | None) -> list[FieldError]:
         if self._ruled is None:

@@ -6,7 +6,6 @@ of resources inside resources. Source: apiextensions-apiserver `pkg/apiserver/sc
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -41,6 +40,15 @@ class Structural:
         self.int_or_string = bool(told("x-kubernetes-int-or-string"))
         self.list_type: str = told("x-kubernetes-list-type") or ""
         self.list_keys: tuple[str, ...] = tuple(told("x-kubernetes-list-map-keys") or ())
+        holds: int = (self.default is not None) | self.embedded << 1 | (self.list_type in ("map", "set")) << 2
+        if self.properties:
+            for each in self.properties.values():
+                holds |= each._holds
+        if isinstance(self.additional, Structural):
+            holds |= self.additional._holds
+        if self.items is not None:
+            holds |= self.items._holds
+        self._holds: int = holds
 
     @property
     def values(self) -> Structural | None:
@@ -58,21 +66,17 @@ class Structural:
     def of_member(self, name: str) -> Structural | None:
         return self.properties.get(name) or self.values
 
-    def _has(self, asked: Callable[[Structural], bool]) -> bool:
-        below = (*self.properties.values(), self.values, self.items)
-        return asked(self) or any(each is not None and each._has(asked) for each in below)
-
-    @cached_property
+    @property
     def has_defaults(self) -> bool:
-        return self._has(lambda node: node.default is not None)
+        return bool(self._holds & 1)
 
-    @cached_property
+    @property
     def has_embedded(self) -> bool:
-        return self._has(lambda node: node.embedded)
+        return bool(self._holds & 2)
 
-    @cached_property
+    @property
     def has_unique_lists(self) -> bool:
-        return self._has(lambda node: node.list_type in ("map", "set"))
+        return bool(self._holds & 4)
 
 
 def structural(schema: Json) -> Structural:

@@ -1,0 +1,80 @@
+"""Large definitions: making one, its first object and what OpenAPI tells of it hold nobody up. Counted, not timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from api_core import Core
+from turns import LINES_MAX, Elsewhere, Turns
+
+from minikube_py.apiserver.work import WorkHere
+
+Json = dict[str, Any]
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+BODY_BYTES = 256 << 10
+JSON_BYTES_MAX = 2 << 20
+"""Read and written by C in one callback: some 10 ms."""
+
+
+def fields(size: int, part: Json) -> Json:
+    count = size // (len(orjson.dumps(part)) + 12)
+    return {"type": "object", "properties": {f"f{at:05d}": part for at in range(count)}}
+
+
+TEXT = {"type": "string", "maxLength": 10}
+SHAPES: dict[str, Json] = {
+    "many fields": fields(BODY_BYTES * 9 // 10, {"type": "string"}),
+    "fields of fields": fields(BODY_BYTES * 9 // 10, fields(400, TEXT)),
+    "defaults": fields(BODY_BYTES * 9 // 10, {"type": "object", "default": {}, "properties": {"a": TEXT}}),
+    "rules": fields(40_000, {**TEXT, "x-kubernetes-validations": [{"rule": "self != 'a' && self.size() < 9"}]}),
+    "long texts": fields(BODY_BYTES * 9 // 10, {"type": "string", "description": "x" * 2000}),
+}
+
+
+def definition(spec: Json, plural: str) -> Json:
+    kind = plural.capitalize()
+    names = {"plural": plural, "kind": kind, "singular": plural, "listKind": f"{kind}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.long.io"},
+        "spec": {"group": "long.io", "scope": "Cluster", "names": names, "versions": [version]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_large_definition_holds_up_nobody(core: Core, shape: str) -> None:
+    body = definition(SHAPES[shape], "things")
+    assert len(orjson.dumps(body)) <= BODY_BYTES
+    turns = Turns()
+    core.api.hand_work_to(elsewhere := Elsewhere(turns))
+    paths = ["/apis/long.io/v1/things", "/openapi/v3", "/openapi/v3/apis/long.io/v1", "/openapi/v2"]
+
+    async def served() -> bool:
+        return (await core.respond("GET", paths[0])).status == 200
+
+    async def made() -> None:
+        await core.done("POST", DEFINITIONS, body)
+        for _ in range(1000):
+            if await served():
+                return
+            await core.clock.sleep(0.1)
+
+    async def first() -> tuple[int, Any]:
+        thing = {"apiVersion": "long.io/v1", "kind": "Things", "metadata": {"name": "a"}, "spec": {}}
+        return await core.ask("POST", paths[0], thing)
+
+    for work in (made, first):
+        await turns.of(work())
+        assert turns.most < LINES_MAX and turns.most_bytes < JSON_BYTES_MAX, (work, turns.most, turns.most_bytes)
+    answers = {}
+    for path in paths:
+        answers[path] = (await turns.of(core.respond("GET", path))).body
+        assert turns.most < LINES_MAX and turns.most_bytes < JSON_BYTES_MAX, (path, turns.most, turns.most_bytes)
+    assert elsewhere.jobs >= 3
+    core.api.hand_work_to(WorkHere())
+    core.api.registry = core.api.registry.extended(tuple(kind for kind in core.api.registry.kinds if kind.definition))
+    assert {path: (await core.respond("GET", path)).body for path in paths[1:]} == {p: answers[p] for p in paths[1:]}
