@@ -8,9 +8,9 @@ from typing import Any
 
 from minikube_py.lab.measure import PERCENTILES, percentile
 
-BLUE, ORANGE, GREEN, RED, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#718096"
+BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096"
+SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: everybody tells them apart.
 MISSING = "no picture: matplotlib is not installed; pip install 'minikube_py[lab]'"
-
 
 STYLE: dict[Any, Any] = {
     "figure.dpi": 130,
@@ -34,7 +34,7 @@ def available() -> bool:
 
 
 def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[Any, Any]:
-    """A figure and its axes as a list of rows. `save` or `save_alike` ends it: our style is matplotlib's until then.
+    """A figure and its axes as a list of rows. `save` ends it: our style is matplotlib's until then.
 
     Without pyplot, whose backend and figures are the caller's, a notebook's for example."""
     import matplotlib
@@ -50,35 +50,27 @@ def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[A
 
 
 def save(figure: Any, path: Path) -> Path:
-    return _save(figure, path, {})
-
-
-def save_alike(figure: Any, path: Path) -> Path:
-    """As `save`; equal figures give equal bytes."""
+    """Equal figures give equal bytes."""
     import matplotlib
 
     # By default ids in an .svg are random, and both formats name the day or the program.
     matplotlib.rcParams["svg.hashsalt"] = "minikube-py"
-    return _save(figure, path, {"Date": None} if path.suffix == ".svg" else {"Software": None})
-
-
-def _save(figure: Any, path: Path, metadata: Mapping[str, None]) -> Path:
-    figure.savefig(path, bbox_inches="tight", metadata=dict(metadata))
+    named = "Date" if path.suffix == ".svg" else "Software"
+    figure.savefig(path, bbox_inches="tight", metadata={named: None})
     figure.style_of_ours.__exit__(None, None, None)
     return path
 
 
 def draw_latency_bars(axes: Any, summaries: Mapping[str, Mapping[str, float]], title: str) -> None:
-    """Grouped bars of p50, p90 and p99 on a logarithmic scale, each with its figure."""
+    """Grouped bars of p50, p90 and p99, each with its figure."""
     width = 0.26
     for number, (percent, colour) in enumerate(zip(PERCENTILES, (BLUE, ORANGE, RED), strict=True)):
         heights = [figures[f"p{percent}_ms"] for figures in summaries.values()]
         places = [place + (number - 1) * width for place in range(len(heights))]
         bars = axes.bar(places, heights, width * 0.92, color=colour, label=f"p{percent}")
         axes.bar_label(bars, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
-    axes.set_yscale("log")
     axes.set_xticks(range(len(summaries)), [name.replace(" to ", "\nto ") for name in summaries])
-    axes.set_ylabel("milliseconds (log)")
+    axes.set_ylabel("milliseconds")
     axes.set_title(title)
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.22)
@@ -135,32 +127,30 @@ def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title:
 
 
 def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[float]], title: str) -> None:
-    """Bars side by side for each of `names`, milliseconds on a logarithmic scale."""
+    """Bars side by side for each of `names`, in milliseconds. The smallest cannot be seen: their figures say it."""
     width = 0.8 / max(1, len(bars))
-    colours = (GREEN, BLUE, GREY) if len(bars) <= 3 else (GREEN, BLUE, GREY, "#9ae6b4", "#90cdf4", "#cbd5e0")
+    colours = (GREEN, BLUE, GREY) if len(bars) <= 3 else (GREEN, BLUE, GREY, SAFE[5], SAFE[4], ORANGE)
     for number, ((label, heights), colour) in enumerate(zip(bars.items(), colours, strict=False)):
         places = [place + (number - (len(bars) - 1) / 2) * width for place in range(len(names))]
         drawn = axes.bar(places, heights, width * 0.92, color=colour, label=label)
         axes.bar_label(drawn, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
-    axes.set_yscale("log")
     axes.set_xticks(range(len(names)), names)
-    axes.set_ylabel("milliseconds (log)")
+    axes.set_ylabel("milliseconds")
     axes.set_title(title)
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.25)
     axes.legend(ncols=min(3, len(bars)), loc="upper left", fontsize=8)
 
 
-def draw_intervals(axes: Any, name: str, points: Sequence[tuple[str, tuple[float, float, float]]]) -> None:
+def draw_intervals(
+    axes: Any, name: str, points: Sequence[tuple[float, tuple[float, float, float]]], colour: str, line: Any
+) -> None:
     """A line through values with their intervals: (where on the axis, (value, low, high))."""
     values = [value for _, (value, _, _) in points]
-    spreads = [
-        [max(0.0, value - low) for _, (value, low, _) in points],
-        [max(0.0, high - value) for _, (value, _, high) in points],
-    ]
-    axes.errorbar(
-        [at for at, _ in points], values, yerr=spreads, label=name, marker="o", markersize=3, capsize=2, linewidth=1
-    )
+    below = [max(0.0, value - low) for _, (value, low, _) in points]
+    above = [max(0.0, high - value) for _, (value, _, high) in points]
+    style = {"marker": "o", "markersize": 3, "capsize": 2, "linewidth": 1, "color": colour, "linestyle": line}
+    axes.errorbar([at for at, _ in points], values, yerr=[below, above], label=name, **style)
 
 
 def _short_ms(value_ms: float) -> str:

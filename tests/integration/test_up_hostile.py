@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kubectl
 
 
 def kubectl(running: Up, *arguments: str, stdin: str = "") -> str:
-    found = shutil.which("kubectl") or absent("kubectl is not in the path")
+    found = shutil.which("kubectl") or absent("kubectl is not on the PATH: install any of 1.27 to 1.33")
     done = subprocess.run(
         [str(found), "--kubeconfig", str(running.kubeconfig), *arguments],
         input=stdin,

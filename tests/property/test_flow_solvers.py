@@ -113,7 +113,7 @@ def _of(supply: list[int], arcs: list[tuple[int, int, int, int]]) -> Problem:
 @pytest.mark.parametrize("name", solvers.NAMES)
 def test_what_cannot_flow_is_said_by_every_solver(name: str) -> None:
     if name not in available() and name != solvers.AUTO:
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(f"{name} is not installed: pip install 'minikube_py[flow,flow-ortools]'")
     for supply in ([3, 0, -3], [1, 1, -3], [-1, 0, 1]):
         with pytest.raises(Infeasible):
             solver_named(name).solve(_of(supply, [(0, 1, 2, 1), (1, 2, 2, 1)]))
@@ -129,7 +129,7 @@ def test_numpy_alone_is_always_there_and_others_say_what_they_need(monkeypatch: 
         solver_named("simplex")
 
 
-@pytest.mark.skipif(find_spec("pylmcf") is None, reason="pylmcf is not installed")
+@pytest.mark.skipif(find_spec("pylmcf") is None, reason="pylmcf is not installed: pip install 'minikube_py[flow]'")
 def test_what_lemon_has_no_room_for_is_solved_all_the_same() -> None:
     machines = 300
     arcs = [(0, 2 + i, 1, (i * 7919) % COST_MAX) for i in range(machines)]

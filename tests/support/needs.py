@@ -60,7 +60,9 @@ def kubectls() -> dict[int, Path]:
 
 
 def require_kubectls() -> dict[int, Path]:
-    return kubectls() or absent("no kubectl.1.NN found: set MINIKUBE_PY_KUBECTL to the folder that holds them")
+    return kubectls() or absent(
+        "no kubectl.1.NN found: name releases of kubectl so (kubectl.1.32), and set MINIKUBE_PY_KUBECTL to the folder"
+    )
 
 
 def require_numba() -> None:
@@ -70,14 +72,16 @@ def require_numba() -> None:
 
 def published_trace() -> Path:
     folder = os.environ.get("MINIKUBE_PY_DATA")
-    return Path(folder) if folder else absent("the published trace is absent: set MINIKUBE_PY_DATA to its folder")
+    return Path(folder) if folder else absent(
+        "the published trace is absent: set MINIKUBE_PY_DATA to a folder with it (minikube_py/lab/traces/SOURCES.md)"
+    )
 
 
 def scheduler_perf_files() -> Path:
     """The folder of upstream's scheduler_perf, whose workload files are in Go's module cache."""
     go = shutil.which("go")
     if go is None:
-        absent("go is not installed, and upstream's workload files are in its module cache")
+        absent("no Go, and upstream's workload files are in its module cache: install Go, then `make upstream`")
     cache = subprocess.run([go, "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
     folder = Path(cache) / "k8s.io" / "kubernetes@v1.36.2" / "test" / "integration" / "scheduler_perf"
-    return folder if folder.is_dir() else absent("the Go module k8s.io/kubernetes@v1.36.2 is not in the module cache")
+    return folder if folder.is_dir() else absent("needs `go mod download k8s.io/kubernetes@v1.36.2`")

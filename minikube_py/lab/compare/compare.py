@@ -145,4 +145,4 @@ def draw(comparison: Comparison, path: Path) -> Path:
         panel.set_title(f"{measure.name}{chance}")
     for panel in panels[len(comparison.measures) :]:
         panel.set_visible(False)
-    return plots.save_alike(figure, path)
+    return plots.save(figure, path)

@@ -116,7 +116,7 @@ class Contest(Study):
 
     def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
         measured = Measured(design, records)
-        pictures = measured.draw(folder, self.name)
+        pictures = measured.draw(folder, self.name, self.packaged)
         return Account(measured.judge(), measured.tables(), measured.rows(), pictures)
 
     def intervals(self, design: Design) -> str:

@@ -6,6 +6,7 @@ that many requests of few clusters give no narrow interval. Two candidates are c
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -173,36 +174,54 @@ class Measured:
                     rows.append([*at, name, figure, mean, len(values)])
         return rows
 
-    def draw(self, folder: Path, name: str) -> list[tuple[str, Path]]:
+    def draw(self, folder: Path, name: str, packaged: Path | None) -> list[tuple[str, Path]]:
         """A picture for each of the design's `pictures`: a figure by a factor, a line for each candidate, a panel for
-        each level of `panels`."""
+        each level of `panels`. `labels.json` beside the packaged design says what a reader calls them."""
         wanted = self.design.raw.get("pictures", [])
         if not plots.available():
             return []
-        return [(str(each["caption"]), self._draw(each, folder / f"{name}-{each['name']}.png")) for each in wanted]
+        beside = packaged and packaged.with_name("labels.json")
+        labels = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
+        made = [(each, folder / f"{name}-{each['name']}.png") for each in wanted]
+        return [(str(each["caption"]), self._draw(each, path, labels)) for each, path in made]
 
-    def _draw(self, asked: Mapping[str, Any], path: Path) -> Path:
+    def _draw(self, asked: Mapping[str, Any], path: Path, labels: Mapping[str, str]) -> Path:
         block, x, y, where = asked["block"], asked["x"], asked["y"], dict(asked.get("where", {}))
         records = list(self._of_block(block, where))
         panels = _levels(records, [asked["panels"]] if "panels" in asked else [])
-        figure, axes = plots.figure(1, len(panels), (4.2 * len(panels), 3.8))
+        names = list(asked.get("candidates", self.names(block)))
+        levels = _levels(records, [x])
+        # A line between levels would hide that one level has no neighbour, or that levels are words.
+        lines = len(levels) > 1 and all(isinstance(level[x], int | float) for level in levels)
+        beside = [0.0 if lines else 0.6 * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
+        figure, axes = plots.figure(1, len(panels), (4.2 * len(panels) + (0 if lines else 1.5), 3.8))
         for panel, axis in zip(panels, axes[0]):
-            for name in asked.get("candidates", self.names(block)):
+            for number, name in enumerate(names):
                 points = []
-                for level in _levels(records, [x]):
-                    values = self.by_cluster(block, y, name, None, {**where, **panel, **level})
-                    if values:
-                        points.append((str(level[x]), self.interval(values, False)))
-                if points:
-                    plots.draw_intervals(axis, name, points)
-            axis.set_title(", ".join(f"{factor} {level}" for factor, level in panel.items()))
-            axis.set_xlabel(x)
+                for place, level in enumerate(levels):
+                    if values := self.by_cluster(block, y, name, None, {**where, **panel, **level}):
+                        points.append((place + beside[number], self.interval(values, False)))
+                colour = plots.SAFE[number % len(plots.SAFE)] if len(levels) > 1 else plots.BLUE
+                dashes = ("-", (0, (4, 3)))[number % 2] if lines else "none"  # What lies below is seen through gaps.
+                plots.draw_intervals(axis, labels.get(name, name), points, colour, dashes)
+            axis.set_title(", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items()))
+            axis.set_xlabel(labels.get(x, x))
+            if len(levels) == 1:  # A place for each candidate, and no legend.
+                axis.set_xlabel(f"{labels.get(x, x)}: {labels.get(str(levels[0][x]), levels[0][x])}")
+                axis.set_xticks(beside, [labels.get(name, name) for name in names], rotation=35, ha="right")
+            else:
+                axis.set_xticks(range(len(levels)), [labels.get(str(level[x]), str(level[x])) for level in levels])
             axis.tick_params(axis="x", labelsize=7)
-            axis.set_ylabel(y)
+            axis.set_ylabel(labels.get(y, y) + (" (logarithmic)" if asked.get("log") else ""))
             if asked.get("log"):
                 axis.set_yscale("log")
-        axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
-        return plots.save_alike(figure, path)
+            else:
+                axis.set_ylim(bottom=-0.02 * axis.get_ylim()[1])
+        if len(levels) > 1:
+            axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
+        title = labels.get(f"picture {asked['name']}", asked["caption"])
+        figure.suptitle(f"{title}\nBars: intervals over clusters", y=1.06)
+        return plots.save(figure, path)
 
 
 def outcome(found: Interval, below: bool, bound: float) -> Outcome:

@@ -68,4 +68,4 @@ def gains_and_prices(found: Measured, names: Sequence[str], path: Path) -> None:
     axis.set_xlabel("CPU that pods have reserved, % of what nodes have")
     axis.set_ylabel("minutes of nodes with too little CPU, %")
     axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
-    plots.save_alike(figure, path)
+    plots.save(figure, path)

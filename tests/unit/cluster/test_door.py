@@ -125,7 +125,7 @@ def test_names_that_mean_nothing_are_refused() -> None:
 
 
 @pytest.mark.kubectl
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the PATH")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the PATH: any of 1.27 to 1.33")
 def test_kubectl() -> None:
     with Cluster(nodes=2) as cluster:
         assert "created" in cluster.kubectl("apply", "-f", "-", input=RC)

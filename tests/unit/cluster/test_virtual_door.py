@@ -24,7 +24,9 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: c, image: nginx}]}
 """
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the PATH")
+needs_kubectl = pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="kubectl is not on the PATH: any of 1.27 to 1.33"
+)
 
 
 def virtual(seed: int = 7, nodes: int = 3) -> Cluster:

@@ -21,7 +21,7 @@ def told() -> tuple[dict[str, str], dict[str, set[str]]]:
     with Cluster(nodes=1) as cluster:
         cluster.apply(POD)
         cluster.wait("pod/web", ready=1)
-        text = cluster.kubectl("get", "--raw", "/metrics")
+        text = cluster.request("GET", "/metrics").body.decode()
     types: dict[str, str] = {}
     labels: dict[str, set[str]] = {}
     last = ""
