@@ -189,6 +189,14 @@ function drawNodes() {
       pen.fillText(name, x + 4, y + 14, size - 8);
     }
     pen.lineWidth = size > 8 ? 2 : 1;
+    if (selected && selected[0] === "node" && selected[1] === name) {
+      pen.globalAlpha = 1;
+      pen.setLineDash([]);
+      pen.strokeStyle = paint.accent;
+      const inset = size > 12 ? 3.5 : 0.5;
+      pen.strokeRect(x + inset, y + inset, size - 2 * inset, size - 2 * inset);
+      pen.globalAlpha = found ? 1 : 0.25;
+    }
     if (!node.ready) pen.strokeStyle = paint.down;
     else if (matched !== null && found) pen.strokeStyle = paint.match;
     else if (!node.open) pen.strokeStyle = paint.quiet;
@@ -234,6 +242,7 @@ $("nodes").addEventListener("keydown", (event) => {
   const at = selected && selected[0] === "node" ? order.indexOf(selected[1]) : -1;
   selected = ["node", order[(at + step + order.length) % order.length]];
   $("hover").textContent = describe(selected[1]);
+  draw();
 });
 for (const id of ["resource", "group"]) $(id).addEventListener("change", () => { laidOut = false; draw(); });
 addEventListener("resize", draw);
@@ -303,8 +312,10 @@ function perSecond(at, now) {
 
 // --- one pod, one node ------------------------------------------------------------------------------------------------------
 
+let cameFrom = null;              // what had the focus before the detail panel was opened
 async function open_(what, name) {
   selected = [what, name];
+  if ($("detail").hidden) cameFrom = document.activeElement;
   const body = $("detail-body");
   try {
     const found = await ask(`${what}?${what === "pod" ? "key" : "name"}=${encodeURIComponent(name)}`);
@@ -313,8 +324,15 @@ async function open_(what, name) {
   $("detail-title").textContent = `${what} ${name}`;
   $("detail").hidden = false;
   $("detail").scrollIntoView({ block: "nearest" });
+  $("close").focus({ preventScroll: true });
+  draw();
 }
-$("close").addEventListener("click", () => { $("detail").hidden = true; selected = null; });
+$("close").addEventListener("click", () => {
+  $("detail").hidden = true;
+  selected = null;
+  if (cameFrom && cameFrom.isConnected) cameFrom.focus();
+  draw();
+});
 
 function podDetail(pod) {
   const parts = [], names = ["created", "bound", "running"].filter((each) => pod.moments[each]);
@@ -354,7 +372,7 @@ function nodeDetail(node) {
     item.append(element("button", key, { className: "name", type: "button", onclick: () => open_("pod", key) }), element("span", `${phase} ${amounts.join(", ")}`, { className: "reason" }));
     list.append(item);
   }
-  return [element("p", `${node.pods.length} pods`), list];
+  return [element("p", node.pods.length === 1 ? "1 pod" : `${node.pods.length.toLocaleString("en")} pods`), list];
 }
 
 login().catch((error) => say(error.message)).then(() => {
