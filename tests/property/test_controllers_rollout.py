@@ -98,5 +98,5 @@ def test_a_scaled_deployment_shares_its_size_in_proportion(
     if active:
         wanted = rollout.max_size(scaled) if replicas else 0
         assert sum(size for _, size in planned) == wanted
-    if replicas == deployment.replicas and rollout.size(active) == rollout.max_size(deployment):
+    if 0 < replicas == deployment.replicas and rollout.size(active) == rollout.max_size(deployment):
         assert all(size == each.replicas for each, size in planned)
