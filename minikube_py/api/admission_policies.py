@@ -1,6 +1,7 @@
 """Admission policies in CEL: what of them compiles, and what they say of one write. Pure: who asks has matched it.
 
-Source: apiserver `pkg/admission/plugin/cel`, `pkg/admission/plugin/policy/validating/validator.go`.
+Source: apiserver `pkg/admission/plugin/cel`, `pkg/admission/plugin/policy/validating/validator.go`,
+`pkg/cel/mutation`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, VARIABLES, compiled, match
+from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, VARIABLES, Matched, compiled, match
 from minikube_py.api.errors import Json, go_quote
+from minikube_py.cel.checker import Messages
 from minikube_py.cel.environment import Environment, Expression
+from minikube_py.cel.messages import PATCH
 from minikube_py.cel.types import BOOL, DYN, NULL, STRING, Type, list_of, map_of, struct
 from minikube_py.cel.values import EvaluationError
 
 COST_MAX: Final = 10_000_000
 """Of all validations of one policy with their messages, and of all its annotations."""
 MESSAGE_BYTES_MAX: Final = 5 * 1024
+PATCHES: Final = ("ApplyConfiguration", "JSONPatch")
 _COMPOSED: Final = "kubernetes.variables"
 _SIMPLE: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
-_NO_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+NO_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _Found = Expression | str
 
 
@@ -38,13 +42,15 @@ class Compiler:
         if composed:
             self._names = {**self._names, "variables": struct(_COMPOSED)}
 
-    def compile(self, expression: str, wanted: Sequence[Type], authorizer: bool = True) -> _Found:
+    def compile(
+        self, expression: str, wanted: Sequence[Type], authorizer: bool = True, messages: Messages | None = None
+    ) -> _Found:
         """What it is, or why it is nothing."""
         key = (expression, tuple(wanted), authorizer, len(self._fields))
         found = self._known.get(key)
         if found is None:
             names = {**self._names, **AUTHORIZER} if authorizer else self._names
-            environment = Environment(names, {**FIELDS, _COMPOSED: dict(self._fields)})
+            environment = Environment(names, {**FIELDS, _COMPOSED: dict(self._fields)}, messages=messages)
             found = self._known[key] = compiled(expression, environment, wanted)
         return found
 
@@ -62,6 +68,29 @@ class Compiler:
     def annotation(self, expression: str) -> _Found:
         return self.compile(expression, (STRING, NULL))
 
+    def mutation(self, patch_type: str, expression: str) -> _Found:
+        """`patch_type`: one of PATCHES."""
+        wanted = struct("Object") if patch_type == PATCHES[0] else list_of(struct(PATCH))
+        return self.compile(expression, (wanted,), messages=_messages)
+
+
+class _AnyField(dict[str, Type]):
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Type:
+        return DYN
+
+
+_OPERATION: Final = {"op": STRING, "from": STRING, "path": STRING, "value": DYN}
+
+
+def _messages(name: str) -> Mapping[str, Type] | None:
+    """`Object.spec.template` and the like are the parts of the object, of which nothing is known."""
+    if name == PATCH:
+        return _OPERATION
+    return _AnyField() if name == "Object" or name.startswith("Object.") else None
+
 
 def _declared(type_: Type) -> Type:
     if type_.kind == "list":
@@ -78,8 +107,8 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-class _NoBudget(Exception):
-    pass
+class NoBudget(Exception):
+    """More was to be evaluated than may be spent on it."""
 
 
 class _Variables(dict[str, Any]):
@@ -105,20 +134,11 @@ class _Variables(dict[str, Any]):
         return value
 
 
-class _Compiled(NamedTuple):
-    variables: Mapping[str, _Found]
-    validations: list[_Found]
-    messages: list[_Found | None]
-    annotations: list[_Found]
-
-
-class ValidatingPolicy:
+class Policy:
     """Compiled when it is first asked; what was done before that took too long stays."""
 
     def __init__(self, spec: Json) -> None:
         self._spec = spec
-        self._conditions: Sequence[Json] = spec.get("matchConditions") or ()
-        self._rules: Sequence[Json] = spec.get("validations") or ()
         self._fails = spec.get("failurePolicy") != "Ignore"
         self._known: dict[object, _Found] = {}
 
@@ -128,59 +148,23 @@ class ValidatingPolicy:
         return orjson.dumps(self._spec)
 
     @cached_property
-    def _compiled(self) -> _Compiled:
-        spec = self._spec
-        compiler = Compiler(spec.get("paramKind") is not None, True, self._known)
-        for each in spec.get("variables") or ():
+    def compiler(self) -> Compiler:
+        """With the variables of the policy."""
+        compiler = Compiler(self._spec.get("paramKind") is not None, True, self._known)
+        for each in self._spec.get("variables") or ():
             compiler.declare(each["name"], each["expression"])
-        validations = [compiler.validation(each["expression"]) for each in self._rules]
-        told = [each.get("messageExpression") for each in self._rules]
-        messages = [compiler.message(each) if each else None for each in told]
-        annotations = [compiler.annotation(each["valueExpression"]) for each in spec.get("auditAnnotations") or ()]
-        return _Compiled(compiler.variables, validations, messages, annotations)
+        return compiler
 
-    def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> tuple[list[Decision], list[str]]:
-        """What the validations deny, and, apart, errors of annotations, which deny whatever a binding does of it."""
-        matched = match(self._conditions, {**bindings, "namespaceObject": None}, self._fails)
-        if matched.error:
-            return [Decision(matched.error)], []
-        if not matched.holds:
-            return [], []
-        bindings = {**bindings, "namespaceObject": namespace}
-        try:
-            values, left = self._evaluate(self._compiled.validations, bindings, COST_MAX)
-        except _NoBudget:
-            return self._errors([_NO_BUDGET]), []
-        try:
-            messages, _ = self._evaluate(self._compiled.messages, bindings, left)
-        except _NoBudget:
-            why = f"failed messageExpression: {_NO_BUDGET}"
-            texts = [str(value) if type(value) is EvaluationError else why for value in values]
-            return self._errors(texts), self._annotation_errors(bindings)
-        found: list[Decision] = []
-        for rule, value, message in zip(self._rules, values, messages):
-            if type(value) is EvaluationError:
-                found += self._errors([str(value)])
-            elif value is not True:
-                found.append(Decision(_message(rule, message), rule.get("reason") or "Invalid"))
-        try:
-            return found, self._annotation_errors(bindings)
-        except _NoBudget:
-            return self._errors([_NO_BUDGET]), []
+    def matched(self, bindings: Mapping[str, object]) -> Matched:
+        """Whether its conditions hold, which do not see the namespace."""
+        conditions = self._spec.get("matchConditions") or ()
+        return match(conditions, {**bindings, "namespaceObject": None}, self._fails)
 
-    def _errors(self, texts: Iterable[str]) -> list[Decision]:
-        return [Decision(text) for text in texts] if self._fails else []
-
-    def _annotation_errors(self, bindings: Mapping[str, object]) -> list[str]:
-        """Raises: _NoBudget."""
-        values, _ = self._evaluate(self._compiled.annotations, bindings, COST_MAX)
-        return [str(value) for value in values if self._fails and type(value) is EvaluationError]
-
-    def _evaluate(
+    def evaluate(
         self, expressions: Sequence[_Found | None], bindings: Mapping[str, object], left: int
     ) -> tuple[list[Any], int]:
-        """Values, or errors in their place, and what is left to spend. Raises: _NoBudget."""
-        variables = _Variables(self._compiled.variables, bindings)
+        """Values, or errors in their place, and what is left to spend. Raises: NoBudget."""
+        variables = _Variables(self.compiler.variables, bindings)
         scope = {**bindings, "variables": variables}
         values: list[Any] = []
         for found in expressions:
@@ -191,11 +175,69 @@ class ValidatingPolicy:
             left -= cost + variables.cost
             variables.cost = 0
             if left < 0:
-                raise _NoBudget
+                raise NoBudget(NO_BUDGET)
             if type(value) is EvaluationError:
                 value = EvaluationError(f"expression '{found.text}' resulted in error: {value}")
             values.append(value)
         return values, left
+
+
+class _Compiled(NamedTuple):
+    validations: list[_Found]
+    messages: list[_Found | None]
+    annotations: list[_Found]
+
+
+class ValidatingPolicy(Policy):
+    def __init__(self, spec: Json) -> None:
+        super().__init__(spec)
+        self._rules: Sequence[Json] = spec.get("validations") or ()
+
+    @cached_property
+    def _compiled(self) -> _Compiled:
+        compiler = self.compiler
+        validations = [compiler.validation(each["expression"]) for each in self._rules]
+        told = [each.get("messageExpression") for each in self._rules]
+        messages = [compiler.message(each) if each else None for each in told]
+        given = self._spec.get("auditAnnotations") or ()
+        return _Compiled(validations, messages, [compiler.annotation(each["valueExpression"]) for each in given])
+
+    def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> tuple[list[Decision], list[str]]:
+        """What the validations deny, and, apart, errors of annotations, which deny whatever a binding does of it."""
+        matched = self.matched(bindings)
+        if matched.error:
+            return [Decision(matched.error)], []
+        if not matched.holds:
+            return [], []
+        bindings = {**bindings, "namespaceObject": namespace}
+        try:
+            values, left = self.evaluate(self._compiled.validations, bindings, COST_MAX)
+        except NoBudget:
+            return self._errors([NO_BUDGET]), []
+        try:
+            messages, _ = self.evaluate(self._compiled.messages, bindings, left)
+        except NoBudget:
+            why = f"failed messageExpression: {NO_BUDGET}"
+            texts = [str(value) if type(value) is EvaluationError else why for value in values]
+            return self._errors(texts), self._annotation_errors(bindings)
+        found: list[Decision] = []
+        for rule, value, message in zip(self._rules, values, messages):
+            if type(value) is EvaluationError:
+                found += self._errors([str(value)])
+            elif value is not True:
+                found.append(Decision(_message(rule, message), rule.get("reason") or "Invalid"))
+        try:
+            return found, self._annotation_errors(bindings)
+        except NoBudget:
+            return self._errors([NO_BUDGET]), []
+
+    def _errors(self, texts: Iterable[str]) -> list[Decision]:
+        return [Decision(text) for text in texts] if self._fails else []
+
+    def _annotation_errors(self, bindings: Mapping[str, object]) -> list[str]:
+        """Raises: NoBudget."""
+        values, _ = self.evaluate(self._compiled.annotations, bindings, COST_MAX)
+        return [str(value) for value in values if self._fails and type(value) is EvaluationError]
 
 
 def _message(rule: Json, found: Any) -> str:

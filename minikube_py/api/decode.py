@@ -170,6 +170,18 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
         raise DecodeError(str(error)) from None
 
 
+def restored(kind: Kind, subresource: Subresource | None, obj: Object, strict: bool = False) -> Object:
+    """What was changed as plain values, as the codec of the kind reads it; what nobody knows goes.
+
+    Raises: typed.DecodeError, also of what nobody knows where that is asked for."""
+    if kind.codec is not None and subresource is None:
+        return kind.codec.value(obj, False)[0]
+    found, wrong = decode_value(target_of(kind, subresource), obj, strict)
+    if wrong:
+        raise DecodeError(f"strict decoding error: {', '.join(wrong)}")
+    return found
+
+
 class Named(NamedTuple):
     """A kind without a message."""
 

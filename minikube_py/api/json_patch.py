@@ -24,6 +24,10 @@ class JsonPatchError(ValueError):
     """The patch does not apply; the message is upstream library's."""
 
 
+class TestFailed(JsonPatchError):
+    """A value is not the one that the patch expects."""
+
+
 _INDEX = re.compile(r"[+-]?[0-9]+")
 
 
@@ -253,7 +257,7 @@ def _test(state: _State, operation: Operation) -> None:
         except JsonPatchError as error:
             raise JsonPatchError(f"error in test for path: '{path}': {error}") from None
     if not equal(found, expected):
-        raise JsonPatchError(f"testing value {path} failed: test failed")
+        raise TestFailed(f"testing value {path} failed: test failed")
 
 
 def equal(left: Json, right: Json) -> bool:

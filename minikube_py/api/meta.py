@@ -260,6 +260,11 @@ def generate_name(base: str, rng: Rng) -> str:
     return base[:_GENERATED_BASE_LIMIT] + "".join(rng.choices(_GENERATED_CHARS, k=_GENERATED_LENGTH))
 
 
+def generated_anew(name: str, base: str) -> str:
+    """The name as it had been generated of another base."""
+    return base[:_GENERATED_BASE_LIMIT] + name[-_GENERATED_LENGTH:]
+
+
 def new_uid(rng: Rng) -> str:
     """A version 4 UUID (RFC 9562)."""
     text = f"{rng.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | (4 << 76) | (2 << 62):032x}"

@@ -14,9 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import orjson
+
 from minikube_py.api.errors import Json, StatusError, bad_request, forbidden
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import NAMESPACES
+from minikube_py.api.meta import generated_anew
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.options import DeleteOptions
@@ -26,8 +29,8 @@ ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "PodSecurity", "Priority", "DefaultTolerationSeconds",
     "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
     "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass",
-    "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook", "ResourceQuota",
+    "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 )  # fmt: skip
 """The plugins that there are, in the order of upstream's AllOrderedPlugins."""
 
@@ -58,12 +61,41 @@ class Attributes:
     reinvoked: bool = False
     changed: bool = False
     """Whether something was changed that the steps before may want to see."""
-    notes: dict[str, Json] = field(default_factory=dict)
+    notes: dict[str, Invoked] = field(default_factory=dict)
     """What a plugin keeps from the first time to the second, by its name."""
 
     def forbidden(self, why: str) -> StatusError:
         metadata = (self.new or {}).get("metadata") or {}
         return forbidden(self.of.kind, self.name or metadata.get("generateName") or "Unknown", why)
+
+
+class Invoked:
+    """Whom a plugin asked that changes objects, and whom it is to ask again. `again` holds those that it may ask a
+    second time."""
+
+    def __init__(self) -> None:
+        self.now: set[object] = set()
+        self.again: set[object] = set()
+        self._last: bytes | None = None
+
+    @classmethod
+    def begin(cls, plugin: str, attributes: Attributes) -> Invoked:
+        found: Invoked = attributes.notes.setdefault(plugin, cls())
+        if attributes.reinvoked and found._last != in_order(attributes.new):
+            found.require()
+        return found
+
+    def require(self) -> None:
+        """All that were asked and want to be asked again will be."""
+        self.again |= self.now
+        self.now = set()
+
+    def end(self, attributes: Attributes) -> None:
+        self._last = in_order(attributes.new)
+
+
+def in_order(obj: Json | None) -> bytes:
+    return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
 
 
 class Plugin:
@@ -128,11 +160,13 @@ class Passage:
             return metadata.get("name") or ""
         hidden = ("uid", "creationTimestamp", "name") if generated else ("uid", "creationTimestamp")
         given = {name: metadata.pop(name) for name in hidden if name in metadata}
-        namespace = metadata.get("namespace")
+        namespace, base = metadata.get("namespace"), metadata.get("generateName")
         await self.admit(None, obj, again)
         metadata = obj["metadata"]
         if metadata.get("namespace") != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if "name" in given and metadata.get("generateName", base) != base:
+            given["name"] = generated_anew(given["name"], metadata["generateName"])
         named = metadata.get("name") or ""
         obj["metadata"] = {**metadata, **given, **({"name": named} if named else {})}
         return named or given.get("name") or ""

@@ -41,6 +41,7 @@ from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
+from minikube_py.apiserver.mutating_policies import MutatingPolicies
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import (
@@ -165,10 +166,11 @@ class ApiServer:
         namespaces = Namespaces(self.store, self.cache)
         long = Long(self.writer)
         given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng, long)
-        policies = ValidatingPolicies(self.cache, namespaces, lambda: self.registry, long)
+        of_policies = (self.cache, namespaces, lambda: self.registry, long)
+        policies = MutatingPolicies(*of_policies), ValidatingPolicies(*of_policies)
         of_requests = signers.plugins(self.access)
         of_pods = PodSecurity(self.cache, namespaces, self.clock), PodResizes(self.cache)
-        return Chain((*of_pods, *of_requests, MutatingWebhooks(*given), policies, ValidatingWebhooks(*given)))
+        return Chain((*of_pods, *of_requests, *policies, MutatingWebhooks(*given), ValidatingWebhooks(*given)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 

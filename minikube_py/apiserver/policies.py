@@ -1,15 +1,15 @@
-"""ValidatingAdmissionPolicy: writes are held to policies in CEL, where a binding puts them to use.
+"""Policies in CEL, where a binding puts them to use: which of them a write meets, and those that hold it to rules.
 
 Source: apiserver `pkg/admission/plugin/policy/{generic,matching,validating}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from minikube_py.api.admission_policies import ValidatingPolicy
+from minikube_py.api.admission_policies import Policy, ValidatingPolicy
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, BINDING, POLICY
@@ -23,6 +23,7 @@ from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhooks import seen_by_expressions
 
+P = TypeVar("P", bound=Policy)
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _OF_NAMESPACE: Final = (
     "name", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
@@ -30,8 +31,8 @@ _OF_NAMESPACE: Final = (
 )  # fmt: skip
 
 
-class _Misconfigured(Exception):
-    pass
+class Misconfigured(Exception):
+    """Why a policy or a binding cannot be put to use."""
 
 
 class _Resources(NamedTuple):
@@ -52,12 +53,32 @@ class _Binding(NamedTuple):
     resources: _Resources | None
 
 
-class _Hook(NamedTuple):
+class Hook(NamedTuple, Generic[P]):
     name: str
     spec: Json
     resources: _Resources
-    policy: ValidatingPolicy
+    policy: P
     bindings: list[_Binding]
+
+
+class Failure(NamedTuple):
+    """Of a policy, or of a binding where one is named, that cannot be put to use and does not ignore that."""
+
+    policy: str
+    binding: str
+    message: str
+
+
+class Invocation(NamedTuple, Generic[P]):
+    """A policy that a write meets, which its rules see as of `kind`, once for each of the parameters."""
+
+    hook: Hook[P]
+    binding: _Binding
+    kind: Kind
+    params: list[Json | None]
+
+    def seen(self, param: Json | None, seen: Mapping[str, object]) -> Mapping[str, object]:
+        return {**seen, "params": param} if self.hook.spec.get("paramKind") is not None else seen
 
 
 class _Denial(NamedTuple):
@@ -75,20 +96,24 @@ class _Denial(NamedTuple):
         return StatusError(_CODES.get(reason, 422), reason, error.message, details)
 
 
-class ValidatingPolicies(Plugin):
-    name = "ValidatingAdmissionPolicy"
+class Policies(Plugin, Generic[P]):
+    """What both kinds of policies share: which a write meets."""
 
-    def __init__(
-        self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry], long: Long
-    ) -> None:
+    kinds: tuple[Kind, Kind]
+    """Of policies and of their bindings."""
+
+    def __init__(self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry], long: Long) -> None:
         self._cache = cache
         self._long = long
-        self._policies, self._bindings = cache.caches.get(POLICY), cache.caches.get(BINDING)
+        self._policies, self._bindings = (cache.caches.get(kind) for kind in self.kinds)
         self._namespaces = namespaces
         self._registry = registry
         self._seen = (-1, -1)
-        self._hooks: list[_Hook] = []
-        self._compiled: dict[bytes, tuple[int, ValidatingPolicy]] = {}
+        self._hooks: list[Hook[P]] = []
+        self._compiled: dict[bytes, tuple[int, P]] = {}
+
+    def _policy(self, spec: Json) -> P:
+        raise NotImplementedError
 
     def idle(self, kind: Kind, namespace: str) -> bool:
         return self._bindings is None or not self._bindings.entries
@@ -100,7 +125,7 @@ class ValidatingPolicies(Plugin):
         rules = (rule for hook in self.hooks() for rule in hook.resources.spec.get("resourceRules") or ())
         return any_matches(rules, operation, self._registry())
 
-    def hooks(self) -> list[_Hook]:
+    def hooks(self) -> list[Hook[P]]:
         """By the names of the policies, and in each by those of the bindings."""
         policies, bindings = self._policies, self._bindings
         if policies is None or bindings is None:
@@ -121,68 +146,54 @@ class ValidatingPolicies(Plugin):
                 if name not in by_policy:
                     continue
                 known = compiled.get(key)
-                policy = known[1] if known is not None and known[0] == entry.revision else ValidatingPolicy(spec)
+                policy = known[1] if known is not None and known[0] == entry.revision else self._policy(spec)
                 self._compiled[key] = entry.revision, policy
                 ordered = sorted(by_policy[name])
-                self._hooks.append(_Hook(name, spec, _Resources.of(spec["matchConstraints"]), policy, ordered))
+                self._hooks.append(Hook(name, spec, _Resources.of(spec["matchConstraints"]), policy, ordered))
             self._hooks.sort(key=lambda hook: hook.name)
             self._seen = policies.last_change, bindings.last_change
         return self._hooks
 
-    async def validate(self, attributes: Attributes) -> None:
-        """Raises: StatusError of the first denial."""
-        denials = [denial for hook in self.hooks() for denial in await self._ask(hook, attributes)]
-        if denials:
-            raise denials[0].status(attributes)
-
-    async def _ask(self, hook: _Hook, attributes: Attributes) -> list[_Denial]:
-        """Raises: StatusError 404."""
-        fails = hook.spec.get("failurePolicy") != "Ignore"
-        try:
-            kind = await self._matched(hook.resources, attributes)
-            if kind is None:
-                return []
-            of_params = self._param_kind(hook.spec.get("paramKind"))
-        except (StatusError, _Misconfigured) as error:
-            return [_Denial(hook.name, "", f"failed to configure policy: {error}")] if fails else []
-        found: list[_Denial] = []
-        for binding in hook.bindings:
+    async def invocations(self, attributes: Attributes) -> AsyncIterator[Invocation[P] | Failure]:
+        for hook in self.hooks():
+            fails = hook.spec.get("failurePolicy") != "Ignore"
             try:
-                if binding.resources is not None and await self._matched(binding.resources, attributes) is None:
+                kind = await self._matched(hook.resources, attributes)
+                if kind is None:
                     continue
-                params = list(self._params(of_params, binding.spec.get("paramRef"), attributes.of.namespace))
-                if params and not seen_as(kind, attributes.of.kind):
-                    wanted = f"{attributes.of.kind.plural} as {kind.api_version}"
-                    raise _Misconfigured(f"failed to convert object version: this server does not show {wanted}")
-            except (StatusError, _Misconfigured) as error:
+                of_params = self._param_kind(hook.spec.get("paramKind"))
+            except (StatusError, Misconfigured) as error:
                 if fails:
-                    found.append(_Denial(hook.name, binding.name, f"failed to configure binding: {error}"))
+                    yield Failure(hook.name, "", f"failed to configure policy: {error}")
                 continue
-            if params:
-                found += await self._denials(hook, binding, kind, params, attributes)
-        return found
+            for binding in hook.bindings:
+                try:
+                    params = await self._params_of(binding, kind, of_params, attributes)
+                except (StatusError, Misconfigured) as error:
+                    if fails:
+                        yield Failure(hook.name, binding.name, f"failed to configure binding: {error}")
+                    continue
+                if params:
+                    yield Invocation(hook, binding, kind, params)
 
-    async def _denials(
-        self, hook: _Hook, binding: _Binding, kind: Kind, params: list[Json | None], attributes: Attributes
-    ) -> list[_Denial]:
-        of, namespace = attributes.of, None
-        if of.namespace and of.kind is not NAMESPACES:
-            namespace = _shown(await self._namespaces.get(of.namespace))
-        bindings = seen_by_expressions(attributes, kind)
-        found: list[_Denial] = []
-        actions = binding.spec.get("validationActions") or ()
-        for param in params:
-            given = {**bindings, "params": param} if hook.spec.get("paramKind") is not None else bindings
-            here = partial(hook.policy.denials, given, namespace)
-            denied, errors = await self._long.run(hook.name, here, "denials", hook.policy.text, given, namespace)
-            for decision in denied:
-                if "Deny" in actions:
-                    found.append(_Denial(hook.name, binding.name, decision.message, decision.reason))
-                if "Warn" in actions:
-                    by = f"'{hook.name}' with binding '{binding.name}'"
-                    attributes.warn(f"Validation failed for ValidatingAdmissionPolicy {by}: {decision.message}")
-            found += [_Denial(hook.name, binding.name, error) for error in errors]
-        return found
+    async def _params_of(
+        self, binding: _Binding, kind: Kind, of_params: Kind | None, attributes: Attributes
+    ) -> list[Json | None]:
+        """Raises: StatusError 404; Misconfigured."""
+        if binding.resources is not None and await self._matched(binding.resources, attributes) is None:
+            return []
+        params = list(self._params(of_params, binding.spec.get("paramRef"), attributes.of.namespace))
+        if params and not seen_as(kind, attributes.of.kind):
+            wanted = f"{attributes.of.kind.plural} as {kind.api_version}"
+            raise Misconfigured(f"failed to convert object version: this server does not show {wanted}")
+        return params
+
+    async def _namespace_of(self, attributes: Attributes) -> Json | None:
+        """As expressions see it. Raises: StatusError 404."""
+        of = attributes.of
+        if not of.namespace or of.kind is NAMESPACES:
+            return None
+        return _shown(await self._namespaces.get(of.namespace))
 
     async def _matched(self, resources: _Resources, attributes: Attributes) -> Kind | None:
         """As which kind the write is meant; None: it is not. Raises: StatusError 404."""
@@ -198,18 +209,18 @@ class ValidatingPolicies(Plugin):
         return await self._namespaces.wanted(resources.namespaces, resources.objects, attributes, as_kind)
 
     def _param_kind(self, told: Json | None) -> Kind | None:
-        """Raises: _Misconfigured."""
+        """Raises: Misconfigured."""
         if told is None:
             return None
         group, _, version = told["apiVersion"].rpartition("/")
         kind = self._registry().kind(group, version, told["kind"])
         if kind is None or not kind.stored:
             shown = f"{group}/{version}, Kind={told['kind']}"
-            raise _Misconfigured(f"failed to find resource referenced by paramKind: '{shown}'")
+            raise Misconfigured(f"failed to find resource referenced by paramKind: '{shown}'")
         return kind
 
     def _params(self, kind: Kind | None, ref: Json | None, namespace: str) -> Iterator[Json | None]:
-        """What the policy is asked with, once for each. Raises: _Misconfigured."""
+        """What the policy is asked with, once for each. Raises: Misconfigured."""
         if kind is None or ref is None:
             yield None
             return
@@ -217,9 +228,9 @@ class ValidatingPolicies(Plugin):
             namespace = ref.get("namespace") or namespace
             if not namespace:
                 why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-                raise _Misconfigured(why)
+                raise Misconfigured(why)
         elif ref.get("namespace"):
-            raise _Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+            raise Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
         cache, found = self._cache.of(kind), False
         if ref.get("name"):
             entry = cache.entries.get(kind.key(namespace, ref["name"]))
@@ -232,9 +243,47 @@ class ValidatingPolicies(Plugin):
             found = True
             yield {**entry.decode(), "kind": kind.kind, "apiVersion": kind.api_version}
         if not found and ref.get("parameterNotFoundAction") == "Deny":
-            raise _Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
+            raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
 
 
 def _shown(namespace: Mapping[str, Json]) -> Json:
     metadata = {name: namespace["metadata"][name] for name in _OF_NAMESPACE if name in namespace["metadata"]}
     return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
+
+
+class ValidatingPolicies(Policies[ValidatingPolicy]):
+    name = "ValidatingAdmissionPolicy"
+    kinds = (POLICY, BINDING)
+
+    def _policy(self, spec: Json) -> ValidatingPolicy:
+        return ValidatingPolicy(spec)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Raises: StatusError of the first denial."""
+        denials: list[_Denial] = []
+        async for asked in self.invocations(attributes):
+            if isinstance(asked, Failure):
+                denials.append(_Denial(*asked))
+            else:
+                denials += await self._denials(asked, attributes)
+        if denials:
+            raise denials[0].status(attributes)
+
+    async def _denials(self, asked: Invocation[ValidatingPolicy], attributes: Attributes) -> list[_Denial]:
+        """Raises: StatusError 404."""
+        hook, binding = asked.hook, asked.binding
+        namespace, seen = await self._namespace_of(attributes), seen_by_expressions(attributes, asked.kind)
+        found: list[_Denial] = []
+        actions = binding.spec.get("validationActions") or ()
+        for param in asked.params:
+            given = asked.seen(param, seen)
+            here = partial(hook.policy.denials, given, namespace)
+            denied, errors = await self._long.run(hook.name, here, "denials", hook.policy.text, given, namespace)
+            for decision in denied:
+                if "Deny" in actions:
+                    found.append(_Denial(hook.name, binding.name, decision.message, decision.reason))
+                if "Warn" in actions:
+                    by = f"'{hook.name}' with binding '{binding.name}'"
+                    attributes.warn(f"Validation failed for ValidatingAdmissionPolicy {by}: {decision.message}")
+            found += [_Denial(hook.name, binding.name, error) for error in errors]
+        return found

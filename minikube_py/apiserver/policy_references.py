@@ -1,6 +1,6 @@
 """Who may let an admission policy read its parameters: those who may read them, too.
 
-Source: kubernetes `pkg/registry/admissionregistration/validatingadmissionpolicy{,binding}/authz.go`.
+Source: kubernetes `pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from minikube_py.api.errors import Json, forbidden_value, invalid
 from minikube_py.api.kind import Kind
-from minikube_py.api.kinds.admissionregistration import BINDING, POLICY
+from minikube_py.api.kinds.admissionregistration import BINDING, MUTATING_BINDING, MUTATING_POLICY, POLICY
 from minikube_py.api.registry import Registry
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.messages import Admission
@@ -17,7 +17,8 @@ from minikube_py.apiserver.rbac import Policy
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_cache import WatchCache
 
-REFERRING = (POLICY, BINDING)
+_POLICIES = (POLICY, MUTATING_POLICY)
+REFERRING = (*_POLICIES, BINDING, MUTATING_BINDING)
 
 
 def admission_of(policy: Policy, user: User, cache: WatchCache, registry: Callable[[], Registry]) -> Admission:
@@ -26,12 +27,15 @@ def admission_of(policy: Policy, user: User, cache: WatchCache, registry: Callab
     def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
         if new is None or sub or kind not in REFERRING:
             return
-        field, check = ("paramKind", _policy) if kind is POLICY else ("paramRef", _binding)
+        field = "paramKind" if kind in _POLICIES else "paramRef"
         spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
         if spec.get(field) is None or _same(kind, spec, before, field):
             return
         wrong = kind.validate(new) if old is None and kind.validate else kind.validate_update[""](new, old or {})
-        if not wrong and (why := check(policy, user, cache, registry(), spec)):
+        if wrong:
+            return
+        given = (policy, user, registry(), spec)
+        if why := _policy(*given) if kind in _POLICIES else _binding(*given, cache, kind is MUTATING_BINDING):
             raise invalid(kind, new["metadata"].get("name") or name, [forbidden_value(f"spec.{field}", why)])
 
     return admit
@@ -39,10 +43,10 @@ def admission_of(policy: Policy, user: User, cache: WatchCache, registry: Callab
 
 def _same(kind: Kind, spec: Json, before: Json, field: str) -> bool:
     """Upstream compares references of bindings with the pointers in them, of which no two are ever equal."""
-    return kind is POLICY and before.get(field) == spec[field]
+    return kind in _POLICIES and before.get(field) == spec[field]
 
 
-def _policy(policy: Policy, user: User, cache: WatchCache, registry: Registry, spec: Json) -> str:
+def _policy(policy: Policy, user: User, registry: Registry, spec: Json) -> str:
     told = spec["paramKind"]
     group, kind = _named(told, registry)
     if policy.allowed(user, Asked("get", group, kind.plural if kind else "*", "", "*", "*")):
@@ -51,10 +55,10 @@ def _policy(policy: Policy, user: User, cache: WatchCache, registry: Registry, s
     return f'user {_shown(user)} must have "get" permission on all objects of the referenced paramKind {named}'
 
 
-def _binding(policy: Policy, user: User, cache: WatchCache, registry: Registry, spec: Json) -> str:
-    ref = spec["paramRef"]
-    policies = cache.caches.get(POLICY)
-    entry = policies.entries.get(POLICY.key("", spec["policyName"])) if policies is not None else None
+def _binding(policy: Policy, user: User, registry: Registry, spec: Json, cache: WatchCache, mutating: bool) -> str:
+    ref, referred = spec["paramRef"], MUTATING_POLICY if mutating else POLICY
+    policies = cache.caches.get(referred)
+    entry = policies.entries.get(referred.key("", spec["policyName"])) if policies is not None else None
     told = entry.decode()["spec"].get("paramKind") if entry is not None else None
     group, kind = _named(told, registry) if told else ("*", None)
     verb, name = ("get", ref["name"]) if ref.get("name") else ("list", "")
@@ -66,7 +70,9 @@ def _binding(policy: Policy, user: User, cache: WatchCache, registry: Registry, 
         return f"unable to get policy {spec['policyName']} {lacks}"
     if told and kind is None:
         return f"unable to resolve paramKind &{{{told['apiVersion']} {told['kind']}}} {lacks}"
-    return f'user {_shown(user)} does not have "{verb}" permission on the object referenced by paramRef'
+    # Upstream mistakes the one for the other where policies mutate.
+    who, what = (verb, _shown(user)) if mutating else (_shown(user), verb)
+    return f'user {who} does not have "{what}" permission on the object referenced by paramRef'
 
 
 def _named(told: Json, registry: Registry) -> tuple[str, Kind | None]:

@@ -49,6 +49,7 @@ from minikube_py.apiserver.webhook_answers import Patched, reviewed
 from minikube_py.apiserver.webhook_answers import patched as webhook_patched
 
 if TYPE_CHECKING:
+    from minikube_py.api.mutations import Given, Mutated
     from minikube_py.apiserver.messages import Admission
 
 STORED_BYTES_MAX = 3 << 19
@@ -564,8 +565,14 @@ def hooked(kinds: Registry, asked: Body, before: bytes, said: tuple[str, str, st
     return webhook_patched(_kind(kinds, asked), asked, before, said)
 
 
+def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated:
+    from minikube_py.api.mutations import MutatingPolicy
+
+    return MutatingPolicy(orjson.loads(spec)).mutated(_kind(kinds, asked), *given)
+
+
 _JOBS = (
     create, update, patch, apply, read, read_delete_options, as_yaml, checked, matched, denials, reviewed,
-    hooked, settle,
+    hooked, mutated, settle,
 )  # fmt: skip
 JOBS = {**{job.__name__: job for job in _JOBS}, "open_api": open_api}

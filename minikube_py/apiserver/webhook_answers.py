@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api import json_patch, json_text, yaml_text
-from minikube_py.api.decode import decode_value, target, target_of
+from minikube_py.api.decode import decode_value, restored, target
 from minikube_py.api.errors import Json, StatusError, go_quote, internal, shortened
-from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kind import Kind
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
 from minikube_py.api.values import json_type
@@ -212,7 +212,7 @@ def patched(kind: Kind, asked: Body, before: bytes, said: tuple[str, str, str]) 
             raise internal("the patch leaves no object")
         _check_said(found, shown)
         sub = kind.subresource(asked.sub) if name != kind.kind else None
-        after = _restored(kind, sub, {**found, "apiVersion": f"{group}/{version}" if group else version})
+        after = restored(kind, sub, {**found, "apiVersion": f"{group}/{version}" if group else version})
     except (json_patch.JsonPatchError, DecodeError) as error:
         raise internal(str(error)) from None
     changed = _sorted(after) != _sorted({**shown, "apiVersion": after.get("apiVersion")})
@@ -240,10 +240,3 @@ def _check_said(patched: Json, shown: Json) -> None:
     for name in ("kind", "apiVersion"):
         if patched.get(name) != shown[name]:
             raise internal(f"a webhook may not change {name} from {shown[name]!r} to {patched.get(name)!r}")
-
-
-def _restored(kind: Kind, sub: Subresource | None, obj: Json) -> Json:
-    """As the codec of the kind reads it; what nobody knows goes. Raises: DecodeError."""
-    if kind.codec is not None and sub is None:
-        return kind.codec.value(obj, False)[0]
-    return decode_value(target_of(kind, sub), obj, False)[0]

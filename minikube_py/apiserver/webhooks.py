@@ -21,7 +21,7 @@ from minikube_py.api.meta import new_uid
 from minikube_py.api.patch import JSON_PATCH
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
-from minikube_py.apiserver.admission import Attributes, Operation, Plugin
+from minikube_py.apiserver.admission import Attributes, Invoked, Operation, Plugin, in_order
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.preparing import Body, key_of
@@ -178,7 +178,7 @@ def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
     group, version, name = of.said
     said = {"group": group, "version": version, "kind": name}
     resource = {"group": of.kind.group, "version": of.kind.version, "resource": of.kind.plural}
-    shown = {**said, "version": kind.version} if kind is not of.kind else said
+    shown = {**said, "version": kind_shown(of, kind)[1]}
     user: Json = {"username": of.user.name, "uid": of.user.uid, "groups": list(of.user.groups)}
     user = {key: value for key, value in user.items() if value}
     if of.user.extra:
@@ -192,6 +192,12 @@ def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
     }  # fmt: skip
     optional = ("subResource", "requestSubResource", "name", "namespace")
     return {key: value for key, value in found.items() if value or key not in optional}
+
+
+def kind_shown(of: Operation, kind: Kind) -> tuple[str, str, str]:
+    """What an object is called that is shown in the version of `kind`."""
+    group, version, name = of.said
+    return group, kind.version if kind is not of.kind else version, name
 
 
 def seen_by_expressions(attributes: Attributes, kind: Kind) -> dict[str, object]:
@@ -219,30 +225,28 @@ class MutatingWebhooks(Webhooks):
     kind = MUTATING
 
     async def admit(self, attributes: Attributes) -> None:
-        notes = attributes.notes.setdefault(self.name, {"invoked": set(), "again": set(), "last": None})
-        if attributes.reinvoked and notes["last"] != _bytes(attributes.new):
-            _require(notes)
+        invoked = Invoked.begin(self.name, attributes)
         try:
             for hook in self.hooks():
                 kind = await self._asks(hook, attributes)
-                if kind is None or (attributes.reinvoked and hook.id not in notes["again"]):
+                if kind is None or (attributes.reinvoked and hook.id not in invoked.again):
                     continue
-                await self._admit(hook, kind, attributes, notes)
+                await self._admit(hook, kind, attributes, invoked)
             await asyncio.sleep(0)
         finally:
-            notes["last"] = _bytes(attributes.new)
+            invoked.end(attributes)
 
-    async def _admit(self, hook: Hook, kind: Kind, attributes: Attributes, notes: Json) -> None:
+    async def _admit(self, hook: Hook, kind: Kind, attributes: Attributes, invoked: Invoked) -> None:
         refusal: StatusError | None = None
         try:
             found = await self._call(hook, attributes, kind)
             if await self._patch(hook, found, attributes, kind):
-                _require(notes)
+                invoked.require()
                 attributes.changed = True
         except (CallFailed, _Denied, StatusError) as error:
             refusal = _refused(hook, error)
         if hook.spec.get("reinvocationPolicy") == "IfNeeded":
-            notes["invoked"].add(hook.id)
+            invoked.now.add(hook.id)
         if refusal is not None:
             raise refusal
 
@@ -251,10 +255,10 @@ class MutatingWebhooks(Webhooks):
         if not found.patch:
             return False
         of, new = attributes.of, attributes.new
-        group, version, name = of.said
-        shown = {"group": group, "version": kind.version if kind is not of.kind else version, "kind": name}
+        group, version, name = kind_shown(of, kind)
         await asyncio.sleep(0)
-        before, definition = _bytes(_shown(new, shown)), of.kind.definition
+        before = in_order(_shown(new, {"group": group, "version": version, "kind": name}))
+        definition = of.kind.definition
         asked = Body(key_of(of.kind), found.patch, found.patch_type, "", "", hook.name, of.sub, definition=definition)
         if is_large_patch(found.patch, JSON_PATCH, before):
             made: Patched | str | None = await self._long.work.run("hooked", asked, before, of.said)
@@ -270,16 +274,6 @@ class MutatingWebhooks(Webhooks):
         new.update(orjson.loads(made.value))
         await asyncio.sleep(0)
         return made.changed
-
-
-def _require(notes: Json) -> None:
-    """All that were called and want to be called again will be."""
-    notes["again"] |= notes["invoked"]
-    notes["invoked"] = set()
-
-
-def _bytes(obj: Json | None) -> bytes:
-    return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
 
 
 class ValidatingWebhooks(Webhooks):

@@ -42,11 +42,16 @@ from minikube_py.cel.types import (
     optional_of,
     param,
     renamed,
+    struct,
     type_of,
 )
 
 Fields = Mapping[str, Mapping[str, Type]]
 """The fields of structs, by the name of the struct."""
+Messages = Callable[[str], "Mapping[str, Type] | None"]
+"""The fields of a message that expressions may make, by its name; None: there is no such message."""
+_OF_PATCHES: Final = "jsonpatch.escapeKey"
+"""A function that is there for those who make patches."""
 
 TYPE_NAMES: Final = {
     "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "string": STRING, "uint": UINT, "null_type": NULL,
@@ -56,9 +61,11 @@ TYPE_NAMES: Final = {
 }  # fmt: skip
 
 
-def check(source: Source, root: Node, variables: Mapping[str, Type], fields: Fields) -> Type:
+def check(
+    source: Source, root: Node, variables: Mapping[str, Type], fields: Fields, messages: Messages | None = None
+) -> Type:
     """Sets the types of all nodes; gives that of the whole. Raises: Invalid."""
-    checker = _Checker(source, variables, fields)
+    checker = _Checker(source, variables, fields, messages)
     checker.check(root)
     if checker.wrong:
         raise source.refusal(checker.wrong)
@@ -67,16 +74,22 @@ def check(source: Source, root: Node, variables: Mapping[str, Type], fields: Fie
 
 
 class _Checker:
-    def __init__(self, source: Source, variables: Mapping[str, Type], fields: Fields) -> None:
+    def __init__(
+        self, source: Source, variables: Mapping[str, Type], fields: Fields, messages: Messages | None
+    ) -> None:
         self._source = source
         self._scopes: list[dict[str, Type]] = [dict(variables)]
         self._fields = fields
+        self._messages = messages
         self._functions = functions()
         self.known = Substitutions()
         self.wrong: list[Problem] = []
 
     def _say(self, node: Node, text: str) -> None:
-        problem = self._source.problem(node.at, text)
+        self._say_at(node.at, text)
+
+    def _say_at(self, at: int, text: str) -> None:
+        problem = self._source.problem(at, text)
         if problem not in self.wrong:
             self.wrong.append(problem)
 
@@ -89,7 +102,12 @@ class _Checker:
             if name in scope:
                 return scope[name]
         found = TYPE_NAMES.get(name)
+        if found is None and self._message(name) is not None:
+            found = struct(name)
         return None if found is None else type_of(found)
+
+    def _message(self, name: str) -> Mapping[str, Type] | None:
+        return self._messages(name) if self._messages is not None else None
 
     def _undeclared(self, node: Node, name: str) -> Type:
         self._say(node, f"undeclared reference to '{name}' (in container '')")
@@ -121,7 +139,7 @@ class _Checker:
             result = target.params[1]
         elif target.kind == "struct":
             fields = self._fields.get(target.name)
-            if fields is None:
+            if fields is None and (fields := self._message(target.name)) is None:
                 self._say(node, f"unexpected failed resolution of '{target.name}'")
             elif name not in fields:
                 self._say(node, f"undefined field '{name}'")
@@ -148,14 +166,17 @@ class _Checker:
             self.check(argument)
         if node.target is not None and (prefix := qualified(node.target)):
             name_of_all = f"{prefix}.{node.function}"
-            if name_of_all in self._functions:
+            if self._overloads(name_of_all) is not None:
                 node.function, node.target = name_of_all, None
         if node.target is not None:
             self.check(node.target)
-        overloads = self._functions.get(node.function)
+        overloads = self._overloads(node.function)
         if overloads is None:
             return self._undeclared(node, node.function)
         return self._resolve(node, overloads)
+
+    def _overloads(self, function: str) -> Sequence[Overload] | None:
+        return None if function == _OF_PATCHES and self._messages is None else self._functions.get(function)
 
     def _resolve(self, node: Call, overloads: Sequence[Overload]) -> Type:
         # A macro may have put the node into its expansion more than once.
@@ -225,16 +246,28 @@ class _Checker:
         return map_of(key_type, value_type)
 
     def _struct(self, node: StructOf) -> Type:
-        known = self._variable(node.name)
+        known, result, fields = self._variable(node.name), ERROR, self._message(node.name)
         if known is None:
-            self._undeclared(node, node.name)
-        elif known.kind != "type":
+            for entry in node.entries:
+                self.check(entry.value)
+            return self._undeclared(node, node.name)
+        if known.kind != "type":
             self._say(node, f"'{known}' is not a type")
+        elif known.params[0].kind == "struct":
+            result = known.params[0]
         else:
             self._say(node, f"'{known.params[0]}' is not a message type")
-        for value in node.values:
-            self.check(value)
-        return ERROR
+        for entry in node.entries:
+            self.check(entry.value)
+            given = self._optional_item(entry.value, entry.optional)
+            if fields is None:
+                continue
+            if entry.name not in fields:
+                self._say_at(entry.at, f"undefined field '{entry.name}'")
+            elif not self.known.fits((fields[entry.name],), (given,)):
+                wanted = f"'{fields[entry.name]}' but provided type is '{given}'"
+                self._say_at(entry.at, f"expected type of field '{entry.name}' is {wanted}")
+        return result
 
     def _comprehension(self, node: Comprehension) -> Type:
         self.check(node.range)

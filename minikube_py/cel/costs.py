@@ -101,7 +101,7 @@ class _Coster:
         if isinstance(node, MapOf):
             return self._map(node)
         if isinstance(node, StructOf):
-            return _STRUCT + sum(map(self.cost, node.values))
+            return _STRUCT + sum(self.cost(entry.value) for entry in node.entries)
         if isinstance(node, Comprehension):
             return self._bind(node) if node.var == "#unused" else self._loop(node)
         return 0
@@ -285,7 +285,8 @@ class _Coster:
             return _Estimate(1)
         if target is None and name in _PARSED and args:
             size = self._size_or_unknown(args[0])
-            return _Estimate(_scaled(size.high, TRAVERSAL * _PARSED[name]), size if name == "url" else None)
+            keeps = name in ("url", "jsonpatch.escapeKey")
+            return _Estimate(_scaled(size.high, TRAVERSAL * _PARSED[name]), size if keeps else None)
         if name == "_==_":
             return self._equality(node)
         if name == "check":
@@ -420,7 +421,7 @@ _UNIT: Final = frozenset((
 ))  # fmt: skip
 _PARSED: Final = {
     "url": 1, "cidr": 1, "isIP": 1, "isCIDR": 1, "ip": 1, "ip.isCanonical": 2, "quantity": 1, "isQuantity": 1,
-    "semver": 1, "isSemver": 1,
+    "semver": 1, "isSemver": 1, "jsonpatch.escapeKey": 1,
 }  # fmt: skip
 """Functions that read a text, by how often."""
 _CONVERTED: Final = {"string_to_bytes": (1, 4, 0), "bytes_to_string": (4, 1, 0), "strings_quote": (1, 2, 2)}

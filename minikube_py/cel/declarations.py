@@ -111,6 +111,7 @@ cel.@mapInsert @mapInsert_map_map(map(A,B),map(A,B)) map(A,B); @mapInsert_map_ke
 find .string_find_string(string,string) string
 findAll .string_find_all_string(string,string) list(string);
   .string_find_all_string_int(string,string,int) list(string)
+jsonpatch.escapeKey string_jsonpatch_escapeKey_string(string) string
 url string_to_url(string) URL
 isURL is_url_string(string) bool
 getScheme .url_get_scheme(URL) string

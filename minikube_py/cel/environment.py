@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from minikube_py.cel.allowance import spend
-from minikube_py.cel.checker import Fields, check
+from minikube_py.cel.checker import Fields, Messages, check
 from minikube_py.cel.costs import SizeOf, most_it_costs
 from minikube_py.cel.evaluation import Program, Run, program_of
 from minikube_py.cel.operators import to_duration, to_timestamp
@@ -39,12 +39,13 @@ def _no_sizes(path: tuple[str, ...]) -> int | None:
 @dataclass(frozen=True)
 class Environment:
     """`fields`: those of the structs that variables are. `size_of`: how large what stands below a variable can be.
-    `rewrite`: what a call of another dialect is here, asked from the leaves up."""
+    `rewrite`: what a call of another dialect is here, asked from the leaves up. `messages`: what it may make."""
 
     variables: Mapping[str, Type]
     fields: Fields = field(default_factory=dict)
     size_of: SizeOf = _no_sizes
     rewrite: Rewrite | None = None
+    messages: Messages | None = None
 
 
 class Outcome(NamedTuple):
@@ -119,7 +120,7 @@ def compile(expression: str, environment: Environment) -> Expression:
         source, root = parse(expression)
         if environment.rewrite is not None:
             root = _rewritten(root, environment.rewrite)
-        found = check(source, root, environment.variables, environment.fields)
+        found = check(source, root, environment.variables, environment.fields, environment.messages)
         _check_literals(source, root)
         return Expression(expression, root, found, str(found), most_it_costs(root, environment.size_of))
     finally:

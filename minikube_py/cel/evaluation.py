@@ -14,22 +14,21 @@ from typing import Any, Final
 from minikube_py.cel.allowance import spend
 from minikube_py.cel.calls import CONVERSIONS, Function, function_of, is_dispatched
 from minikube_py.cel.checker import TYPE_NAMES
+from minikube_py.cel.messages import PATCH, Message, made
 from minikube_py.cel.runtime_costs import OF_RESULTS, CallCost, cost_of
-from minikube_py.cel.syntax import Call, Comprehension, Ident, ListOf, Literal, MapOf, Node, Select, qualified
+from minikube_py.cel.syntax import Call, Comprehension, Ident, ListOf, Literal, MapOf, Node, Select, StructOf, qualified
 from minikube_py.cel.values import (
     EXCEEDED,
     INT_MAX,
-    INT_MIN,
     NONE,
-    UINT_MAX,
     EvaluationError,
     Growing,
     Optional,
     TypeValue,
     UInt,
     Unfit,
+    alike,
     as_key,
-    equal,
     find,
     go_name,
     no_overload,
@@ -150,6 +149,8 @@ def qualify(value: Any, key: Any, optional: bool) -> tuple[Any, bool]:
         if 0 <= index < len(value):
             return value[index], True
         return (None, False) if optional else (EvaluationError(f"index out of bounds: {shown(key)}"), False)
+    elif type(value) is Message and value.of == PATCH:
+        return value.fields.get(key, ""), True
     elif optional:
         return None, False
     return EvaluationError(f"no such key: {shown(key)}"), False
@@ -202,6 +203,7 @@ def _tested(key: str) -> Qualifier:
         found, there = qualify(value, key, True)
         if there or not lenient:
             run.charge(1)
+        there = key in value.fields if type(value) is Message else there
         return (found, False) if type(found) is EvaluationError and not there else (there, there or not lenient)
 
     return Qualifier(is_there, False)
@@ -273,6 +275,8 @@ class _Planner:
             found = self._list(node)
         elif isinstance(node, MapOf):
             found = self._map(node)
+        elif isinstance(node, StructOf):
+            found = self._message(node)
         else:
             assert isinstance(node, Comprehension), "the checker lets no other pass"
             found = self._loop(node)
@@ -285,7 +289,7 @@ class _Planner:
         local = self._scope.get(name)
         if local is not None:
             return _attribute(Attribute(local))
-        if node.type.kind == "type" and name in TYPE_NAMES:
+        if _is_type(node, name):
             return _constant(TypeValue(name))
 
         def bound(run: Run) -> Any:
@@ -302,7 +306,7 @@ class _Planner:
 
     def _select(self, node: Select) -> Plan:
         name = "" if node.has else qualified(node)
-        if name and node.type.kind == "type" and name in TYPE_NAMES:
+        if name and _is_type(node, name):
             return _constant(TypeValue(name))
         attribute = self._as_attribute(node.operand)
         if not node.has:
@@ -402,6 +406,10 @@ class _Planner:
 
         return _literal(made, [plan for key, value, _ in entries for plan in (key, value)], 30)
 
+    def _message(self, node: StructOf) -> Plan:
+        steps = [(each.name, self.plan(each.value).step, each.optional) for each in node.entries]
+        return Plan(made(node.name, steps))
+
     # --- loops ------------------------------------------------------------------------------------------------------
 
     def _slot(self) -> int:
@@ -460,6 +468,10 @@ class _Planner:
             return list(value) if type(value) is Growing else value
 
         return Plan(loop)
+
+
+def _is_type(node: Node, name: str) -> bool:
+    return node.type.kind == "type" and (name in TYPE_NAMES or node.type.params[0].kind == "struct")
 
 
 def _items(whole: Any, two: bool) -> Any:
@@ -533,7 +545,7 @@ def _membership(argument: Step, items: list[Any]) -> Plan | None:
         return None
     known: set[Any] = set()
     for item in items:
-        known |= {as_key(other) for other in _alike(item)}
+        known |= {as_key(other) for other in alike(item)}
 
     def member(run: Run) -> Any:
         value = argument(run)
@@ -542,17 +554,6 @@ def _membership(argument: Step, items: list[Any]) -> Plan | None:
         return type(value) in _PRIMITIVE and value == value and as_key(value) in known
 
     return Plan(member)
-
-
-def _alike(item: Any) -> list[Any]:
-    """The item, and the numbers of other types that it equals."""
-    found = [item]
-    if type(item) in (int, UInt):
-        found += [int(item)] * (item <= INT_MAX) + [UInt(item)] * (item >= 0) + [float(item)]
-    elif type(item) is float and item == item and abs(item) <= UINT_MAX and item == int(item):
-        number = int(item)
-        found += [number] * (INT_MIN < number < INT_MAX) + [UInt(number)] * (0 <= number < UINT_MAX)
-    return [other for other in found if equal(other, item)] or [item]
 
 
 def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: bool, late: bool) -> Step:

@@ -10,6 +10,7 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from minikube_py.cel.allowance import spend
+from minikube_py.cel.messages import Message
 from minikube_py.cel.operators import add, compare
 from minikube_py.cel.values import (
     NONE,
@@ -181,6 +182,8 @@ _ZERO: Final = (bool, int, UInt, float, str, bytes, list, dict)
 
 def _of_non_zero(value: Any) -> Optional:
     empty = value is None or (isinstance(value, _ZERO) and not value) or value in (Duration(0),)
+    if type(value) is Message:
+        empty = not value.fields
     if isinstance(value, Timestamp):
         empty = value.ns == -62_135_596_800 * 1_000_000_000
     return NONE if empty else Optional(value)

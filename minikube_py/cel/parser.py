@@ -13,6 +13,7 @@ from minikube_py.cel.macros import expanded
 from minikube_py.cel.syntax import (
     DEPTH_MAX,
     Call,
+    Entry,
     Ident,
     ListOf,
     Literal,
@@ -373,22 +374,22 @@ class _Parser:
 
     def _struct(self, name: str) -> Node:
         opened = self._take()
-        values: list[Node] = []
+        entries: list[Entry] = []
         while not self._is("}", ","):
-            if self._is("?"):
+            optional = self._is("?")
+            if optional:
                 self._take()
             if not self._is("IDENTIFIER"):
                 self._stop(
                     f"mismatched input '{self._token.text}' expecting {{'}}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}}"
                 )
-            self._take()
-            self._expect(":")
-            values.append(self._expression())
+            field, colon = self._take().text, self._expect(":")
+            entries.append(Entry(colon.at, field, self._expression(), optional))
             if not self._is(","):
                 break
             self._take()
         self._expect("}", or_comma=True)
-        return StructOf(opened.at, name.lstrip("."), values)
+        return StructOf(opened.at, name.lstrip("."), entries)
 
 
 def _balanced(function: str, terms: list[Node], places: list[int]) -> Node:

@@ -138,7 +138,7 @@ _OF_FUNCTIONS: Final[dict[str, CallCost]] = {
     **{
         name: _text(0)
         for name in ("url", "lowerAscii", "upperAscii", "substring", "trim", "cidr", "isIP", "isCIDR", "ip", "quantity",
-                     "isQuantity", "semver", "isSemver")
+                     "isQuantity", "semver", "isSemver", "jsonpatch.escapeKey")
     },
     "replace": _text(0, 2),
     "split": _text(0, 2),

@@ -271,6 +271,7 @@ def _nested(value: Any) -> str:
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "string_jsonpatch_escapeKey_string": lambda text: text.replace("~", "~0").replace("/", "~1"),
     "string_char_at_int": _char_at,
     "string_index_of_string": _index_of,
     "string_index_of_string_int": _index_of,

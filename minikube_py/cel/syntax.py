@@ -65,9 +65,19 @@ class MapOf(Node):
 
 
 @dataclass(slots=True, eq=False)
+class Entry:
+    """Of a message: `at` is where its colon is."""
+
+    at: int
+    name: str
+    value: Node
+    optional: bool
+
+
+@dataclass(slots=True, eq=False)
 class StructOf(Node):
     name: str
-    values: list[Node]
+    entries: list[Entry]
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +112,8 @@ def parts_of(node: Node) -> list[Node]:
         return node.items
     if isinstance(node, MapOf):
         return [part for key, value, _ in node.entries for part in (key, value)]
+    if isinstance(node, StructOf):
+        return [entry.value for entry in node.entries]
     if isinstance(node, Comprehension):
         return [node.range, node.start, node.condition, node.step, node.result]
     return []

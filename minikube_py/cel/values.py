@@ -141,9 +141,10 @@ class MapWithDefault(dict[Any, Any]):
 
 
 class OwnEquality:
-    """A value that has its own idea of what it equals."""
+    """A value that has its own idea of what it equals. `of`: its type, where it has its own name for that, too."""
 
     __slots__ = ()
+    of = ""
 
     def equals(self, other: object) -> bool:
         raise NotImplementedError
@@ -184,6 +185,8 @@ _NUMBERS: Final = frozenset((int, UInt, float))
 
 def type_name(value: object) -> str:
     found = _TYPES.get(type(value))
+    if found is None and isinstance(value, OwnEquality) and value.of:
+        found = value.of
     if found is None:
         found = "list" if isinstance(value, list) else "map" if isinstance(value, dict) else type(value).__name__
     return found
@@ -282,6 +285,17 @@ def order(left: Any, right: Any) -> int | None:
         if isinstance(right, int) and abs(left) <= UINT_MAX:
             right = float(right)
     return int(left > right) - int(left < right)
+
+
+def alike(item: Any) -> list[Any]:
+    """The item, and the numbers of other types that it equals."""
+    found = [item]
+    if type(item) in (int, UInt):
+        found += [int(item)] * (item <= INT_MAX) + [UInt(item)] * (item >= 0) + [float(item)]
+    elif type(item) is float and item == item and abs(item) <= UINT_MAX and item == int(item):
+        number = int(item)
+        found += [number] * (INT_MIN < number < INT_MAX) + [UInt(number)] * (0 <= number < UINT_MAX)
+    return [other for other in found if equal(other, item)] or [item]
 
 
 def size_of(value: object) -> int:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import address_cases
 import certificate_cases
 import judging
+import mutation_cases
 import needs
 import ours
 import patience
@@ -156,15 +158,35 @@ def test_policies_hold_writes_as_upstream_does(servers: tuple[Server, Server]) -
     for server in servers:
         patience.eventually(partial(_says, server, *policy_cases.may_write()), "authorization knows bob")
     take(policy_cases.referred())
-    cases = policy_cases.cases()
-    for case in (*cases, policy_cases.PROBE):
-        take(policy_cases.configurations(case))
+    _take_cases(policy_cases, servers, report)
+
+
+def _take_cases(module: ModuleType, servers: tuple[Server, Server], report: judging.Report) -> None:
+    """All cases of policies at once, once both sides know of them."""
+    theirs, mine = servers
+
+    def take(asks: Iterable[Ask]) -> None:
+        for ask in asks:
+            report.take(ask, theirs.ask(ask), mine.ask(ask))
+
+    cases = module.cases()
+    for case in (*cases, module.PROBE):
+        take(module.configurations(case))
     for server in servers:
-        patience.eventually(partial(_says, server, *policy_cases.known()), "admission knows the policies")
+        patience.eventually(partial(_says, server, *module.known()), "admission knows the policies")
     for case in cases:
         take(case.asks)
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.timeout(400)
+def test_policies_change_writes_as_upstream_does(servers: tuple[Server, Server]) -> None:
+    report = judging.Report()
+    theirs, mine = servers
+    for ask in (*mutation_cases.setup(), *mutation_cases.writes()):
+        report.take(ask, theirs.ask(ask), mine.ask(ask))
+    _take_cases(mutation_cases, servers, report)
 
 
 @pytest.mark.timeout(400)

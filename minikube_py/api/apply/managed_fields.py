@@ -189,7 +189,7 @@ class FieldManager:
             assert message is not None, "kinds have messages or structures"
             self._types = {kind.api_version: message_type(message.name)}
             self._empty = {**empty(message.name), **self._empty}
-        self._type = self._types[self._version]
+        self.type = self._types[self._version]
         resets = PathSet(*(_names(*path) for path in kind.resets(subresource)))
         self._updater = Updater({self._version: resets} if resets else {}, self._convert)
 
@@ -200,7 +200,7 @@ class FieldManager:
         return Typed({**value.value, "apiVersion": version} if isinstance(value.value, dict) else value.value, type_)
 
     def _typed(self, obj: Json) -> Typed:
-        return Typed({**obj, "kind": self._kind.kind, "apiVersion": self._version}, self._type)
+        return Typed({**obj, "kind": self._kind.kind, "apiVersion": self._version}, self.type)
 
     def _identity(self, manager: str, operation: str) -> str:
         entry = {"manager": manager or "unknown", "operation": operation, "apiVersion": self._version}
@@ -281,12 +281,12 @@ class FieldManager:
             raise bad_request("metadata.managedFields must be nil")
         name = self._identity(sender.manager, "Apply")
         try:
-            typed.validate(config, self._type)
+            typed.validate(config, self.type)
         except typed.TypedError as error:
             raise bad_request(f"failed to create typed patch object ({told_of(config)}): {error}") from None
         try:
             new, owners = self._updater.apply(
-                self._typed(before), Typed(config, self._type), self._version, dict(managed.owners), name, force
+                self._typed(before), Typed(config, self.type), self._version, dict(managed.owners), name, force
             )
         except typed.TypedError as error:
             # An owner's version lacks a field that the object has.
@@ -313,11 +313,11 @@ class FieldManager:
             last = orjson.loads(text or b"null")
             if not isinstance(last, dict) or last.get("apiVersion") != self._version:
                 return conflicts
-            typed.validate(last, self._type)
-            changes = typed.compare(last, live, self._type)
+            typed.validate(last, self.type)
+            changes = typed.compare(last, live, self.type)
         except (orjson.JSONDecodeError, typed.TypedError):
             return conflicts
-        allowed = typed.field_set(last, self._type) - changes.modified - changes.added - changes.removed
+        allowed = typed.field_set(last, self.type) - changes.modified - changes.added - changes.removed
         return [conflict for conflict in conflicts if conflict.path not in allowed]
 
 

@@ -20,11 +20,12 @@ from minikube_py.api.meta import (
     is_port_number,
     next_generation,
 )
-from minikube_py.api.printing import AGE, NAME, Age, Printer, column
+from minikube_py.api.printing import AGE, NAME, Age, Column, Printer, column
 from minikube_py.api.validation.admission_policies import (
     MATCHES,
     POLICIES,
     validate_binding,
+    validate_mutating_policy,
     validate_policy,
     validate_policy_status,
 )
@@ -310,10 +311,14 @@ VALIDATING: Final = _configuration("ValidatingWebhookConfiguration", False)
 
 def _default_policy(policy: Json) -> None:
     spec = part(policy, "spec")
-    part(policy, "status")
     if spec.get("failurePolicy") is None:
         spec["failurePolicy"] = "Fail"
     _default_resources(spec.get("matchConstraints"))
+
+
+def _default_validating(policy: Json) -> None:
+    _default_policy(policy)
+    part(policy, "status")
 
 
 def _default_binding(binding: Json) -> None:
@@ -338,9 +343,9 @@ def _create_policy(policy: Json) -> None:
 
 def _print_policy(policy: Json, age: Age) -> list[Any]:
     metadata, spec = policy["metadata"], policy.get("spec") or {}
-    kind = spec.get("paramKind")
+    kind, rules = spec.get("paramKind"), spec.get("validations") or spec.get("mutations") or ()
     shown = f"{kind.get('apiVersion') or ''}/{kind.get('kind') or ''}" if kind else "<unset>"
-    return [metadata["name"], len(spec.get("validations") or ()), shown, age(metadata.get("creationTimestamp"))]
+    return [metadata["name"], len(rules), shown, age(metadata.get("creationTimestamp"))]
 
 
 def _print_binding(binding: Json, age: Age) -> list[Any]:
@@ -364,54 +369,60 @@ def _go_selector(selector: Json) -> str:
     return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"
 
 
-POLICY: Final = Kind(
-    GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", "validatingadmissionpolicy", False,
-    categories=("api-extensions",),
-    selectable=NAMED,
-    allow_unconditional_update=False,
+_Validate = Callable[..., list[FieldError]]
+
+
+def _kind(
+    name: str, plural: str, columns: tuple[Column, Column], print_: Callable[[Json, Age], list[Any]],
+    validate: _Validate, **more: Any,
+) -> Kind:  # fmt: skip
+    return Kind(
+        GROUP, "v1", name, plural, name.lower(), False,
+        categories=("api-extensions",),
+        selectable=NAMED,
+        allow_unconditional_update=False,
+        generation=True,
+        validate=lambda new: validate(new, None),
+        validate_update={"": validate, **more.pop("validate_update", {})},
+        warn=static_warnings,
+        printer=Printer((NAME, *columns, AGE), print_),
+        **more,
+    )  # fmt: skip
+
+
+def _policy_kind(name: str, rules: str, validate: _Validate, **more: Any) -> Kind:
+    of_params = column("ParamKind", "Of which kind its parameters are.")
+    columns = column(rules, "How many rules it has.", 0, "integer"), of_params
+    plural = f"{name.lower().removesuffix('y')}ies"
+    return _kind(name, plural, columns, _print_policy, lambda new, old: validate(new, old, validate_rule), **more)
+
+
+def _binding_kind(name: str, actions: bool, **more: Any) -> Kind:
+    columns = (
+        column("PolicyName", "The policy that it puts to use."),
+        column("ParamRef", "What the policy gets as its parameters."),
+    )
+    return _kind(
+        name, f"{name.lower()}s", columns, _print_binding,
+        lambda new, old: validate_binding(new, actions, validate_rule),
+        default=_default_binding, prepare_create=first_generation, **more,
+    )  # fmt: skip
+
+
+POLICY: Final = _policy_kind(
+    "ValidatingAdmissionPolicy", "Validations", validate_policy,
     subresources=(status_of("ValidatingAdmissionPolicy"),),
-    default=_default_policy,
-    prepare_create=_create_policy,
-    generation=True,
-    validate=lambda new: validate_policy(new, None, validate_rule),
-    validate_update={
-        "": lambda new, old: validate_policy(new, old, validate_rule),
-        "status": validate_policy_status,
-    },
-    warn=static_warnings,
-    printer=Printer(
-        (
-            NAME,
-            column("Validations", "How many rules it has.", 0, "integer"),
-            column("ParamKind", "Of which kind its parameters are."),
-            AGE,
-        ),
-        _print_policy,
-    ),
+    default=_default_validating, prepare_create=_create_policy, validate_update={"status": validate_policy_status},
 )  # fmt: skip
-BINDING: Final = Kind(
-    GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
-    "validatingadmissionpolicybinding", False,
-    categories=("api-extensions",),
-    selectable=NAMED,
-    allow_unconditional_update=False,
-    default=_default_binding,
-    prepare_create=first_generation,
-    generation=True,
-    validate=lambda new: validate_binding(new, True, validate_rule),
-    validate_update={"": lambda new, old: validate_binding(new, True, validate_rule)},
-    warn=static_warnings,
-    printer=Printer(
-        (
-            NAME,
-            column("PolicyName", "The policy that it puts to use."),
-            column("ParamRef", "What the policy gets as its parameters."),
-            AGE,
-        ),
-        _print_binding,
-    ),
+BINDING: Final = _binding_kind("ValidatingAdmissionPolicyBinding", True)
+MUTATING_POLICY: Final = _policy_kind(
+    "MutatingAdmissionPolicy", "Mutations", validate_mutating_policy,
+    default=_default_policy, prepare_create=first_generation, storage_version=f"{GROUP}/v1beta1",
 )  # fmt: skip
-ADMISSION_KINDS: Final = (MUTATING, VALIDATING, POLICY, BINDING)
+MUTATING_BINDING: Final = _binding_kind(
+    "MutatingAdmissionPolicyBinding", False, storage_version=f"{GROUP}/v1beta1"
+)
+ADMISSION_KINDS: Final = (MUTATING, VALIDATING, POLICY, BINDING, MUTATING_POLICY, MUTATING_BINDING)
 """Those whose own writes nobody is asked about."""
 
-KINDS: Final[tuple[Kind, ...]] = (MUTATING, VALIDATING, POLICY, BINDING)
+KINDS: Final[tuple[Kind, ...]] = ADMISSION_KINDS

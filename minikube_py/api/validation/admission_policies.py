@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from minikube_py.api.admission_expressions import validate_conditions
-from minikube_py.api.admission_policies import Compiler
+from minikube_py.api.admission_policies import PATCHES, Compiler
 from minikube_py.api.custom.paths import BadPath, steps_of
 from minikube_py.api.errors import (
     FieldError,
@@ -51,6 +51,10 @@ _EXCLUSIVE: Final = "name and selector are mutually exclusive"
 RuleCheck = Callable[[Json, str], list[FieldError]]
 
 
+_MUTATED: Final = ("*", "CONNECT", "CREATE", "UPDATE")
+_REINVOCATIONS: Final = ("IfNeeded", "Never")
+
+
 def validate_policy(policy: Json, old: Json | None, check_rule: RuleCheck) -> list[FieldError]:
     spec, path = policy.get("spec") or {}, "spec"
     errors = validate_object_meta(policy["metadata"], False, is_dns1123_subdomain)
@@ -79,8 +83,53 @@ def validate_policy(policy: Json, old: Json | None, check_rule: RuleCheck) -> li
     return errors
 
 
-def validate_head(spec: Json, old: Json | None, path: str, check_rule: RuleCheck) -> list[FieldError]:
-    """What both kinds of policies begin with."""
+def validate_mutating_policy(policy: Json, old: Json | None, check_rule: RuleCheck) -> list[FieldError]:
+    spec, path = policy.get("spec") or {}, "spec"
+    errors = validate_object_meta(policy["metadata"], False, is_dns1123_subdomain)
+    errors += validate_head(spec, (old or {}).get("spec"), path, check_rule, _MUTATED)
+    compiler = Compiler(spec.get("paramKind") is not None, True, {})
+    for i, each in enumerate(spec.get("variables") or ()):
+        errors += validate_variable(compiler, each, f"{path}.variables[{i}]")
+    mutations, again = spec.get("mutations") or (), spec.get("reinvocationPolicy") or ""
+    if not mutations:
+        errors.append(required(f"{path}.mutations", "mutations must contain at least one item"))
+    for i, each in enumerate(mutations):
+        errors += _validate_mutation(compiler, each, f"{path}.mutations[{i}]")
+    if not again:
+        errors.append(required(f"{path}.reinvocationPolicy"))
+    elif again not in _REINVOCATIONS:
+        errors.append(not_supported(f"{path}.reinvocationPolicy", again, _REINVOCATIONS))
+    return errors
+
+
+def _validate_mutation(compiler: Compiler, each: Json, path: str) -> list[FieldError]:
+    given, fields = each.get("patchType") or "", {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+    if not given:
+        return [required(f"{path}.patchType")]
+    if given not in PATCHES:
+        return [not_supported(f"{path}.patchType", given, PATCHES)]
+    field, other = fields.pop(given), next(iter(fields.values()))
+    at, when, errors = f"{path}.{field}", f"specified when patchType is {given}", []
+    if each.get(field) is None:
+        errors.append(required(at, f"must be {when}"))
+    else:
+        expression = (each[field].get("expression") or "").strip()
+        found = compiler.mutation(given, expression) if expression else ""
+        errors += _compiles(found, f"{at}.expression", expression) if expression else [required(f"{at}.expression")]
+    if each.get(other) is not None:
+        errors.append(invalid_value(f"{path}.{other}", f"{{{other}}}", f"must not be {when}"))
+    return errors
+
+
+def _validate_operations(resources: Json, allowed: Sequence[str], path: str) -> list[FieldError]:
+    given = [each for rule in resources.get("resourceRules") or () for each in rule.get("operations") or ()]
+    return [not_supported(f"{path}.resourceRules.operations", each, allowed) for each in given if each not in allowed]
+
+
+def validate_head(
+    spec: Json, old: Json | None, path: str, check_rule: RuleCheck, operations: Sequence[str] = ()
+) -> list[FieldError]:
+    """What both kinds of policies begin with. `operations`: the only ones, where not all are allowed."""
     errors, policy, kind = [], spec.get("failurePolicy"), spec.get("paramKind")
     if policy is None:
         errors.append(required(f"{path}.failurePolicy"))
@@ -95,6 +144,7 @@ def validate_head(spec: Json, old: Json | None, path: str, check_rule: RuleCheck
         errors += validate_resources(constraints, f"{path}.matchConstraints", check_rule)
         if not constraints.get("resourceRules"):
             errors.append(required(f"{path}.matchConstraints.resourceRules"))
+        errors += _validate_operations(constraints, operations, f"{path}.matchConstraints") if operations else []
     conditions = spec.get("matchConditions") or []
     if old is None or old.get("paramKind") != kind or (old.get("matchConditions") or []) != conditions:
         errors += validate_conditions(conditions, f"{path}.matchConditions", kind is not None)
@@ -211,7 +261,9 @@ def validate_binding(binding: Json, actions: bool, check_rule: RuleCheck) -> lis
     else:
         errors += [invalid_value(f"{path}.policyName", name, message) for message in is_dns1123_subdomain(name)]
     errors += _validate_ref(ref, f"{path}.paramRef") if ref is not None else []
-    errors += validate_resources(resources, f"{path}.matchResources", check_rule) if resources is not None else []
+    if resources is not None:
+        errors += validate_resources(resources, f"{path}.matchResources", check_rule)
+        errors += _validate_operations(resources, _MUTATED, f"{path}.matchResources") if not actions else []
     return errors + (_validate_actions(spec.get("validationActions") or (), path) if actions else [])
 
 

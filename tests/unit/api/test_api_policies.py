@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikube_py.api import admission_policies
+from minikube_py.api import admission_policies, mutations
 from minikube_py.api.admission_policies import Decision, ValidatingPolicy
+from minikube_py.api.kinds.core import CONFIGMAPS
+from minikube_py.api.mutations import Mutated, MutatingPolicy
 
 NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 BINDINGS: dict[str, Any] = {"object": {"data": {"a": "1"}}, "oldObject": None, "request": {"operation": "CREATE"}}
@@ -84,3 +88,59 @@ def test_rules_speak_for_themselves(first: list[str], second: list[str], fails: 
     assert denied(first + second) == denied(first) + denied(second)
     wrong = [each for each in first if each == "false" or (fails and "zz" in each)]
     assert len(denied(first)) == len(wrong)
+
+
+# --- policies that mutate ---------------------------------------------------------------------------------------------
+
+_NAMES = st.text("abc", min_size=1, max_size=3)
+_MAPS = st.dictionaries(_NAMES, _NAMES, max_size=4)
+
+
+def mutated(*mutations: tuple[str, str], **data: str) -> Mutated:
+    """Of a config map."""
+    known = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+    spec = {"mutations": [{"patchType": each, known[each]: {"expression": text}} for each, text in mutations]}
+    obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": data}
+    given = {**BINDINGS, "object": obj}
+    before = copy.deepcopy(given)
+    found = MutatingPolicy(spec).mutated(CONFIGMAPS, "", ("", "v1", "ConfigMap"), given, None, False)
+    assert given == before, "what is given stays as it was: a mutation may begin twice"
+    return found
+
+
+def _applied(data: dict[str, str]) -> tuple[str, str]:
+    return "ApplyConfiguration", f"Object{{data: {{{', '.join(f'{k!r}: {v!r}' for k, v in data.items())}}}}}"
+
+
+def _added(data: dict[str, str]) -> tuple[str, str]:
+    path = "'/data/' + jsonpatch.escapeKey({!r})"
+    each = (f"JSONPatch{{op: 'add', path: {path.format(k)}, value: {v!r}}}" for k, v in data.items())
+    return "JSONPatch", f"[{', '.join(each)}]"
+
+
+@given(_MAPS, _MAPS, _MAPS)
+def test_a_configuration_that_is_applied_wins_member_by_member_and_twice_is_once(
+    had: dict[str, str], one: dict[str, str], two: dict[str, str]
+) -> None:
+    found = orjson.loads(mutated(_applied(one), _applied(two), _applied(two), **had).value or b"")
+    assert found.get("data", {}) == {**had, **one, **two}
+
+
+@given(_MAPS.filter(bool), _MAPS.filter(bool))
+def test_both_forms_of_patches_say_the_same(had: dict[str, str], more: dict[str, str]) -> None:
+    applied, patched = mutated(_applied(more), **had), mutated(_added(more), **had)
+    assert orjson.loads(applied.value or b"") == orjson.loads(patched.value or b"")
+
+
+@given(st.text("a/~0", max_size=6))
+def test_an_escaped_key_is_one_step_of_a_path(key: str) -> None:
+    assert orjson.loads(mutated(_added({key: "v"}), other="o").value or b"")["data"] == {"other": "o", key: "v"}
+
+
+def test_a_mutation_that_fails_leaves_the_others_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = _applied({"b": "c"}), ("ApplyConfiguration", "Object{data: {'b': object.data.zz}}")
+    found = mutated(bad, good, a="1")
+    assert orjson.loads(found.value or b"")["data"] == {"a": "1", "b": "c"}
+    assert found.errors == [f"expression '{bad[1]}' resulted in error: no such key: zz"]
+    monkeypatch.setattr(mutations, "COST_MAX", 20)
+    assert mutated(good, a="1") == Mutated(True, None, [NO_BUDGET])

@@ -41,6 +41,25 @@ async def bound(core: Core, spec: dict[str, Any]) -> None:
     await core.done("POST", f"{ADMISSION}/validatingadmissionpolicybindings", binding)
 
 
+async def test_no_policy_that_mutates_holds_the_loop(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one of several mutations has done when time is up is done once."""
+    patches = ("Object{data: {'n': object.data.?n.orValue('') + 'x'}}", f"{LOOPS.format(100)} ? Object{{data: {{'n': object.data.n + 'y'}}}} : Object{{}}")
+    mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": each}} for each in patches]
+    rules = {"resourceRules": [{**SPEC["matchConstraints"]["resourceRules"][0], "operations": ["CREATE"]}]}
+    spec = {"matchConstraints": rules, "mutations": mutations, "reinvocationPolicy": "Never"}
+    await core.done("POST", f"{ADMISSION}/mutatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    await core.done("POST", f"{ADMISSION}/mutatingadmissionpolicybindings", {"metadata": {"name": "b"}, "spec": {"policyName": "p"}})
+    monkeypatch.setattr(settling, "SPARED", 0)
+    turns = Turns()
+    core.api.hand_work_to(elsewhere := Elsewhere(turns))
+    gc.collect()
+    found = await turns.of(core.ask("POST", f"{MAPS}?dryRun=All", config_map("a", **DATA)))
+    assert found[0] == 201 and found[1]["data"]["n"] == "xy"
+    assert turns.most < LINES_MAX and elsewhere.jobs == 1
+    monkeypatch.setattr(settling, "STEPS_MAX", 1 << 60)
+    assert (await core.ask("POST", f"{MAPS}?dryRun=All", config_map("a", **DATA)))[1]["data"] == found[1]["data"]
+
+
 async def posted(core: Core) -> tuple[int, Any]:
     code, answer = await core.ask("POST", f"{MAPS}?dryRun=All", config_map("a", **DATA))
     return code, answer.get("message")

@@ -1,0 +1,97 @@
+"""MutatingAdmissionPolicy: writes are changed by policies in CEL, one after the other.
+
+Source: apiserver `pkg/admission/plugin/policy/mutating/{dispatcher,plugin}.go`,
+`pkg/admission/plugin/policy/generic/policy_dispatcher.go`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from minikube_py.api.errors import Json, StatusError, go_quote
+from minikube_py.api.kinds.admissionregistration import MUTATING_BINDING, MUTATING_POLICY
+from minikube_py.apiserver.admission import Attributes, Invoked, Operation
+from minikube_py.apiserver.policies import Failure, Invocation, Policies
+from minikube_py.apiserver.preparing import Body, key_of
+from minikube_py.apiserver.webhooks import kind_shown, seen_by_expressions
+
+if TYPE_CHECKING:
+    from minikube_py.api.mutations import Given, Mutated, MutatingPolicy
+
+
+class MutatingPolicies(Policies["MutatingPolicy"]):
+    name = "MutatingAdmissionPolicy"
+    mutates = True
+    kinds = (MUTATING_POLICY, MUTATING_BINDING)
+
+    def _policy(self, spec: Json) -> MutatingPolicy:
+        from minikube_py.api.mutations import MutatingPolicy
+
+        return MutatingPolicy(spec)
+
+    def has_work(self, operation: Operation) -> bool:
+        return operation.verb != "DELETE" and super().has_work(operation)
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Raises: StatusError 403, 404, 500."""
+        failures: list[tuple[Failure, str]] = []
+        asked: list[Invocation[MutatingPolicy]] = []
+        async for each in self.invocations(attributes):
+            if isinstance(each, Failure):
+                failures.append((each, ""))
+            else:
+                asked.append(each)
+        if asked:
+            failures += [(each, "Invalid") for each in await self._all(asked, attributes)]
+        if failures:
+            raise _refusal(failures, attributes)
+
+    async def _all(self, asked: list[Invocation[MutatingPolicy]], attributes: Attributes) -> list[Failure]:
+        """Raises: StatusError 404, 500."""
+        namespace, invoked = await self._namespace_of(attributes), Invoked.begin(self.name, attributes)
+        failures: list[Failure] = []
+        for each in asked:
+            for param in each.params:
+                failures += await self._one(each, param, namespace, invoked, attributes)
+        if attributes.changed:
+            invoked.require()
+        invoked.end(attributes)
+        return failures
+
+    async def _one(
+        self, asked: Invocation[MutatingPolicy], param: Json | None, namespace: Json | None, invoked: Invoked,
+        attributes: Attributes,
+    ) -> list[Failure]:  # fmt: skip
+        """Raises: StatusError 500."""
+        hook, of = asked.hook, attributes.of
+        metadata = (param or {}).get("metadata") or {}
+        key = (hook.name, asked.binding.name, metadata.get("namespace"), metadata.get("name"))
+        skipped = attributes.reinvoked and key not in invoked.again
+        bindings = dict(asked.seen(param, seen_by_expressions(attributes, asked.kind)))
+        given: Given = (of.sub, kind_shown(of, asked.kind), bindings, namespace, skipped)
+        body = Body(key_of(of.kind), b"", "", "", "", hook.name, of.sub, definition=of.kind.definition)
+        here: partial[Any] = partial(hook.policy.mutated, of.kind, *given)
+        found: Mutated = await self._long.run(hook.name, here, "mutated", body, hook.policy.text, given)
+        if found.value is not None and attributes.new is not None:
+            attributes.new.clear()
+            attributes.new.update(orjson.loads(found.value))
+            # As upstream has it, whether or not that was a change.
+            attributes.changed = True
+        if found.holds and not skipped and hook.spec.get("reinvocationPolicy") == "IfNeeded":
+            invoked.now.add(key)
+        if hook.spec.get("failurePolicy") == "Ignore":
+            return []
+        return [Failure(hook.name, asked.binding.name, error) for error in found.errors]
+
+
+def _refusal(failures: list[tuple[Failure, str]], attributes: Attributes) -> StatusError:
+    told = []
+    for failure, _ in failures:
+        by = f"'{failure.policy}' with binding '{failure.binding}'" if failure.binding else go_quote(failure.policy)
+        told.append(f"policy {by} denied request: {failure.message}")
+    error = attributes.forbidden("")
+    details = {**(error.details or {}), "causes": [{"message": each} for each in told]}
+    return StatusError(403, failures[0][1] or "Forbidden", told[0], details)
