@@ -23,9 +23,9 @@ from minikube_py.client.timers import Timers
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
 from minikube_py.env import Clock, Rng
-from minikube_py.fields import quantity
 from minikube_py.fields.where import MAX_VALUES
 from minikube_py.kubelet import pod_status
+from minikube_py.kubelet.admission import Rejection, Room, amounts_of, lacking
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 from minikube_py.kubelet.nodes import Nodes, PlayedNode, Registered
 from minikube_py.kubelet.pods import PlayedPod, PodView, Stage, project_pod
@@ -65,11 +65,14 @@ class FakeKubelet:
         self._to_start: list[tuple[str, PlayedPod]] = []
         self._deferred: dict[str, dict[str, None]] = {}
         """By node, the pods whose resize waits for room."""
+        self._room = Room()
         self._nodes = Nodes(
             self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost, on_registered
         )
         self._pods: Informer[PodView] | None = None
         self.started = self.stopped = self.finished = 0
+        self.rejected: Counter[str] = Counter()
+        """By reason, pods that their node had no room for."""
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -136,6 +139,7 @@ class FakeKubelet:
             "kubelet_started_pods_total": self.started,
             "kubelet_stopped_pods_total": self.stopped,
             "kubelet_finished_pods_total": self.finished,
+            **{f'kubelet_admission_rejections_total{{reason="{why}"}}': n for why, n in self.rejected.items()},
             "kubelet_writes_queued": len(self._writer),
             "kubelet_writes_total": self._writer.sent,
             "kubelet_writes_refused_total": self._writer.refused,
@@ -194,6 +198,7 @@ class FakeKubelet:
         if played is not None:
             if played.timer is not None:
                 played.timer.cancel()
+            self._room.leave(pod.uid)
             self._give_back(pod.node, played)
             self._room_on(pod.node)
 
@@ -208,6 +213,7 @@ class FakeKubelet:
         if self._pods is None:
             return
         for pod in self._pods.store.by_index(BY_NODE, node.name):
+            self._room.leave(pod.uid)
             played = self._played.pop(pod.key, None)
             if played is not None and played.timer is not None:
                 played.timer.cancel()
@@ -222,6 +228,8 @@ class FakeKubelet:
         if pod.ip and not pod.host_network and not pod.terminal:
             node.block.reserve(pod.ip)
             played.ip = pod.ip
+        if pod.phase == "Running":
+            self._room.take(pod.node, pod.uid, pod_status.asked_by(pod.containers))
         if pod.deleting:
             self._stop(pod, played)
         elif pod.terminal:
@@ -235,13 +243,16 @@ class FakeKubelet:
             self._to_start.append((pod.key, played))
 
     def _start_seen(self) -> None:
-        """Only now, when the addresses of all pods of the batch are known to be in use, may new ones be given out."""
+        """Only now, when the addresses and the room of all pods of the batch that run are known to be in use, may more
+        be given out."""
         to_start, self._to_start = self._to_start, []
         for key, played in to_start:
             if played.stage is not Stage.STARTING:
                 continue
             try:
-                self._after(played, self.config.start_delay.draw_s(self._rng), key, self._start)
+                self._after(played, 0, key, self._admit)
+                if played.stage is Stage.STARTING:
+                    self._after(played, self.config.start_delay.draw_s(self._rng), key, self._start)
             except Exception:
                 logger.exception("pod %s cannot be started", key)
 
@@ -261,6 +272,30 @@ class FakeKubelet:
             played.timer = self._timers.call_later(delay_s, due)
         else:
             due()
+
+    def _admit(self, pod: PodView, played: PlayedPod) -> None:
+        """A pod that its node has no room for fails."""
+        asked = pod_status.asked_by(pod.containers)
+        node = self._nodes.informer.store.get(pod.node)
+        # What a node has that is just being registered is not known yet.
+        why = self._room.refusal(pod.node, asked, node.allocatable) if node is not None and node.allocatable else None
+        if why is None:
+            self._room.take(pod.node, pod.uid, asked)
+        else:
+            logger.info("pod %s is rejected by node %s: %s", pod.key, pod.node, why.message)
+            self._reject(pod, played, why)
+
+    def _reject(self, pod: PodView, played: PlayedPod, why: Rejection) -> None:
+        played.stage = Stage.STOPPING
+        body = pod_status.rejected(pod.uid, timestamp(self._clock.wall_s()), why.reason, why.message)
+
+        def done(response: ApiResponse) -> None:
+            if response.status < 300:
+                self.rejected[why.reason] += 1
+            elif self._refused(pod, response):
+                self._after(played, REFUSED_RETRY_S, pod.key, lambda pod, played: self._reject(pod, played, why))
+
+        self._write_status(pod, body, done)
 
     def _start(self, pod: PodView, played: PlayedPod) -> None:
         node = self._nodes.played.get(pod.node)
@@ -333,6 +368,7 @@ class FakeKubelet:
             self._put_in_force(pod, played)
 
     def _put_in_force(self, pod: PodView, played: PlayedPod) -> None:
+        self._room.take(pod.node, pod.uid, pod_status.asked_by(pod.containers))
         now = timestamp(self._clock.wall_s())
         since = self._began(pod, played, now)
         body = self._statuses.adjusted(pod.uid, pod.containers, pod.started or now, since, pod.generation)
@@ -344,19 +380,13 @@ class FakeKubelet:
 
     def _lacking(self, pod: PodView, node: Object) -> str:
         """What the node has too little of for the resize, in upstream's words."""
-        assert self._pods is not None, "pods are seen by the informer"
         asked = pod_status.asked_by(pod.containers)
-        others = [each for each in self._pods.store.by_index(BY_NODE, pod.node) if each.uid != pod.uid]
-        most = (node.get("status") or {}).get("allocatable") or {}
-        used: Counter[str] = Counter()
-        for each in others:
-            used.update(pod_status.asked_by(each.containers))
+        most = amounts_of(tuple(((node.get("status") or {}).get("allocatable") or {}).items()))
+        beside = self._room.used_beside(pod.node, pod.uid)
         for name in ("cpu", "memory"):
-            parsed = quantity.parse(most.get(name, "0"))
-            capacity = parsed.milli_value() if name == "cpu" else parsed.value()
-            if asked.get(name, 0) + used[name] > capacity:
-                head = f"Node didn't have enough resource: {name}, requested: {asked[name]}, "
-                return f"{head}used: {used[name]}, capacity: {capacity}"
+            used, capacity = beside.get(name, 0), most.get(name, 0)
+            if asked.get(name, 0) + used > capacity:
+                return lacking(name, asked[name], used, capacity)
         return ""
 
     def _room_on(self, node: str) -> None:
@@ -421,7 +451,8 @@ class FakeKubelet:
         self._writer.put(Write("DELETE", path, pod_status.deletion(pod.uid), JSON, done))
 
     def _release(self, pod: PodView, played: PlayedPod) -> None:
-        """A finished pod needs no address and no timer."""
+        """A finished pod needs no room, no address and no timer."""
+        self._room.leave(pod.uid)
         played.stage = Stage.STOPPING
         if played.timer is not None:
             played.timer.cancel()

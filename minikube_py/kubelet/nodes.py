@@ -17,11 +17,13 @@ from minikube_py.client.backoff import Backoff
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
+from minikube_py.client.sharing import Shared
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.kubelet import node_status
 from minikube_py.kubelet.addresses import AddressPlan, Block, shares_that_fit
+from minikube_py.kubelet.admission import Texts
 from minikube_py.kubelet.config import SLOTS_MAX, KubeletConfig, NodeSpec
 from minikube_py.kubelet.heartbeats import Round, in_batches
 from minikube_py.kubelet.pod_status import is_ready
@@ -41,14 +43,18 @@ class NodeView:
     pod_cidr: str
     address: str
     ready: bool
-    has_capacity: bool
+    allocatable: Texts
 
 
 def project_node(obj: Object) -> NodeView:
     metadata, status = obj["metadata"], obj.get("status") or {}
     address = next((a["address"] for a in status.get("addresses") or () if a.get("type") == "InternalIP"), "")
     cidr = (obj.get("spec") or {}).get("podCIDR", "")
-    return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), bool(status.get("allocatable")))
+    most = tuple((status.get("allocatable") or {}).items())
+    return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), _shared(most, most))
+
+
+_shared: Final = Shared()
 
 
 @dataclass(slots=True, eq=False)
@@ -309,7 +315,7 @@ class Nodes:
         """Says that the node is well: when it is taken over, and when someone took it for dead."""
         now = timestamp(self._clock.wall_s())
         version = self._config.kubelet_version
-        body = node_status.adopted_status(node.name, view.uid, node.address, version, now, view.has_capacity)
+        body = node_status.adopted_status(node.name, view.uid, node.address, version, now, bool(view.allocatable))
         self._say(node, Write("PATCH", path_of(NODES, "", node.name, "status"), body, STRATEGIC_MERGE_PATCH, _report))
 
     def _give_cidr(self, node: PlayedNode) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -30,7 +31,7 @@ def is_ready(status: Mapping[str, Any]) -> bool:
 
 class Container(NamedTuple):
     """`kind`: "main", "init" (runs to its end), "sidecar" or "ephemeral"; "pod": the pod as a whole, where it asks for
-    something itself. `resources`: as JSON."""
+    something itself; "overhead": what it costs beside its containers. `resources`: as JSON."""
 
     name: str
     image: str
@@ -49,6 +50,8 @@ def containers_of(spec: Mapping[str, Any]) -> Containers:
         found += [_container_of(c, "ephemeral") for c in ephemeral]
     if own := spec.get("resources"):
         found.append(Container("", "", "pod", orjson.dumps(own).decode()))
+    if overhead := spec.get("overhead"):
+        found.append(Container("", "", "overhead", orjson.dumps(overhead).decode()))
     return tuple(found)
 
 
@@ -87,13 +90,14 @@ def behind(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Behind:
 _GROUPS: Final = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
 
 
-def asked_by(containers: Containers) -> dict[str, int]:
+@lru_cache(maxsize=PLANS_MAX)
+def asked_by(containers: Containers) -> Mapping[str, int]:
     """What a pod of these containers asks of its node: cpu in milli-units, all else in units."""
     spec: dict[str, Any] = {"containers": [], "initContainers": []}
     for each in containers:
         resources = orjson.loads(each.resources)
-        if each.kind == "pod":
-            spec["resources"] = resources
+        if each.kind in ("pod", "overhead"):
+            spec["resources" if each.kind == "pod" else "overhead"] = resources
         elif each.kind == "main":
             spec["containers"].append({"resources": resources})
         elif each.kind != "ephemeral":
@@ -151,6 +155,7 @@ def _statuses(containers: Containers, running: bool) -> bytes:
     for container in containers:
         if container.kind == "pod":
             groups |= _in_force(container)
+        if container.kind in ("pod", "overhead"):
             continue
         started = f"@{container.name}@" if container.kind == "ephemeral" else "@started@"
         if container.kind == "init":
@@ -268,6 +273,12 @@ def resizing(uid: str, now: str, generation: int, deferred: str) -> bytes:
     other = [] if deferred else [{"$patch": "delete", "type": _RESIZES[0]}]
     conditions = [{**told, **why, "observedGeneration": generation}, *other]
     status = {"conditions": conditions, "observedGeneration": generation}
+    return orjson.dumps({"metadata": {"uid": uid}, "status": status})
+
+
+def rejected(uid: str, now: str, reason: str, message: str) -> bytes:
+    """It fails without ever having started."""
+    status = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "startTime": now}
     return orjson.dumps({"metadata": {"uid": uid}, "status": status})
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.ceilings import Ceilings
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.filtering import diagnose, fitting_in, fitting_of
+from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, FitError, IntArray
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import PodInfo
@@ -92,13 +92,14 @@ class Afresh:
         columns = self._columns
         if prepared.node_names is not None:
             slots = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
+            self._search.looked_at(len(slots))
             return fitting_of(prepared, pod, columns, slots), len(slots)
         if self._search.samples:
             everywhere = None if self.matcher is None else partial(self.matched, prepared, pod)
-            return self._search.through(partial(fitting_in, prepared, pod, columns), everywhere)
+            return self._search.through(lambda slots: fitting(prepared, pod, columns.some(slots)), everywhere)
         matched = self.matched(prepared, pod)
         if matched is None:
-            matched = fitting_in(prepared, pod, columns, 0, columns.size)
+            matched = np.flatnonzero(fitting(prepared, pod, columns.all()))
         return matched, columns.count
 
     def matched(self, prepared: Prepared, pod: PodInfo) -> IntArray | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from minikube_py.scheduler.framework import INT64_MAX, INT64_MIN, BoolArray, IntArray
 from minikube_py.scheduler.images import Images
+from minikube_py.scheduler.node_order import NodeOrder
 from minikube_py.scheduler.objects import CPU, MEMORY, PERSISTENT_CLAIM, PODS, HostPort, NodeInfo, PodInfo, Taint
 from minikube_py.scheduler.topology import Topology
 
@@ -163,6 +164,7 @@ class NodeColumns:
         self._claim_slots: dict[str, dict[int, int]] = {}
         """By `namespace/name` of a claim, how many pods on nodes name it."""
         self.images = Images()
+        self.order: NodeOrder | None = None
         self.topology = Topology(self)
         for resource in (CPU, MEMORY, PODS):
             self._row(self._allocatable, resource)
@@ -187,11 +189,17 @@ class NodeColumns:
     def all(self) -> Nodes:
         return Nodes(self, slice(0, self.size), self.size)
 
-    def window(self, start: int, stop: int) -> Nodes:
-        return Nodes(self, slice(start, stop), stop - start)
-
     def some(self, slots: IntArray) -> Nodes:
         return Nodes(self, slots, len(slots))
+
+    def ordered(self) -> NodeOrder:
+        """The order of the nodes, which is kept up from the first call on."""
+        if self.order is None:
+            self.order = NodeOrder()
+            for node in self.by_slot:
+                if node is not None and node.present:
+                    self.order.put(node.name, node.slot, node.labels)
+        return self.order
 
     def slots_of(self, names: Iterable[str]) -> list[int]:
         """The slots of those of `names` that are present, in their order."""
@@ -292,6 +300,8 @@ class NodeColumns:
         node.conditions, node.annotations_hash = new.conditions, new.annotations_hash
         node.declared_features = new.declared_features
         slot = node.slot
+        if self.order is not None:
+            self.order.put(node.name, slot, node.labels)
         if node.images != new.images:
             self.images.change(slot, node.images, new.images)
             node.images = new.images
@@ -320,6 +330,8 @@ class NodeColumns:
         self.count -= 1
         slot = node.slot
         self.present[slot] = False
+        if self.order is not None:
+            self.order.remove(name)
         for resource in node.allocatable:
             self._allocatable[resource][slot] = 0
         node.allocatable = {}

@@ -21,6 +21,7 @@ from minikube_py.scheduler.dry_run import DryRuns, Trial, charge, copied
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
+    BoolArray,
     Code,
     CycleState,
     Diagnosis,
@@ -83,12 +84,18 @@ class Evaluator:
         """What all plugins of the profile say. Raises: Rejected, PluginError."""
         return prepare(self.profile.looking, self.columns, pod)
 
+    def begin(self) -> None:
+        """A scheduling cycle begins. Raises: NoNodesAvailable."""
+        if not self.columns.count:
+            raise NoNodesAvailable()
+        if self.columns.order is not None:
+            self.columns.order.bring_up_to_date()
+
     # --- the decision -----------------------------------------------------------------------------------------------
 
     def choose(self, pod: PodInfo) -> Choice:
         """Raises: FitError, NoNodesAvailable, PluginError."""
-        if not self.columns.count:
-            raise NoNodesAvailable()
+        self.begin()
         try:
             if self._nominations:
                 rivals = self._nominations.rivals(pod)
@@ -172,7 +179,7 @@ class Evaluator:
         best, count = kept.best, self.columns.count
         if self.search.samples:
             base = kept.base
-            selected, seen = self.search.through(lambda start, stop: np.flatnonzero(base[start:stop] >= 0) + start)
+            selected, seen = self.search.through(lambda slots: base[slots] >= 0)
             if not len(selected):
                 raise FitError(self._kept_diagnosis(kept, pod))
             totals, tops = kept.totals_of(selected)
@@ -211,18 +218,21 @@ class Evaluator:
         columns, base = self.columns, kept.base
         if wide.node_names is not None:
             slots = np.array(sorted(columns.slots_of(wide.node_names)), np.int64)
+            self.search.looked_at(len(slots))
             return fitting_of(wide, pod, columns, slots[base[slots] >= 0]), len(slots)
 
-        def fitting_in(start: int, stop: int) -> IntArray:
-            slots = np.flatnonzero(base[start:stop] >= 0) + start
-            if len(slots) == stop - start:
-                # A range of columns is read in place.
-                return slots[fitting(wide, pod, columns.window(start, stop))]
-            return fitting_of(wide, pod, columns, slots)
+        def fits(slots: IntArray) -> BoolArray:
+            mask: BoolArray = base[slots] >= 0
+            mask[mask] = fitting(wide, pod, columns.some(slots[mask]))
+            return mask
 
         if self.search.samples:
-            return self.search.through(fitting_in)
-        return fitting_in(0, columns.size), columns.count
+            return self.search.through(fits)
+        slots = np.flatnonzero(base >= 0)
+        if len(slots) == columns.size:
+            # A range of columns is read in place.
+            return slots[fitting(wide, pod, columns.all())], columns.count
+        return fitting_of(wide, pod, columns, slots), columns.count
 
     def _node(self, slot: int | np.int64) -> NodeInfo:
         node = self.columns.by_slot[int(slot)]

@@ -265,10 +265,12 @@ def _unplaced(pod: PodInfo) -> PodInfo:
 def _undisturbed(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Iterator[None]:
     """Without the pod, and with the random numbers as they were: later decisions do not depend on who asked."""
     before = scheduler.rng.getstate()
-    start = run.evaluator.search.next_start
+    order = scheduler.columns.order
+    start = 0 if order is None else order.next_start
     try:
         with without(run.evaluator, pod, pod.node_name or scheduler.cache.assumed_node(pod.uid)):
             yield
     finally:
         scheduler.rng.setstate(before)
-        run.evaluator.search.next_start = start
+        if order is not None:
+            order.next_start = start

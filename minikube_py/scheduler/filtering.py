@@ -61,12 +61,6 @@ def fitting_of(prepared: Prepared, pod: PodInfo, columns: NodeColumns, slots: In
     return slots[fitting(prepared, pod, columns.some(slots))]
 
 
-def fitting_in(prepared: Prepared, pod: PodInfo, columns: NodeColumns, start: int, stop: int) -> IntArray:
-    """The slots from `start` to `stop` (not included) that fit, ascending."""
-    found = np.flatnonzero(fitting(prepared, pod, columns.window(start, stop)))
-    return found + start if start else found
-
-
 def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosis:
     """For every node, what the first filter that turned it down said."""
     diagnosis = Diagnosis(columns.count)

@@ -33,7 +33,6 @@ IntArray = npt.NDArray[np.int64]
 OF_NO_PODS, OF_REQUESTS = "nothing", "requests"
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_NODE_SCORE = 100
-MIN_NODE_SCORE = 0
 
 
 class Code(IntEnum):
@@ -324,12 +323,6 @@ class Bound(NamedTuple):
     low: int = INT64_MIN
     high: int = INT64_MAX
     values: frozenset[str] | None = None
-
-
-class ClusterView(Protocol):
-    """The nodes as the current cycle sees them."""
-
-    columns: NodeColumns
 
 
 class Plugin(Protocol):

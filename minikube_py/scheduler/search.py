@@ -1,9 +1,10 @@
 """Which of the nodes that fit are looked at: all, or as many as upstream would find from where it stopped last.
 
-Upstream filters nodes one after another until it has found enough, and starts the next pod's search behind the last
-one (percentageOfNodesToScore). Here the nodes are filtered in windows of slots, so that a search that ends soon costs
-little; what is found, and where the next one starts, is the same as if all had been filtered first.
-Source: pkg/scheduler/schedule_one.go, findNodesThatPassFilters.
+Upstream filters nodes one after another until it has found more than enough, and starts the next pod's search at the
+node that was one too many (percentageOfNodesToScore). Here the nodes are filtered in windows, so that a search that
+ends soon costs little; what is found, and where the next one starts, is the same as if they had been filtered one by
+one (upstream with `parallelism: 1`; with more, where it stops depends on its threads).
+Source: pkg/scheduler/schedule_one.go, findNodesThatFitPod, findNodesThatPassFilters.
 """
 
 from __future__ import annotations
@@ -13,25 +14,27 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.framework import IntArray
+from minikube_py.scheduler.framework import BoolArray, IntArray
 
 MIN_FEASIBLE_TO_FIND = 100
 MIN_PERCENTAGE_TO_FIND = 5
 WINDOW_MIN = 1024
 
-Fitting = Callable[[int, int], IntArray]
-"""(start, stop) -> the slots from `start` to `stop` (not included) that fit, ascending."""
+Fitting = Callable[[IntArray], BoolArray]
+"""Which of these slots fit."""
 
 
 class Search:
-    """`percentage`: 100 looks at all nodes; less, or 0 for upstream's own choice, stops at that share of them."""
+    """`percentage`: 100 looks at all nodes; less, or 0 for upstream's own choice, stops at that share of them. The
+    columns keep an `order` from the first such search on."""
 
-    __slots__ = ("_columns", "next_start", "percentage")
+    __slots__ = ("_columns", "percentage")
 
     def __init__(self, columns: NodeColumns, percentage: int) -> None:
         self.percentage = percentage
         self._columns = columns
-        self.next_start = 0
+        if percentage < 100:
+            columns.ordered()
 
     def nodes_to_find(self, count: int) -> int:
         """How many fitting nodes are enough."""
@@ -47,36 +50,40 @@ class Search:
         return self.nodes_to_find(count) < count
 
     def among(self, fitting: IntArray) -> tuple[IntArray, int]:
-        """The slots that a search would find, and how many nodes it saw; `fitting`: all that fit, ascending."""
-        count = self._columns.count
+        """The slots that a search would find, and how many nodes it saw; `fitting`: all that fit."""
+        order = self._columns.ordered()
+        count = len(order.slots)
         wanted = self.nodes_to_find(count)
         if len(fitting) <= wanted:
             return fitting, count
-        start = self.next_start % self._columns.size
-        first = int(np.searchsorted(fitting, start))
-        return self._found(np.concatenate((fitting[first : first + wanted], fitting[:first]))[:wanted], start)
+        start = order.next_start % count
+        places = np.sort((order.places[fitting] - start) % count)[: wanted + 1]
+        return self._found(order.slots[(places[:wanted] + start) % count], int(places[wanted]))
 
     def through(
         self, fitting: Fitting, everywhere: Callable[[], IntArray | None] | None = None
     ) -> tuple[IntArray, int]:
         """As `among`, asking for one window after another. `everywhere`, if given, is asked once it shows that few
-        nodes fit: all that do, ascending, or None where the windows had better go on."""
-        columns = self._columns
-        count, size = columns.count, columns.size
+        nodes fit: all that do, or None where the windows had better go on."""
+        order = self._columns.ordered()
+        slots, count = order.slots, len(order.slots)
         wanted = self.nodes_to_find(count)
-        start = self.next_start % size
+        start = order.next_start % count
         found: list[IntArray] = []
         total = seen = 0
         window = 2 * wanted if everywhere is not None else max(2 * wanted, WINDOW_MIN)
-        while seen < size:
-            for low, high in _around(start + seen, min(window, size - seen), size):
-                part = fitting(low, high)
-                found.append(part)
-                total += len(part)
-            seen += min(window, size - seen)
-            if total > wanted:
-                return self._found(np.concatenate(found)[:wanted], start)
-            if everywhere is not None and seen < size:
+        while seen < count:
+            for low, high in _around(start + seen, min(window, count - seen), count):
+                some = slots[low:high]
+                places = np.flatnonzero(fitting(some))
+                if total + len(places) > wanted:
+                    enough = wanted - total
+                    found.append(some[places[:enough]])
+                    return self._found(np.concatenate(found), (low + int(places[enough]) - start) % count)
+                found.append(some[places])
+                total += len(places)
+            seen += min(window, count - seen)
+            if everywhere is not None and seen < count:
                 known = everywhere()
                 if known is not None:
                     return self.among(known)
@@ -85,10 +92,14 @@ class Search:
             window = max((wanted - total + 1) * seen * 5 // (4 * max(total, 1)), WINDOW_MIN)
         return np.sort(np.concatenate(found)), count
 
-    def _found(self, selected: IntArray, start: int) -> tuple[IntArray, int]:
-        end = self.next_start = int(selected[-1]) + 1
-        seen = end - start if end > start else end - start + self._columns.size
-        return selected, min(seen, self._columns.count)
+    def _found(self, selected: IntArray, seen: int) -> tuple[IntArray, int]:
+        self.looked_at(seen)
+        return selected, seen
+
+    def looked_at(self, number: int) -> None:
+        """The next search begins after so many nodes more, whatever profile it is of."""
+        if self._columns.order is not None:
+            self._columns.order.move_on(number)
 
 
 def _around(start: int, length: int, size: int) -> Iterator[tuple[int, int]]:

@@ -394,6 +394,13 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 
+SCHEDULER: dict[str, str] = {
+    "amounts": "from 2**56 on (72 PB; of cpu in milli-units) a request counts as that, and fits no node; a node has "
+    "one less at most. Upstream fits them, with wrong scores, or an error, once a hundredfold is beyond an int64",
+    "conditions": "a condition PodScheduled that another writer took away is not written again until its text changes",
+}
+"""What the twins of schedulers do not draw, since it differs on purpose."""
+
 KUBECTL: dict[str, str] = {
     "describe pod": "our kubelets report a host IP and container ids, as real ones do; KWOK's do not",
     "logs": "our kubelets answer with an empty log; upstream cannot reach KWOK's",

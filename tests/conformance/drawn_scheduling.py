@@ -51,6 +51,32 @@ def fit(s: Script) -> None:
         s.attempt(sized(rng, f"p{i}"))
 
 
+LARGE = ("72P", "63Pi", "72057594037927934", "72057594037927935", "36028797018963968", "30Pi", "45P", "8Gi", "1")
+
+
+def huge(s: Script) -> None:
+    """Amounts up to the highest that differ from one another (`differences.SCHEDULER`)."""
+    rng = s.rng
+    names = [f"n{i}" for i in range(rng.randint(1, 4))]
+    for name in names:
+        s.put("Node", node(name, {"cpu": rng.choice(("4", "4", "70T")), "memory": rng.choice(LARGE), "pods": "9", GPU: rng.choice(("2", "60P"))}))
+
+    def asking(name: str, **spec: Any) -> Obj:
+        found = pod(name, **spec)
+        requests = {"memory": rng.choice(LARGE)}
+        if rng.random() < 0.3:
+            requests["cpu"] = rng.choice(("1", "69T"))
+        if rng.random() < 0.2:
+            requests[GPU] = rng.choice(("1", "60P"))
+        found["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": {key: each for key, each in requests.items() if key == GPU}}
+        return found
+
+    for i in range(rng.randint(0, 2)):
+        s.put("Pod", asking(f"run{i}", nodeName=names[i % len(names)]))
+    for i in range(5):
+        s.attempt(asking(f"p{i}"))
+
+
 def taint_toleration(s: Script) -> None:
     rng = s.rng
     for i in range(rng.randint(2, 5)):
@@ -253,6 +279,45 @@ def configured(s: Script) -> None:
     rng.choice((fit, everything, spread, affinity_between_pods))(s)
 
 
+def sampled(s: Script) -> None:
+    """More nodes than a search looks at, in zones of unlike sizes; they come, go and move between the pods."""
+    rng = s.rng
+    s.config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "percentageOfNodesToScore": rng.choice((0, 1, 50, 85))}
+    zones = [_place(rng) for _ in range(rng.randint(1, 4))]
+
+    def made(i: int) -> Obj:
+        return node(f"n{i}", ROOMY, {**rng.choice(zones), "disk": rng.choice(("ssd", "ssd", "ssd", "hdd"))})
+
+    nodes = [obj for i in range(rng.randint(100, 150)) if (obj := s.put("Node", made(i)))]
+    for i in range(9):
+        what = rng.choice(("nothing", "nothing", "gone", "back", "new", "moved"))
+        place = rng.randrange(len(nodes))
+        if what in ("gone", "back"):
+            gone = nodes.pop(place)
+            s.delete(gone)
+            if what == "back":
+                nodes.append(gone)
+                s.put_again(gone)
+        elif what == "new" and (obj := s.put("Node", made(200 + i))):
+            nodes.append(obj)
+        elif what == "moved":
+            moved = copy.deepcopy(nodes[place])
+            moved["metadata"]["labels"] |= rng.choice(zones)
+            nodes[place] = moved
+            s.put_again(moved)
+        spec: Obj = rng.choice(({}, {}, {"nodeSelector": {"disk": "ssd"}}, {"nodeSelector": {"disk": "absent"}}))
+        if rng.random() < 0.15:
+            field = {"key": "metadata.name", "operator": "In", "values": [rng.choice(nodes)["metadata"]["name"]]}
+            spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}}}
+        s.attempt(pod(f"p{i}", **spec))
+
+
+def _place(rng: random.Random) -> Obj:
+    beta, stable = "failure-domain.beta.kubernetes.io/", "topology.kubernetes.io/"
+    found = {f"{rng.choice((beta, stable, stable))}{key}": rng.choice(("", "a", "b", "c")) for key in ("region", "zone", "zone")}
+    return {key: value for key, value in found.items() if rng.random() < 0.8}
+
+
 THEMES: dict[str, Callable[[Script], None]] = {
     "fit": fit,
     "taints": taint_toleration,
@@ -269,6 +334,8 @@ THEMES: dict[str, Callable[[Script], None]] = {
     "preemption": preemption,
     "wake-ups": wake_ups,
     "configured": configured,
+    "sampled": sampled,
+    "huge": huge,
 }
 
 

@@ -228,7 +228,10 @@ def _kinds_event(s: Script, i: str, what: str, claims: list[Obj]) -> None:
     elif what == "class":
         s.put("StorageClass", {"metadata": {"name": f"s{i}"}, "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
     elif what == "namespace":
-        s.put("Namespace", {"metadata": {"name": rng.choice(("default", *drawn_topology.TEAMS)), "labels": rng.choice(({}, {"team": "x"}))}})
+        obj = {"metadata": {"name": rng.choice(("default", *drawn_topology.TEAMS)), "labels": rng.choice(({}, {"team": "x"}))}}
+        if (made := s.put("Namespace", obj)) is not None and rng.random() < 0.4:
+            s.look()
+            s.delete(made)
     elif what == "device":
         s.put("ResourceClaim", {"metadata": {"name": "d0"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "one"}}]}}})
     elif what == "service":

@@ -18,9 +18,10 @@ from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler.config import NOT_YET, SchedulerConfig, parse
 from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.framework import Code, Diagnosis, Status
-from minikube_py.scheduler.objects import QueuedPodInfo
+from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.scheduler import ProfileRun, Scheduler
 from minikube_py.scheduler.scoring import Choice
+from minikube_py.scheduler.search import MIN_FEASIBLE_TO_FIND
 
 Json = dict[str, Any]
 TURNS = 40
@@ -58,10 +59,22 @@ class Witnessed(Scheduler):
         self.held: set[str] = set()
         self.attempts: list[Json] = []
 
+    def _looked_at(self, run: ProfileRun, pod: PodInfo, number: int) -> list[str]:
+        """Those that fit of the last nodes before the one that the next search begins with."""
+        order = self.columns.ordered()
+        fitting = [each.node for each in verdicts(run.evaluator, pod) if each.rejected is None]
+        last = order.next_start - 1
+        since = {node.name: (last - int(order.places[node.slot])) % len(order.slots) for node in fitting}
+        return sorted(name for name, ago in since.items() if ago < number)
+
     def place(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         pod = queued.pod
         found: Json = {"pod": pod.key, "node": choice.node.name, "feasible": [choice.node.name]}
-        if choice.feasible > 1:
+        if choice.feasible >= MIN_FEASIBLE_TO_FIND:
+            found["feasible"] = self._looked_at(run, pod, choice.evaluated)
+            found["node"] = ""
+            found["count"] = choice.feasible
+        elif choice.feasible > 1:
             fitting = [verdict for verdict in verdicts(run.evaluator, pod) if verdict.rejected is None]
             found["feasible"] = sorted(verdict.node.name for verdict in fitting)
             found["count"] = choice.feasible

@@ -16,8 +16,9 @@ DEVICES = "property/test_scheduler_device_books.py"
 QUEUE = "property/test_scheduler_queue_model.py"
 FORCE = "property/test_preemption_by_force.py"
 MATCHER = "property/test_scheduler_matcher.py property/test_scheduler_scope.py"
+ORDER = "property/test_scheduler_node_order.py"
 TWINS = "unit/scheduler/test_scheduler_twins.py"
-JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER)
+JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER, ORDER)
 
 
 class SchedulerMutant(NamedTuple):
@@ -93,7 +94,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "the specs are compared to find a pod that moved, and pods do not move",
     ),
     SchedulerMutant(
-        "kept: a scorer that was silent stays unheard", DECISIONS, "kept.py",
+        "kept: a scorer that was silent stays unheard", RECOUNTS, "kept.py",
         "                for one in kept.silent:\n                    if one(state, pod, node):\n                        return False\n",
         "",
         "a node that changed is the first that such a scorer has something to say of",
@@ -109,6 +110,24 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "        if changed is None or kept.size != columns.size or not self._redo(kept, pod, changed):",
         "        if changed is None or not self._redo(kept, pod, changed):",
         "nodes were only ever changed in the tests of the author",
+    ),
+    SchedulerMutant(
+        "sampled: the next search begins with the node after the one too many", TWINS, "node_order.py",
+        "(self.next_start + looked_at) %",
+        "(self.next_start + looked_at + 1) %",
+        "what was found is counted in",
+    ),
+    SchedulerMutant(
+        "sampled: nodes are listed zone after zone", ORDER, "node_order.py",
+        "            rows = zip_longest(*self._zones.values())",
+        "            rows = self._zones.values()",
+        "a sample lies in few zones",
+    ),
+    SchedulerMutant(
+        "sampled: a node that changes its zone stands in two", ORDER, "node_order.py",
+        "        if self._zone_of.get(name) != zone:\n            self._leave(name)",
+        "        if self._zone_of.get(name) != zone:",
+        "nodes were only ever added",
     ),
     SchedulerMutant(
         "best: the last of several ties is not the last", DECISIONS, "best.py",
@@ -177,10 +196,10 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a bound worked out for pods that leave the balance as it is",
     ),
     SchedulerMutant(
-        "TaintToleration: a toleration of any effect counts for soft taints", DECISIONS, "plugins/taint_toleration.py",
+        "TaintToleration: a toleration without an effect does not count for soft taints", TWINS, "plugins/taint_toleration.py",
         "    tolerations = [t for t in spec.tolerations if t.effect in (\"\", \"PreferNoSchedule\")]",
-        "    tolerations = [t for t in spec.tolerations if t.effect != \"NoExecute\" or t.key]",
-        "the filter's rule used for the score",
+        "    tolerations = [t for t in spec.tolerations if t.effect == \"PreferNoSchedule\"]",
+        "\"\" read as no effect instead of all",
     ),
     SchedulerMutant(
         "TaintToleration: taints that come later are tolerated as the first ones were", DECISIONS, "plugins/taint_toleration.py",

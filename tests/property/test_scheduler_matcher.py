@@ -21,9 +21,10 @@ from minikube_py.index.structure import Box, Found
 from minikube_py.index.structures.scan import Scan
 from minikube_py.scheduler import afresh, kept, search
 from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
-from minikube_py.scheduler.filtering import fitting_in
+from minikube_py.scheduler.filtering import fitting
 from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
 from minikube_py.scheduler.kept import KeptResults
 from minikube_py.scheduler.matcher import Matcher
@@ -119,7 +120,7 @@ def test_what_an_index_finds_is_what_the_filters_pass(
     evaluator = evaluator_over(cache, structure, 100)
     for i, pod in enumerate(drawn[1]):
         prepared = evaluator.prepare(pod)
-        passing = fitting_in(prepared, pod, cache.columns, 0, cache.columns.size).tolist()
+        passing = np.flatnonzero(fitting(prepared, pod, cache.columns.all())).tolist()
         found = evaluator.afresh.matched(prepared, pod)
         assert found is not None and found.tolist() == passing
         # Whether it fits or not: more may be requested than there is.
@@ -133,6 +134,7 @@ def many_nodes(rng: random.Random, count: int) -> list[dict[str, Any]]:
         if rng.random() < 0.3:
             allocatable["example.com/gpu"] = "2"
         labels = {"zone": rng.choice("ab"), "size": str(rng.randrange(20))}
+        labels["topology.kubernetes.io/zone"] = labels["zone"]
         metadata = {"name": f"n{i}", "uid": f"n{i}", "labels": labels}
         found.append({"metadata": metadata, "spec": {}, "status": {"allocatable": allocatable}})
     return found
@@ -252,20 +254,26 @@ def test_a_search_through_windows_finds_what_one_among_all_finds(
     data: st.DataObject, size: int, percentage: int, start: int
 ) -> None:
     rng = random.Random(data.draw(st.integers(0, 999)))
-    share = rng.choice((0.02, 0.3, 0.9))
+    share, zones = rng.choice((0.02, 0.3, 0.9)), rng.choice((1, 3))
     fits = np.array([rng.random() < share for _ in range(size)])
-    columns: Any = type("Some", (), {"count": size, "size": size})
+    places = [f"z{rng.randrange(zones)}" for _ in range(size)]
     found = []
     for windows in (False, True):
+        columns = NodeColumns()
         searching = Search(columns, percentage)
-        searching.next_start = start
+        for slot in range(size):
+            node = NodeInfo(f"n{slot}")
+            node.labels = {"topology.kubernetes.io/zone": places[slot]}
+            columns.put_node(node)
+        columns.ordered().bring_up_to_date()
+        columns.ordered().next_start = start
         with patch.object(search, "WINDOW_MIN", rng.choice((1, 16))):
             for _ in range(3):
                 if windows:
-                    selected, seen = searching.through(lambda low, high: np.flatnonzero(fits[low:high]) + low)
+                    selected, seen = searching.through(lambda slots: fits[slots])
                 else:
                     selected, seen = searching.among(np.flatnonzero(fits))
-                found.append((windows, selected.tolist(), seen))
+                found.append((windows, sorted(selected.tolist()), seen, columns.ordered().next_start))
     assert [each[1:] for each in found[:3]] == [each[1:] for each in found[3:]]
 
 

@@ -30,8 +30,25 @@ NODES = 5
 IMAGES = ({"names": ["x:latest"], "sizeBytes": 90 << 20}, {"names": ["y:1", "z:1"], "sizeBytes": 900 << 20})
 
 
-def node_object(rng: random.Random) -> Obj:
-    name = f"n{rng.randrange(NODES)}"
+FACETS = ("labels", "taints", "allocatable", "images", "unschedulable")
+
+
+def node_object(rng: random.Random, rarely: float, before: Obj | None = None) -> Obj:
+    """`rarely`: the share of nodes that are plain. With `before` one facet alone may be another."""
+    found = whole_node(rng, before["metadata"]["name"] if before else f"n{rng.randrange(NODES)}")
+    if before is None:
+        if rng.random() < rarely:
+            found["spec"] = {}
+            found["metadata"]["labels"] = {HOSTNAME: found["metadata"]["name"]}
+        return found
+    facet = rng.choice(FACETS)
+    for part, names in (("metadata", ("labels",)), ("spec", ("taints", "unschedulable")), ("status", FACETS)):
+        kept = {key: value for key, value in before[part].items() if not (key == facet and key in names)}
+        found[part] = {**{key: found[part][key] for key in names if key == facet and key in found[part]}, **kept}
+    return found
+
+
+def whole_node(rng: random.Random, name: str) -> Obj:
     amounts = {"cpu": rng.choice(("1", "4")), "memory": rng.choice(("0", "1Gi", "8Gi")), "pods": rng.choice(("2", "9"))}
     if rng.random() < 0.4:
         amounts["example.com/gpu"] = "2"
@@ -80,7 +97,9 @@ class Books:
         lent: Any = Lent(self.cache)
         self.evaluator = Evaluator(Profile(ProfileConfig(), lent), self.cache.columns, random.Random(3), 100)
         self.shapes = [spec_of(rng) for _ in range(3)]
+        self.rarely = rng.choice((0.0, 0.9, 1.0))
         self.nodes: dict[str, NodeInfo] = {}
+        self.objects: dict[str, Obj] = {}
         self.assumed: dict[str, tuple[Obj, PodInfo, str]] = {}
         self.bound: dict[str, tuple[Obj, PodInfo]] = {}
         self.made = 0
@@ -103,13 +122,22 @@ class Books:
         getattr(self, what)()
 
     def put_node(self) -> None:
-        node = project_node(node_object(self.rng))
+        self._put(node_object(self.rng, self.rarely))
+
+    def change_node(self) -> None:
+        if self.objects:
+            self._put(node_object(self.rng, 0.0, self.rng.choice(list(self.objects.values()))))
+
+    def _put(self, obj: Obj) -> None:
+        node = project_node(obj)
+        self.objects[node.name] = obj
         self.nodes[node.name] = node
         self.cache.put_node(node)
 
     def drop_node(self) -> None:
         name = f"n{self.rng.randrange(NODES)}"
         self.nodes.pop(name, None)
+        self.objects.pop(name, None)
         self.cache.remove_node(name)
 
     def assume(self) -> None:
@@ -203,8 +231,8 @@ class Books:
 
 
 STEPS = (
-    "put_node", "put_node", "put_node", "drop_node", "assume", "choose", "choose", "confirm", "confirm", "appear",
-    "appear", "change", "forget", "delete", "delete", "look",
+    "put_node", "put_node", "change_node", "change_node", "drop_node", "assume", "choose", "choose", "confirm",
+    "confirm", "appear", "appear", "change", "forget", "delete", "delete", "look",
 )  # fmt: skip
 
 

@@ -164,6 +164,9 @@ class Run:
             self.cluster.owners["a", owner] = {"metadata": metadata, "spec": {"selector": selector}}
             replica_sets = self.lent.informer(REPLICA_SETS, by_selector)
             replica_sets._put(f"a/{owner}", by_selector(self.cluster.owners["a", owner]))
+        # What most pods and selectors name is there from the beginning.
+        for name, labels in (("a", {"app": "x"}), ("b", {"app": "x", "tier": "y"})):
+            self.namespace((name, labels))
         for what, value in steps:
             if what in ("assume", "three", "bound"):
                 for _ in range(3 if what == "three" else 1):

@@ -271,6 +271,8 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("node"), nodes()),
+        # One that keeps its name and all else but a facet.
+        st.tuples(st.just("change node"), st.tuples(st.sampled_from(("labels", "taints", "allocatable")), nodes())),
         st.tuples(st.just("drop node"), st.integers(0, 5)),
         # Several of one spec in a row, as controllers make them: what is kept of the first serves the others.
         st.tuples(st.just("schedule"), st.integers(0, 3)),
@@ -304,6 +306,8 @@ class Run:
         for what, value in steps:
             if what == "node":
                 self.node(value)
+            elif what == "change node":
+                self.change_node(*value)
             elif what == "drop node":
                 self.drop_node(f"n{value}")
             elif what == "delete pod":
@@ -317,6 +321,17 @@ class Run:
     def node(self, obj: dict[str, Any]) -> None:
         self.world.nodes[obj["metadata"]["name"]] = obj
         self.cache.put_node(project_node(obj))
+
+    def change_node(self, facet: str, other: dict[str, Any]) -> None:
+        """The node of `other`'s name gets that facet of it, if there is one."""
+        old = self.world.nodes.get(other["metadata"]["name"])
+        if old is None:
+            return
+        part = {"labels": "metadata", "taints": "spec", "allocatable": "status"}[facet]
+        changed = {key: value for key, value in old[part].items() if key != facet}
+        if facet in other[part]:
+            changed[facet] = other[part][facet]
+        self.node({**old, part: changed})
 
     def drop_node(self, name: str) -> None:
         self.world.nodes.pop(name, None)

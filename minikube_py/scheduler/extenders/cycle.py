@@ -24,7 +24,6 @@ from minikube_py.scheduler.framework import (
     Diagnosis,
     FitError,
     IntArray,
-    NoNodesAvailable,
     Status,
 )
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
@@ -87,9 +86,8 @@ class ExtendedCycle:
 
     async def _choose(self, evaluator: Evaluator, queued: QueuedPodInfo) -> Choice:
         """Raises: FitError, NoNodesAvailable, PluginError, ExtenderError, Gone."""
-        pod, columns = queued.pod, evaluator.columns
-        if not columns.count:
-            raise NoNodesAvailable()
+        pod = queued.pod
+        evaluator.begin()
         rejected: dict[str, Status] = {}
         if pod.nominated_node:
             choice = await self._on_nominated(evaluator, queued, rejected)

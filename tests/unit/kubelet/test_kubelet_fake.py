@@ -171,7 +171,9 @@ async def test_a_pod_with_finalizers_is_asked_to_go_once():
 
 
 async def test_addresses_come_back_when_pods_go():
-    async with World(pod_cidr="10.1.0.0/24", nodes=("n1",)) as w:
+    w = World((), pod_cidr="10.1.0.0/24")
+    w.config = replace(w.config, nodes=(NodeSpec("n1", {"cpu": "4", "pods": "300"}),))
+    async with w:
         for number in range(254):
             w.pod(f"p{number}")
         await settle()

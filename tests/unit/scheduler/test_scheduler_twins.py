@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
 from typing import Any
 
 import pytest
 from scheduler_twin import Twin, differences
+from scripts_of_scheduling import Script, node, pod
 
 DATA = pathlib.Path(__file__).parents[2] / "conformance" / "data"
 RECORDED: list[dict[str, Any]] = [
@@ -31,3 +33,21 @@ def test_the_counts_cover_every_plugin() -> None:
     counts = json.loads((DATA / "scheduler_twins.json").read_text())
     assert counts["pods"] >= 2_000 and not counts["differences"]
     assert {name: number for name, number in counts["plugins"].items() if number < 50} == {}
+
+
+@pytest.mark.parametrize(("has", "asks", "fits"), (
+    ("72057594037927935", "72057594037927935", True),
+    ("72057594037927936", "72057594037927935", True),
+    ("1E", "72057594037927936", False),
+    ("9223372036854775807", "1E", False),
+))  # fmt: skip
+async def test_amounts_beyond_those_that_are_told_apart_fit_nowhere(has: str, asks: str, fits: bool) -> None:
+    """As `differences.SCHEDULER` says."""
+    s = Script(random.Random(1))
+    s.put("Node", node("n", {"cpu": "4", "memory": has, "pods": "9"}))
+    wanted = pod("p")
+    wanted["spec"]["containers"][0]["resources"] = {"requests": {"memory": asks}}
+    s.attempt(wanted)
+    *_, tried = await Twin({"steps": s.steps}).play()
+    (attempt,) = tried["attempts"]
+    assert (attempt.get("node") == "n") is fits and ("1 Insufficient memory" in attempt.get("message", "")) is not fits
