@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.api.custom.definition_rules import approval
-from minikube_py.api.custom.kinds import is_true, kinds_of, served_form
 from minikube_py.api.errors import Json, StatusError, go_quote, method_not_supported
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiextensions import CLEANUP, CUSTOMRESOURCEDEFINITIONS, set_condition
@@ -65,11 +64,12 @@ class CustomResources:
         self._changed.set()
         before = self._read
         self._read = {entry.key: _read(entry, before.get(entry.key)) for entry in cache.entries.values()}
-        self._leaving = frozenset(_prefix(each) for each in self._definitions() if is_true(each, "Terminating"))
+        leaving = (each for each in self._definitions() if _custom().is_true(each, "Terminating"))
+        self._leaving = frozenset(map(_prefix, leaving))
         forms = [each.form for each in self._read.values() if each.form]
         if forms == list(self._forms):
             return
-        self._forms = {form: self._forms.get(form) or kinds_of(form) for form in forms}
+        self._forms = {form: self._forms.get(form) or _custom().kinds_of(form) for form in forms}
         self._serve()
 
     def _serve(self) -> None:
@@ -150,7 +150,7 @@ class CustomResources:
 
     async def _clean_up(self, definition: Json) -> bool:
         """Deletes the objects of a definition that goes; True while there are any."""
-        if is_true(definition, "Established"):
+        if _custom().is_true(definition, "Established"):
             told = _condition(definition, "Terminating") or {}
             if told.get("reason") != "InstanceDeletionInProgress":
                 why = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
@@ -198,7 +198,12 @@ def _read(entry: Entry, known: _Read | None) -> _Read:
     if known is not None and known.revision == entry.revision:
         return known
     definition: Json = orjson.loads(entry.value)
-    return _Read(entry.revision, definition, served_form(definition))
+    return _Read(entry.revision, definition, _custom().served_form(definition))
+
+
+def _custom() -> Any:
+    """Loaded with the first definition."""
+    return import_module("minikube_py.api.custom.kinds")
 
 
 def _prefix(definition: Json) -> bytes:
@@ -257,12 +262,12 @@ def _next_status(definition: Json, taken: tuple[set[str], set[str]], now: str) -
     else:
         accepted = ("False", reason, message)
     conditions = set_condition(conditions, "NamesAccepted", *accepted, now)
-    if not is_true(definition, "Established"):
+    if not _custom().is_true(definition, "Established"):
         established = ("False", "NotAccepted", "not all names are accepted")
         if not reason:
             established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
         conditions = set_condition(conditions, "Established", *established, now)
-    state, why = approval(definition)
+    state, why = import_module("minikube_py.api.custom.definition_rules").approval(definition)
     if state:
         status = "True" if state == "ApprovedAnnotation" else "False"
         conditions = set_condition(conditions, "KubernetesAPIApprovalPolicyConformant", status, state, why, now)

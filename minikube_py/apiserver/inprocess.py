@@ -13,15 +13,12 @@ from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import Unavailable
-from minikube_py.fields.decoded import SHOWN
 
 USER_AGENT: Final = "minikube-py"
 
 
 class InProcessTransport:
     """Acts as `user`, with that user's rights."""
-
-    decode = SHOWN
 
     def __init__(self, core: ApiServer, user: User = ADMIN) -> None:
         self._core = core

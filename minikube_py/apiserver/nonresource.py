@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from minikube_py import __version__
-from minikube_py.api import discovery, openapi
+from minikube_py.api import discovery
 from minikube_py.api.decode import media_type
 from minikube_py.api.errors import StatusError, method_not_allowed, path_not_found
 from minikube_py.api.kind import Kind
@@ -195,13 +196,18 @@ def _index(registry: Registry) -> bytes:
 async def _make_document(path: str, server: ApiServer) -> None:
     """Once for each change of what is served, and where nobody else waits for it."""
     async with server.making_document:
-        known = openapi.documents(server.registry)
+        known = _openapi().documents(server.registry)
         if (of := known.lacks(path)) is not None:
             kinds = [kind for kind in server.registry.kinds if kind.definition]
             needed = [kind.definition for kind in kinds if not of or (kind.group, kind.version) == of]
             made = await server.writer.work.run("open_api", tuple(dict.fromkeys(needed)), of)
             if made is not None:
                 known.keep(of, made)
+
+
+def _openapi() -> Any:
+    """Loaded with the first question for it."""
+    return import_module("minikube_py.api.openapi")
 
 
 def _document(path: str, request: Request, server: ApiServer) -> Response | None:
@@ -223,7 +229,7 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
     if path in _OF_TOKENS:
         return _of_tokens(path, request, server)
     if path.startswith("/openapi/"):
-        found = openapi.document(path, request.accept, "", request.if_none_match, server.registry)
+        found = _openapi().document(path, request.accept, "", request.if_none_match, server.registry)
     else:
         found = discovery.document(path, request.accept, server.address, request.if_none_match, server.registry)
     if found is None:

@@ -21,7 +21,6 @@ from minikube_py.api.apply.managed_fields import (
     track,
     with_reset,
 )
-from minikube_py.api.custom.kinds import kinds_of
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     GroupResource,
@@ -39,7 +38,6 @@ from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
-from minikube_py.api.openapi import made as open_api
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry
 from minikube_py.api.typed import DecodeError
@@ -50,6 +48,7 @@ from minikube_py.apiserver.webhook_answers import patched as webhook_patched
 
 if TYPE_CHECKING:
     from minikube_py.api.mutations import Given, Mutated
+    from minikube_py.api.openapi import Swagger
     from minikube_py.apiserver.messages import Admission
 
 STORED_BYTES_MAX = 3 << 19
@@ -368,6 +367,8 @@ def key_of(kind: Kind) -> KindKey:
 
 def _kind(kinds: Registry, asked: Body) -> Kind:
     if asked.definition:
+        from minikube_py.api.custom.kinds import kinds_of
+
         return next(kind for kind in kinds_of(asked.definition) if key_of(kind) == asked.kind)
     kind = kinds.resource(*asked.kind)
     assert kind is not None, "jobs are made of kinds that are served"
@@ -571,8 +572,14 @@ def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated:
     return MutatingPolicy(orjson.loads(spec)).mutated(_kind(kinds, asked), *given)
 
 
+def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: tuple[str, ...]) -> Swagger | bytes | None:
+    from minikube_py.api.openapi import made
+
+    return made(kinds, definitions, of)
+
+
 _JOBS = (
     create, update, patch, apply, read, read_delete_options, as_yaml, checked, matched, denials, reviewed,
-    hooked, mutated, settle,
+    hooked, mutated, settle, open_api,
 )  # fmt: skip
-JOBS = {**{job.__name__: job for job in _JOBS}, "open_api": open_api}
+JOBS = {job.__name__: job for job in _JOBS}

@@ -26,7 +26,6 @@ from minikube_py.api.selectors import field_attributes
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.reading import WRONG, Reading
 from minikube_py.client.sharing import shared_labels
-from minikube_py.fields.decoded import APPLIED
 from minikube_py.fields.evaluate import row_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import Event, KeyValue, prefix_end
@@ -66,13 +65,9 @@ class Entry:
     def decode(self) -> Any:
         """The object; its labels and selectable fields are kept."""
         obj = orjson.loads(self.value)
-        self.know(obj)
-        return obj
-
-    def know(self, obj: Any) -> None:
-        """Keeps the labels and selectable fields of `obj`, which is what `value` holds."""
         self._labels = shared_labels(obj["metadata"].get("labels"))
         self._fields = field_attributes(self.resource, obj)
+        return obj
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -381,7 +376,6 @@ class WatchCache:
     """
 
     def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
-        APPLIED.wanted = True
         self.revision = 0
         stored = [resource for resource in resources if resource.stored]
         self.reading = Reading(self._standing)
@@ -465,7 +459,7 @@ class WatchCache:
             return None
         entry = Entry(resource, read)
         try:
-            entry.know(APPLIED.take(entry.value))
+            entry.decode()
         except WRONG as error:
             self.reading.leave_out(kv.key, error)
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent, decoder_of
+from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
 from minikube_py.errors import Unavailable
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -22,7 +22,6 @@ class FencedTransport:
         self._may_act = may_act
         self._what = what
         self.refused = 0
-        self.decode = decoder_of(transport)
 
     async def request(
         self,

@@ -21,7 +21,7 @@ from minikube_py.client.backoff import Backoff
 from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of, status_error
 from minikube_py.client.store import Indexer, ObjectStore, T
 from minikube_py.client.timers import Timer, Timers
-from minikube_py.client.transport import WatchEvent, decoder_of
+from minikube_py.client.transport import WatchEvent
 from minikube_py.client.unreadable import NAMELESS, Unreadable
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError
@@ -105,8 +105,7 @@ class Informer(Generic[T]):
     which it, an indexer or a handler raises is in `unreadable`, and nowhere else, until it changes.
 
     Usage: add handlers, `start()`, `await wait_synced()`; `store` is the copy. An event costs one decode and one
-    projection. `shares`: other informers follow the same objects, and `project` leaves them as they are: those of one
-    process decode an event once."""
+    projection."""
 
     def __init__(
         self,
@@ -119,7 +118,6 @@ class Informer(Generic[T]):
         selection: Selection | None = None,
         indexers: Mapping[str, Indexer[T]] | None = None,
         resync_s: float = 0.0,
-        shares: bool = False,
     ) -> None:
         self.resource = resource
         self.store: ObjectStore[T] = ObjectStore(indexers)
@@ -130,7 +128,6 @@ class Informer(Generic[T]):
         """Why the last list failed; "" after one that did not."""
         self._client = client
         self._project = project
-        self._decode = decoder_of(client.transport) if shares else orjson.loads
         self._clock = clock
         self._rng = rng
         self._selection = selection if selection is not None else Selection()
@@ -334,7 +331,7 @@ class Informer(Generic[T]):
 
     def _apply(self, batch: list[WatchEvent]) -> None:
         """Raises: _Expired, StatusError."""
-        loads, stats = self._decode, self.stats
+        loads, stats = orjson.loads, self.stats
         version = ""
         for kind, body in batch:
             obj = loads(body)

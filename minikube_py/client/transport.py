@@ -5,10 +5,8 @@ The same requests and watch streams either way; the components cannot tell which
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
-
-import orjson
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple, Protocol
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -50,8 +48,3 @@ class ApiTransport(Protocol):
         An answer other than 200 comes as one ERROR event holding the Status. Raises: Unavailable."""
 
     async def close(self) -> None: ...
-
-
-def decoder_of(transport: ApiTransport) -> Callable[[bytes], Any]:
-    """How who leaves them as they are decodes the objects of its watches: once for all, where they share the bytes."""
-    return getattr(transport, "decode", orjson.loads)

@@ -20,18 +20,20 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.door import DEFAULT, AsyncDoor, PlainDoor, ReachedPlainly
 from minikube_py.cluster.errors import ClusterError
-from minikube_py.cluster.program import Program
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
-from minikube_py.cluster.virtual import VirtualConfig
-from minikube_py.cluster.virtual_engine import Input, VirtualEngine
 from minikube_py.env import Clock
 from minikube_py.kubelet.config import NodeSpec
+
+if TYPE_CHECKING:
+    # Loaded with the first cluster in virtual time.
+    from minikube_py.cluster.program import Program
+    from minikube_py.cluster.virtual_engine import Input, VirtualEngine
 
 T = TypeVar("T")
 NOT_RUNNING = "the cluster is not running; enter it by `with` or `async with`"
@@ -75,6 +77,9 @@ class Cluster(PlainDoor):
         options = self._options
         engine: Threaded | VirtualEngine
         if self.clock == "virtual":
+            from minikube_py.cluster.virtual import VirtualConfig
+            from minikube_py.cluster.virtual_engine import VirtualEngine
+
             engine = VirtualEngine(options.seed or 0, VirtualConfig(nodes=options.shapes), options.port)
         else:
             engine = Threaded(options)
@@ -95,10 +100,10 @@ class Cluster(PlainDoor):
             for each in (self, *views):
                 each.client.close()
         finally:
-            if isinstance(engine, VirtualEngine):
-                engine.stop(quietly)
-            else:
+            if isinstance(engine, Threaded):
                 engine.stop()
+            else:
+                engine.stop(quietly)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -187,8 +192,9 @@ class Cluster(PlainDoor):
         return self._virtual().start_program(main, name or getattr(main, "__name__", "program"), namespace)
 
     def _virtual(self) -> VirtualEngine:
-        engine = self._reached()
-        if not isinstance(engine, VirtualEngine):
+        self._reached()
+        engine = self._engine
+        if engine is None or isinstance(engine, Threaded):
             raise ClusterError('this cluster runs in real time; Cluster(clock="virtual") has a clock to advance')
         return engine
 

@@ -16,7 +16,6 @@ from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.kubelet.fake import FakeKubelet
-from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.inject_api import KINDS, Rule
 
@@ -36,6 +35,9 @@ class Player:
         """Raises: ClusterError for what only members of a store have; InvalidRequest where there is no such node."""
         if fault.kind not in KINDS:
             raise ClusterError(f"{fault.kind}: no fault of a whole control plane; there are: {', '.join(KINDS)}")
+        # It has the faults of all machines; most clusters play none.
+        from minikube_py.sim.fault_schedule import REGISTRY
+
         REGISTRY[fault.kind].begin(self, fault)  # type: ignore[arg-type]
 
     def all_well(self) -> None:

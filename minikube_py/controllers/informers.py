@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minikube_py.client.informer import Informer
-from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
+from minikube_py.client.rest import Object, ResourceRef, RestClient
 from minikube_py.client.store import Indexer
 from minikube_py.env import Clock, Rng, ended
 
@@ -56,7 +56,6 @@ class Informers:
                 clock=self._clock,
                 rng=self._rng,
                 indexers=self._indexers.get(resource),
-                shares=resource in (PODS, NODES),
             )
             self._informers[resource] = informer
             if self._started:

@@ -90,7 +90,6 @@ class FakeKubelet:
             rng=self._rng,
             selection=Selection(field_selector=await self._field_selector()),
             indexers={BY_NODE: lambda pod: (pod.node,)},
-            shares=True,
         )
         self._pods.add_handler(
             Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone, on_batch=self._start_seen)

@@ -113,9 +113,7 @@ class Nodes:
         self._silent: dict[str, PlayedNode] = {}
         self._own: set[str] = {spec.name for spec in config.nodes if self._is_mine(spec.name)}
         self._addresses = address_plan(config, len(self._own))
-        self.informer: Informer[NodeView] = Informer(
-            client, NODES, project_node, clock=clock, rng=rng, shares=True
-        )
+        self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
         self.informer.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
         self._known_leases: dict[str, KnownLease] = {}
         self._leases = Round(clock, self.renew_interval_s, self._renew, config.renew_interval_s)

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from minikube_py.client.transport import ApiTransport, decoder_of
+from minikube_py.client.transport import ApiTransport
 from minikube_py.env import Clock, ended, run_until
 from minikube_py.errors import Unavailable
 
@@ -135,14 +135,13 @@ class PodRecorder:
         return times
 
     async def _follow(self, version: str) -> None:
-        decode = decoder_of(self._transport)
         try:
             while True:
                 params = {"labelSelector": self._selector, "resourceVersion": version, "allowWatchBookmarks": "true"}
                 async for batch in self._transport.watch("/api/v1/pods", params):
                     now_s = self._clock.monotonic_s()
                     for event in batch:
-                        version = self._take(event.type, decode(event.object), now_s)
+                        version = self._take(event.type, orjson.loads(event.object), now_s)
                     self._changed.set()
         except Exception as error:
             self._failure = error

@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from minikube_py.fields.decoded import APPLIED
 from minikube_py.index.table import GONE, Change
 from minikube_py.mvcc.types import Event
 
@@ -25,7 +24,5 @@ def changes_of(events: Sequence[Event], prefixes: tuple[bytes, ...]) -> list[Cha
     changes: dict[bytes, Any] = {}
     for kind, kv, _ in events:
         if kv.key.startswith(prefixes):
-            changes[kv.key] = obj = decode(kv.value) if kind == "PUT" else GONE
-            if APPLIED.wanted and obj is not GONE:
-                APPLIED.keep(kv.value, obj)
+            changes[kv.key] = decode(kv.value) if kind == "PUT" else GONE
     return list(changes.items())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from minikube_py.own_code import told
 from minikube_py.scheduler.config import NOT_YET, ConfigError
-from minikube_py.scheduler.flow.starting import flow_placement
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
-from minikube_py.scheduler.packing.policies import POLICIES
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
 from minikube_py.scheduler.plugins.default_preemption import DefaultPreemption
 from minikube_py.scheduler.plugins.dynamic_resources import DynamicResources
@@ -28,10 +27,17 @@ from minikube_py.scheduler.plugins.taint_toleration import NodeUnschedulable, Ta
 from minikube_py.scheduler.plugins.volume_binding import VolumeBinding
 from minikube_py.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from minikube_py.scheduler.plugins.volume_zone import VolumeZone
-from minikube_py.scheduler.prediction.overcommit import OvercommitByPrediction
-from minikube_py.scheduler.prediction.trimaran import LoadVariationRiskBalancing, TargetLoadPacking
 
 ENTRY_POINT_GROUP = "minikube_py.scheduler_plugins"
+
+_GPU = ("Random", "DotProduct", "Clustering", "Packing", "BestFit", "Fragmentation")
+
+
+def _later(place: str) -> PluginFactory:
+    """A plugin of ours that no profile has by itself: loaded where one names it."""
+    module, _, name = place.partition(":")
+    return lambda args, handle: getattr(import_module(f"minikube_py.scheduler.{module}"), name)(args, handle)
+
 
 BUILT_IN: Mapping[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,
@@ -53,10 +59,17 @@ BUILT_IN: Mapping[str, PluginFactory] = {
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
-    "FlowPlacement": flow_placement,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
-    **{policy.name: policy for policy in POLICIES.values()},
-    **{each.name: each for each in (TargetLoadPacking, LoadVariationRiskBalancing, OvercommitByPrediction)},
+    **{
+        name.rpartition(":")[2]: _later(name)
+        for name in (
+            *(f"packing.policies:Gpu{name}" for name in _GPU),
+            "flow.placement:FlowPlacement",
+            "prediction.overcommit:OvercommitByPrediction",
+            "prediction.trimaran:TargetLoadPacking",
+            "prediction.trimaran:LoadVariationRiskBalancing",
+        )
+    },
 }
 
 UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {

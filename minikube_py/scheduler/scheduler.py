@@ -119,8 +119,8 @@ class Scheduler:
         # Pods that need a kind which is not yet known, by key.
         self._held: dict[str, PodInfo] = {}
         live, there = self.extenders.with_bodies(project_live, project_node)
-        self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng, shares=True)
-        self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng, shares=True)
+        self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng)
+        self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng)
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
         self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self._after_batch))
         self._wake = asyncio.Event()

@@ -5,15 +5,11 @@ Source: apiextensions-apiserver `pkg/registry/customresourcedefinition`, `pkg/ap
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import Final
 
 from minikube_py.api import go_numbers
-from minikube_py.api.custom.definition_rules import (
-    unknown_formats,
-    validate_definition,
-    validate_definition_status,
-    validate_definition_update,
-)
 from minikube_py.api.defaulting import part
 from minikube_py.api.errors import Json
 from minikube_py.api.kind import NAMED, Kind, status_of
@@ -69,22 +65,23 @@ def set_condition(conditions: list[Json], type_: str, status: str, reason: str, 
     return [{**old, **new} if each is old else each for each in conditions]
 
 
-_PENDING: Final = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-
-
 def _delete(definition: Json, now: str) -> None:
     metadata, status = definition["metadata"], part(definition, "status")
     metadata["deletionTimestamp"] = now
     if CLEANUP not in (metadata.get("finalizers") or ()):
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
-    pending = ("True", "InstanceDeletionPending", _PENDING)
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    pending = ("True", "InstanceDeletionPending", why)
     status["conditions"] = set_condition(status.get("conditions") or [], "Terminating", *pending, now)
 
 
 def _warn(new: Json, old: Json | None) -> list[str]:
-    known = unknown_formats(old) if old is not None else []
-    return [f'unrecognized format "{name}"' for name in unknown_formats(new) if name not in known]
+    known = _rules().unknown_formats(old) if old is not None else []
+    return [f'unrecognized format "{name}"' for name in _rules().unknown_formats(new) if name not in known]
 
+
+_rules: Final = partial(import_module, "minikube_py.api.custom.definition_rules")
+"""Loaded with the first definition."""
 
 CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions", "customresourcedefinition", False,
@@ -100,8 +97,11 @@ CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     prepare_update=_update,
     # Defaults, enums and examples are values of the objects to come.
     canonicalize=go_numbers.write,
-    validate=validate_definition,
-    validate_update={"": validate_definition_update, "status": validate_definition_status},
+    validate=lambda new: _rules().validate_definition(new),
+    validate_update={
+        "": lambda new, old: _rules().validate_definition_update(new, old),
+        "status": lambda new, old: _rules().validate_definition_status(new, old),
+    },
     warn=_warn,
     prepare_delete=_delete,
 )  # fmt: skip

@@ -1,24 +1,14 @@
-"""The doors to flow scheduling from the scheduler: cost models and solvers load when a profile asks for them."""
+"""The door to flow scheduling from the scheduler: cost models and solvers load when a profile asks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from minikube_py.scheduler.framework import Handle
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minikube_py.client.timers import Timers
     from minikube_py.scheduler.binding import Bindings
     from minikube_py.scheduler.flow.rounds import Rounds as Rounds
     from minikube_py.scheduler.scheduler import Scheduler
-
-
-def flow_placement(args: Mapping[str, Any], handle: Handle) -> Any:
-    """The plugin FlowPlacement. Raises: ConfigError."""
-    from minikube_py.scheduler.flow.placement import FlowPlacement
-
-    return FlowPlacement(args, handle)
 
 
 def rounds_of(scheduler: Scheduler, bindings: Bindings, timers: Timers) -> list[Rounds]:

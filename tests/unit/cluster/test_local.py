@@ -156,6 +156,25 @@ def test_without_kubectl_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.kubectl("get", "nodes")
 
 
+def test_a_start_loads_nothing_that_waits_for_its_first_use() -> None:
+    later = (
+        "api.custom.kinds", "api.custom.definition_rules", "api.openapi", "sim.loop",
+        "scheduler.packing", "scheduler.prediction", "scheduler.flow.placement", "cluster.virtual",
+        "sim.fault_schedule", "apiserver.connecting",
+    )  # fmt: skip
+    code = """
+import sys
+from minikube_py import Cluster
+with Cluster() as cluster:
+    print(*sys.modules)
+    assert cluster.request("GET", "/openapi/v2").status == 200
+"""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = told.stdout.split()
+    assert "minikube_py.scheduler.profile" in loaded
+    assert [name for name in later if f"minikube_py.{name}" in loaded] == []
+
+
 def test_the_root_imports_nothing_before_it_is_asked() -> None:
     before, after = "assert 'asyncio' not in sys.modules", "assert 'asyncio' in sys.modules"
     code = f"import sys, minikube_py; {before}; minikube_py.Cluster; {after}"
