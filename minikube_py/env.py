@@ -24,6 +24,8 @@ T = TypeVar("T")
 Rng = random.Random
 """A seeded generator owned by its user. Never the module-level functions of `random`."""
 ZEROS_BYTES = 1 << 20
+FILE_BYTES_MAX = 256 << 20
+"""Of a file of configuration, credentials or manifests."""
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
@@ -139,6 +141,15 @@ class Outside(Protocol):
         """`tls` None: as the system trusts; a `timeout_s` that is not above 0: none. Raises: Unavailable."""
 
     async def close(self) -> None: ...
+
+
+def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+    """A file that somebody wrote for us to read, whatever it is. Raises: OSError."""
+    with path.open("rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, f"larger than {bytes_max:,} bytes")
+    return data
 
 
 def sync_data(fd: int) -> None:

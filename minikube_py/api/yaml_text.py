@@ -19,6 +19,8 @@ MAX_ALIASED: Final = 1000
 """Beyond this many nodes, no more than 99 in 100 may come from aliases (as go-yaml)."""
 MAX_DEPTH: Final = 200
 INT_CHARS_MAX: Final = 1000
+FILE_DEPTH_MAX: Final = 500
+FILE_NODES_MAX: Final = 10_000_000
 """Of a whole number: longer ones fit no integer, and Python reads no more than 4,300 digits."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -69,6 +71,43 @@ def resolve(text: str) -> Any:
 def _go_float(text: str) -> str:
     lowered = text.lower()
     return "NaN" if "nan" in lowered else "-Inf" if lowered.startswith("-") else "+Inf"
+
+
+def documents(text: bytes) -> list[Any]:
+    """All of a file, by YAML 1.1. PyYAML's composer in C recurses without bound and would end the process, so what may
+    be deep is looked at by events first. Raises: yaml.YAMLError."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    flows = text.count(b"[") + text.count(b"{")
+    if flows > FILE_DEPTH_MAX or any(_indented(line) > FILE_DEPTH_MAX for line in text.splitlines()):
+        depth = 0
+        for event in yaml.parse(text, loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > FILE_DEPTH_MAX:
+                raise yaml.YAMLError(f"nested deeper than {FILE_DEPTH_MAX} levels")
+    try:
+        found = list(yaml.load_all(text, loader))
+        if b"*" in text and _weight(found, {}) > FILE_NODES_MAX:
+            raise yaml.YAMLError(f"its aliases stand for more than {FILE_NODES_MAX} values")
+        return found
+    except (ValueError, TypeError, RecursionError) as error:
+        # Of a value: a day that no month has, a number of thousands of digits, a list as a key.
+        raise yaml.YAMLError(f"a value that cannot be read: {str(error)[:200]}") from None
+
+
+def _weight(value: Any, known: dict[int, int]) -> int:
+    """How many values it is with what aliases stand for; one that holds itself has no end."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = FILE_NODES_MAX
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum([_weight(each, known) for each in items])
+    return known[id(value)]
+
+
+def _indented(line: bytes) -> int:
+    """At least as much as block collections are open within the line."""
+    return len(line) - len(line.lstrip()) + line.count(b"- ") + line.count(b"? ") + line.count(b"\t")
 
 
 def read(body: bytes) -> tuple[Any, str]:

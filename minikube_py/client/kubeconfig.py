@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from minikube_py.api.yaml_text import documents
+from minikube_py.env import read_file
 from minikube_py.errors import RequestError
 
 
@@ -58,11 +60,11 @@ class ClusterAccess:
 def load_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
     """Raises: BadKubeconfig."""
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except OSError as error:
         raise BadKubeconfig(f"{path}: cannot read the kubeconfig: {error.strerror}") from error
     try:
-        config = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        config = next(iter(documents(text)), None)
     except yaml.YAMLError as error:
         raise BadKubeconfig(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
@@ -118,6 +120,7 @@ def _data(path: Path, section: dict[str, Any], field: str) -> bytes | None:
 def _file(path: Path, name: str) -> bytes:
     """Paths inside a kubeconfig are relative to the kubeconfig."""
     try:
-        return Path(os.path.join(path.parent, name)).read_bytes()
-    except OSError as error:
-        raise BadKubeconfig(f"{path}: cannot read {name}: {error.strerror}") from error
+        return read_file(Path(os.path.join(path.parent, name)))
+    except (OSError, TypeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadKubeconfig(f"{path}: cannot read {name}: {reason}") from error

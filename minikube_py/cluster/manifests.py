@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.api.yaml_text import documents
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.env import read_file
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 Object = dict[str, Any]
@@ -38,16 +40,22 @@ def objects_of(manifests: Manifests) -> list[Object]:
 def _of_path(path: Path) -> list[Object]:
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
-        return [obj for each in files for obj in _of_text(each.read_text(encoding="utf-8"), str(each))]
-    return _of_text(path.read_text(encoding="utf-8"), str(path))
+        return [obj for each in files for obj in _of_text(_text(each), str(each))]
+    return _of_text(_text(path), str(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_file(path).decode()
+    except UnicodeDecodeError as error:
+        raise ClusterError(f"{path} is no text: {error}") from None
 
 
 def _of_text(text: str, where: str) -> list[Object]:
     import yaml
 
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        found = [each for each in yaml.load_all(text, loader) if each is not None]
+        found = [each for each in documents(text.encode()) if each is not None]
     except yaml.YAMLError as error:
         raise ClusterError(f"{where} is no YAML: {error}") from error
     if not found:

@@ -16,6 +16,7 @@ from pathlib import Path
 from minikube_py.client.kubeconfig import BadKubeconfig, load_kubeconfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import write_private
+from minikube_py.env import read_file
 
 MARKER = "# Written by minikube_py;"
 NAME = "minikube-py"
@@ -81,7 +82,7 @@ def check_writable(path: Path) -> None:
 
 def is_ours(path: Path) -> bool:
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except OSError:
         return False
     return text.startswith(MARKER.encode()) or _names_only_us(text)
@@ -90,12 +91,14 @@ def is_ours(path: Path) -> bool:
 def _names_only_us(text: bytes) -> bool:
     import yaml
 
+    from minikube_py.api.yaml_text import documents
+
     try:
-        config = yaml.safe_load(text)
+        config = documents(text)[0]
         clusters = [entry["name"] for entry in config["clusters"]]
         users = [entry["name"] for entry in config["users"]]
         reached = {entry["context"]["cluster"] for entry in config["contexts"]}
-    except (yaml.YAMLError, KeyError, TypeError):
+    except (yaml.YAMLError, KeyError, TypeError, IndexError):
         return False
     return clusters == [NAME] and reached == {NAME} and all(user.startswith(f"{NAME}-") for user in users)
 

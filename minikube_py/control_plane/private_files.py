@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from minikube_py.control_plane.errors import SetupError
-from minikube_py.env import SystemDisk, sync_data
+from minikube_py.env import SystemDisk, read_file, sync_data
 from minikube_py.store.data_dir import make_folder, sync_folder, write_whole
 
 
@@ -77,7 +77,7 @@ def make_private_folder(path: Path) -> Path:
 def read_text(path: Path, what: str) -> str:
     """Raises: SetupError, naming `what` the file was to hold."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise SetupError(f"cannot read the {what} {path}: {reason}; name a file that exists") from error

@@ -289,7 +289,9 @@ def read_shapes(path: Path) -> list[NodeSpec]:
 def _document(path: Path) -> Any:
     import yaml
 
+    from minikube_py.api.yaml_text import documents
+
     try:
-        return yaml.load(read_text(path, "file"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return next(iter(documents(read_text(path, "file").encode())), None)
     except yaml.YAMLError as error:
         raise SetupError(f"{path}: neither JSON nor YAML: {' '.join(str(error).split())}") from error

@@ -13,8 +13,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import write_private
+from minikube_py.env import read_file
 from minikube_py.store.data_dir import LOCK_NAME
 
 
@@ -74,7 +77,7 @@ def running() -> list[Running]:
             path.unlink(missing_ok=True)
             continue
         try:
-            data_dir = Path(json.loads(path.read_bytes())["dataDir"])
+            data_dir = Path(orjson.loads(read_file(path))["dataDir"])
             holds = (data_dir / LOCK_NAME).read_text(encoding="ascii").strip() == str(pid)
         except (OSError, ValueError, KeyError, TypeError):
             holds = False

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.private_files import read_text, write_private
@@ -76,7 +78,7 @@ def read_access(path: Path) -> StoreAccess:
     """Raises: SetupError."""
     text = read_text(path, "store access file")
     try:
-        content = json.loads(text)
+        content = orjson.loads(text)
         addresses = parse_addresses(",".join(content["endpoints"]), f"{path}: endpoints")
         return StoreAccess(addresses, str(content["token"]), content["certificateAuthority"].encode())
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import orjson
+
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.private_files import make_private_folder, read_text, write_private
@@ -104,7 +106,7 @@ def _known(config: ControlPlaneConfig) -> list[MemberPlace]:
     if not path.exists():
         return []
     try:
-        return [MemberPlace(**each) for each in json.loads(read_text(path, "file of members"))]
+        return [MemberPlace(**each) for each in orjson.loads(read_text(path, "file of members"))]
     except (ValueError, TypeError) as error:
         raise SetupError(f"{path}: not the members of a store: {error}; restore it, or name another folder") from error
 

@@ -47,7 +47,11 @@ def token_auth_text(users: Mapping[str, User]) -> str:
 def read_token_auth_file(path: Path) -> dict[str, User]:
     """Raises: SetupError, naming the line."""
     users = {}
-    for number, row in enumerate(csv.reader(io.StringIO(read_text(path, "token file"))), start=1):
+    try:
+        rows = list(csv.reader(io.StringIO(read_text(path, "token file"))))
+    except csv.Error as error:
+        raise SetupError(f"token file {path}: {error}") from None
+    for number, row in enumerate(rows, start=1):
         if not row:
             continue
         if len(row) < 3 or not row[0] or not row[1]:

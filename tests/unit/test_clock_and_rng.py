@@ -11,6 +11,7 @@ from nondeterminism import IDENTITY, ORDER, RANDOM, THREAD, TIES, TIME, TURNS, W
 PRODUCT = Path(__file__).resolve().parents[2] / "minikube_py"
 
 ALLOWED: dict[tuple[str, str], str] = {
+    ("api/yaml_text.py", IDENTITY): "which values aliases share, counted and forgotten",
     # The doors themselves, and those who open them.
     ("env.py", TIME): "SystemClock is the door",
     ("env.py", WAIT): "SystemClock is the door",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from minikube_py.api import yaml_text
+from minikube_py.env import read_file
 from minikube_py.index.catalogue import admit
 from minikube_py.scheduler.config import NOT_YET, ConfigError, PluginSet, SchedulerConfig, load
 from minikube_py.scheduler.configuration.checking import checked, written
@@ -90,6 +91,6 @@ def write_scheduler(chosen: ChosenScheduler, to: Path) -> None:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_file(file)
     except OSError as error:
         raise ConfigError(str(error.strerror)) from None
