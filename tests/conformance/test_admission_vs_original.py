@@ -25,8 +25,9 @@ from webhook_server import Json, serving
 
 pytestmark = pytest.mark.original
 _MOVING = frozenset(
-    ("uid", "resourceVersion", "creationTimestamp", "managedFields", "time", "deletionTimestamp", "startTime")
-)
+    ("uid", "resourceVersion", "creationTimestamp", "managedFields", "time", "deletionTimestamp", "startTime",
+     "lastTransitionTime")
+)  # fmt: skip
 _GENERATED = re.compile(r"^g-[a-z0-9]{5}$")
 _UID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
