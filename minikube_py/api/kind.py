@@ -213,6 +213,8 @@ class Kind:
     allow_unconditional_update: bool = True
     deprecation: str = ""
     ttl_s: int = 0
+    renews: str = ""
+    """The field of `spec`, a MicroTime, that most updates change alone; no hook of the kind looks at it."""
     orphans_by_default: bool = False
     orphaning_warning: str = ""
     has_dependents: bool = True

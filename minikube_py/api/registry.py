@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds import (
@@ -42,6 +42,8 @@ class Registry:
         self._by_plural = {(k.group, k.version, k.plural): k for k in kinds}
         self._by_kind = {(k.group, k.version, k.kind): k for k in kinds}
         self.groups = frozenset(k.group for k in kinds)
+        self.parsed: dict[str, Any] = {}
+        """What paths of requests were found to name; for who parses them."""
         self.group_versions: tuple[tuple[str, str], ...] = tuple(dict.fromkeys((k.group, k.version) for k in kinds))
 
     def resource(self, group: str, version: str, plural: str) -> Kind | None:

@@ -93,7 +93,12 @@ class NodeClaims:
         return (of_shared or of_slot) and has_run_out(lease, self._clock.wall_s())
 
     def _is_real(self, node: str) -> bool:
-        """Whether the node's own kubelet wrote the Node."""
+        """Whether the node's own kubelet wrote the Node, or its Lease."""
+        both = ((NODES, ""), (LEASES, LEASE_NAMESPACE))
+        entries = [self._cache.of(kind).entries.get(kind.key(namespace, node)) for kind, namespace in both]
+        if not any(entry is not None and _OWN_KEY in entry.value for entry in entries):
+            # Nearly always, and found without decoding either.
+            return False
         return self.player_of(node).startswith(NODE_PREFIX)
 
 

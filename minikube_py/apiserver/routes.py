@@ -41,11 +41,25 @@ class ResourcePath(NamedTuple):
 _COLLECTION_VERBS: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
 PROXY: Final = "proxy"
+_KNOWN_MAX: Final = 20_000
+_KNOWN_CHARS_MAX: Final = 200
 _NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
 
 
 def parse_path(path: str, registry: Registry = REGISTRY) -> ResourcePath | None:
     """None where the path names no resource (`/version`), or a named group that is not served."""
+    known = registry.parsed
+    found: ResourcePath | None = known.get(path)
+    if found is None:
+        found = _parsed(path, registry)
+        if found is not None and found.error is None and len(path) <= _KNOWN_CHARS_MAX:
+            if len(known) >= _KNOWN_MAX:
+                known.clear()
+            known[path] = found
+    return found
+
+
+def _parsed(path: str, registry: Registry) -> ResourcePath | None:
     if path.startswith("//"):
         return None
     segments = decode_path(path).strip("/").split("/")

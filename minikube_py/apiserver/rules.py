@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 MASTERS: Final = "system:masters"
@@ -159,7 +160,7 @@ class Rights(NamedTuple):
         if (verb, group, resource) in held or (verb, "*", "*") in held:
             return True
         keys = _wider(verb, group, resource)
-        if any(key in held for key in keys):
+        if not held.isdisjoint(keys):
             return True
         return bool(named) and any(name in named.get(key, ()) for key in keys)
 
@@ -169,11 +170,12 @@ class Rights(NamedTuple):
         return any(held in (verb, "*") and path.startswith(prefix) for held, prefix in self.path_prefixes)
 
 
-def _wider(verb: str, group: str, resource: str) -> list[Key]:
+@lru_cache(4096)
+def _wider(verb: str, group: str, resource: str) -> tuple[Key, ...]:
     """The keys that cover this one, itself first. `*/status` covers the status of every resource."""
     _, _, sub = resource.partition("/")
     resources = (resource, f"*/{sub}", "*") if sub else (resource, "*")
-    return [(v, g, r) for v in (verb, "*") for g in (group, "*") for r in resources]
+    return tuple([(v, g, r) for v in (verb, "*") for g in (group, "*") for r in resources])
 
 
 def compiled(rules: Iterable[Rule]) -> Rights:

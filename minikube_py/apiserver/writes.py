@@ -17,14 +17,7 @@ import orjson
 from minikube_py.api import strategy
 from minikube_py.api.apply.managed_fields import Sender, track, with_reset
 from minikube_py.api.decode import JSON, decode
-from minikube_py.api.errors import (
-    Json,
-    StatusError,
-    already_exists,
-    conflict,
-    generate_name_conflict,
-    not_found,
-)
+from minikube_py.api.errors import Json, StatusError, already_exists, conflict, generate_name_conflict, not_found
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.meta import namespace_of
@@ -61,6 +54,7 @@ from minikube_py.apiserver.preparing import (
     stored,
 )
 from minikube_py.apiserver.quotas import Quotas
+from minikube_py.apiserver.renewals import Renewals, may_renew
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.settling import Settling
 from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_apply, is_large_patch
@@ -102,6 +96,7 @@ class Writer:
         self.passing = Passing(self, cluster)
         self.tracks_all = False
         self.chain = Chain(())
+        self.renewals = Renewals(store)
         self._gate = gate
         self._limits = limits
         self._clock = clock
@@ -317,10 +312,14 @@ class Writer:
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
         create_new = not sub and resource.allow_create_on_update
         passage = self.enter(route, request, "UPDATE")
+        plain = passage is None and may_renew(route, request)
+        if plain and (renewed := await self.renewals.write(route, request)) is not None:
+            return Written(*renewed)
         large = is_large(request.body, request.content_type)
         warnings: list[str] = []
         said: list[str] = []
         body, spare = b"", None
+        before: list[KeyValue] = []
         sender = self.sender(request, options)
         if not large:
             spare, warnings = decode(resource, request.body, request.content_type, options.field_validation)
@@ -335,6 +334,8 @@ class Writer:
         async def make(kv: KeyValue | None) -> Next | None:
             """The decoded body is used up by its first use; a retry decodes it again."""
             nonlocal spare
+            if plain and kv is not None:
+                before.append(kv)
             if large or (kv is not None and is_large(kv.value, JSON)):
                 old_value, revision = (kv.value, kv.mod_revision) if kv is not None else (None, 0)
                 asked = self._body(route, request, options, passage)
@@ -358,6 +359,8 @@ class Writer:
         try:
             where = resource, route.namespace, route.name
             written = await self._change(*where, make, options.dry_run, create_new, sub)
+            if before and not (warnings or said):
+                self.renewals.learn(resource, request, before[-1], written.value, written.revision)
         except _Absent:
             if large:
                 return await self._create_large(route, request, options, passage and passage.created(), updating=True)

@@ -118,6 +118,10 @@ class ResourceQuotas:
         before = read(status.get("used"))
         used = mask({**before, **await self._count(quota, hard)}, hard)
         if same(hard, read(status.get("hard"))) and same(used, before):
+            # What was made while it was counted is charged for once more, and nobody else would say so.
+            now = await self._client.get(QUOTAS, name, namespace)
+            if now["metadata"]["resourceVersion"] != quota["metadata"]["resourceVersion"]:
+                self._workers.queue.add(key)
             return
         quota["status"] = {"hard": written(hard), "used": written(used)}
         await self._client.update_status(QUOTAS, quota)

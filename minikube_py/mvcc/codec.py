@@ -147,6 +147,8 @@ def to_plain(message: Message) -> Plain:
         return (REVOKE, *message) if message.granted else (REVOKE, message.id)
     if type(message) is RangeRequest:
         where = message.where
+        if where is None:
+            return (RANGE, *message)  # type: ignore[return-value]
         return (RANGE, *message._replace(where=None if where is None else where_to_plain(where)))  # type: ignore[arg-type]
     if type(message) is TxnResult:
         return (TXN_RESULT, message.revision, message.succeeded, [to_plain(each) for each in message.responses])

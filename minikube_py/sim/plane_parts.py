@@ -4,16 +4,19 @@ controllers and kubelets, each what its role of `minikube-py` runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.rules import User
+from minikube_py.client.leader_election import LeaderElector, LeadershipLost
+from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
-from minikube_py.control_plane.components import failure_of
+from minikube_py.control_plane.components import Component, failure_of
+from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.users import USERS
 from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.controllers.manager import ControllerManager
@@ -31,6 +34,9 @@ from minikube_py.store.client import StoreClient
 RESTART_S: Final = (0.1, 2.0)
 WATCHDOG_S: Final = 1.0
 Make = Callable[[ApiTransport, Clock, Rng], Any]
+LED: Final[tuple[tuple[str, str, Make], ...]] = (
+    ("scheduler", tokens.SCHEDULER, Scheduler), ("controllers", tokens.CONTROLLERS, ControllerManager),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -43,6 +49,11 @@ class Part:
     running: Any = None
     lives: int = 0
 
+    @property
+    def component(self) -> Any:
+        """What works there; None where it stands by for another."""
+        return self.running.component if isinstance(self.running, Leading) else self.running
+
 
 class Parts:
     """`fail` hears what no process may do."""
@@ -52,6 +63,7 @@ class Parts:
         self.by_host: dict[str, Part] = {}
         self.api_hosts: list[str] = []
         self.clients: list[str] = []
+        self.led: list[list[str]] = []
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -78,23 +90,31 @@ class Parts:
         self.api_hosts.append(host)
         self.by_host[host] = Part(host, main)
 
-    def add_client(self, host: str, role: str, make: Make) -> None:
+    def add_client(self, host: str, role: str, make: Make, lease: str = "") -> None:
+        """`lease`: it works while it leads."""
+
         async def main(part: Part, process: Process) -> None:
             transport = self.transport(process, USERS[role])
             await when_available(partial(api_is_ready, transport), "the API", process.clock, process.rng, _say)
-            component = make(transport, process.clock, process.rng)
+            made = _leading(lease, process, make) if lease else lambda given: make(given, process.clock, process.rng)
+            component = made(transport)
             await component.start()
             part.running = component
-            while (failure := failure_of(component)) is None:
+            failed = component.failure if isinstance(component, Leading) else partial(failure_of, component)
+            while (failure := failed()) is None:
                 await process.clock.sleep(WATCHDOG_S)
             raise failure
 
         self.clients.append(host)
         self.by_host[host] = Part(host, main)
 
-    def add_components(self, kubelets: list[list[NodeSpec]]) -> None:
-        self.add_client("scheduler", tokens.SCHEDULER, Scheduler)
-        self.add_client("controllers", tokens.CONTROLLERS, ControllerManager)
+    def add_components(self, names: Sequence[str], kubelets: list[list[NodeSpec]]) -> None:
+        """`names`: where there is a second of a kind, one of both leads."""
+        for name, role, make in LED:
+            hosts = [each for each in names if each.partition("-")[0] == name]
+            self.led.append(hosts)
+            for host in hosts:
+                self.add_client(host, role, make, name if len(hosts) > 1 else "")
         for number, nodes in enumerate(kubelets):
             config = KubeletConfig(
                 nodes=tuple(nodes), slot=number, slot_nodes=len(nodes), start_delay=Delay(0.0, 2.0),
@@ -112,7 +132,9 @@ class Parts:
 
     def missing(self) -> str:
         """What does not work yet."""
-        return ", ".join(part.host for part in self.by_host.values() if part.running is None)
+        missing = [part.host for part in self.by_host.values() if part.running is None]
+        headless = [hosts for hosts in self.led if all(self.by_host[host].component is None for host in hosts)]
+        return ", ".join([*missing, *(f"a leader of {' and '.join(hosts)}" for hosts in headless)])
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
@@ -147,6 +169,7 @@ class Parts:
             return False
         worked, part.running = part.running is not None, None
         self.calls.ended(process)
+        worked = worked and not isinstance(ended.error, LeadershipLost)
         if ended.how != "killed" and (worked or not isinstance(ended.error, MinikubeError)):
             self.fail(f"{process.loop.name} {ended.how}: {ended.why}")
         self.world.scheduler.after(self.rng.uniform(*RESTART_S), self._start, part)
@@ -161,6 +184,19 @@ class PartsPlayer(FaultPlayer):
 
 def _kubelet(config: KubeletConfig, transport: ApiTransport, clock: Clock, rng: Rng) -> FakeKubelet:
     return FakeKubelet(transport, clock, rng, config)
+
+
+def _leading(lease: str, process: Process, make: Make) -> Callable[[ApiTransport], Leading]:
+    def made(fenced: ApiTransport) -> Component:
+        component: Component = make(fenced, process.clock, process.rng)
+        return component
+
+    def leading(transport: ApiTransport) -> Leading:
+        identity = f"{process.name}_{process.rng.getrandbits(64):016x}"
+        elector = LeaderElector(RestClient(transport), process.clock, process.rng, lease, identity)
+        return Leading(elector, transport, made, _say)
+
+    return leading
 
 
 def _say(text: str) -> None:

@@ -25,7 +25,7 @@ from minikube_py.sim.checkers.control_plane import History, unrest
 from minikube_py.sim.checkers.verdict import OK, violation
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.fault_schedule import THEMES
-from minikube_py.sim.faults import Plan, S
+from minikube_py.sim.faults import Fault, Plan, S
 from minikube_py.sim.loop import SimFailure, SimLoop
 from minikube_py.sim.member_process import CONFIG
 from minikube_py.sim.plane_insides import Insides
@@ -45,6 +45,19 @@ REST_S: Final = 900.0
 REST_LOOK_S: Final = 5.0
 REST_LOOK_FACTOR: Final = 1.3
 QUIET_S: Final = 25.0
+PROMPT_S: Final = {"endpoints": 60.0, "quotas": 60.0, "budgets": 150.0}
+"""What is derived from other objects alone follows them soon; that the next full look, after 300 s, puts it right is
+not enough. A budget may wait 120 s for a pod that was to be evicted."""
+DERIVED: Final = ("endpoints", "budgets")
+AWAY: Final = ("part_kill", "part_pause", "part_cut")
+AWAY_S: Final = (20.0, 75.0)
+"""The second is longer than a node may be silent, and than a lease lasts."""
+AWAY_DELETIONS_S: Final = 3.0
+DERIVE_S: Final = 4.0
+DERIVE_LOOK_S: Final = 2.0
+DERIVE_LOOKS: Final = 3
+SECOND_SHARE: Final = 0.3
+"""Of histories with two schedulers, or two processes of controllers."""
 RUN_S: Final = 4000.0
 OPERATIONS: Final = (10, 25, 50)
 SPANS_S: Final = (40, 90, 180)
@@ -87,6 +100,7 @@ def drawn_plane(seed: int) -> RunOptions:
     )
     api_servers, kubelets = rng.choice((1, 1, 2)), rng.choice((2, 3))
     parts = [f"api-{number}" for number in range(api_servers)] + ["scheduler", "controllers"]
+    parts += [f"{part}-1" for part in ("scheduler", "controllers") if rng.random() < SECOND_SHARE]
     parts += [f"kubelet-{number}" for number in range(kubelets)]
     kinds = tuple(kind for kind in inject_parts.KINDS if rng.random() < 0.5) or inject_parts.KINDS
     members = rng.choice((1, 1, 3))
@@ -130,7 +144,8 @@ class PlaneRun(Run):
                 self.parts.add_api_server(part, stores)
             kubelets += part.startswith("kubelet-")
         nodes = numbered_nodes(kubelets * NODES_EACH, shape=SHAPE)
-        self.parts.add_components([nodes[at : at + NODES_EACH] for at in range(0, len(nodes), NODES_EACH)])
+        shares = [nodes[at : at + NODES_EACH] for at in range(0, len(nodes), NODES_EACH)]
+        self.parts.add_components(options.plan.parts, shares)
         ended = self.cluster._ended
 
         def on_end(process: Process, how: Ended) -> None:
@@ -183,16 +198,56 @@ class PlaneRun(Run):
         await self._until(lambda: not parts.missing(), 2 * SETTLE_S, "start again")
         # What was on its way is done by now, and may be more than there is room for.
         await self._finished(user.settle(), REST_S, "settle")
-        await self._rest()
+        await self._absence(user)
+        if not self._unrest:
+            await self._rest()
+
+    async def _absence(self, user: User) -> None:
+        """One process alone is away, while users delete. What the others derive from pods must be true without a
+        kubelet, and who comes back must find what went meanwhile."""
+        rng = self._rng
+        subject = rng.choice([part for part in self.options.plan.parts if not part.startswith("api-")])
+        away_s = rng.choice(AWAY_S)
+        self.faults.begin(Fault(0, rng.choice(AWAY), (), (), int(away_s * S), 0.0, subject))
+        await self._finished(user.last_deletions(AWAY_DELETIONS_S), REST_S, "delete")
+        if subject.startswith("kubelet-"):
+            await self._until(lambda: False, DERIVE_S, "", must=False)
+            found = self._derived()
+            for _ in range(DERIVE_LOOKS):
+                await self._until(lambda: False, DERIVE_LOOK_S, "", must=False)
+                found = [each for each in self._derived() if each in found]
+            self._unrest = [f"without {subject}: {each}" for each in found]
+        await self._until(lambda: False, away_s, "", must=False)
+        await self._until(lambda: not self.parts.missing(), 2 * SETTLE_S, "start again")
+
+    def _derived(self) -> list[str]:
+        return unrest(self.history.objects, DERIVED)
+
+    def _overdue(self, since_s: dict[str, float]) -> list[str]:
+        """What waits for nobody, and is long the same. `since_s`: when each was found first."""
+        now_s = self.world.scheduler.now_s
+        for text in [text for text in since_s if text not in self._unrest]:
+            del since_s[text]
+        for text in self._unrest:
+            since_s.setdefault(text, now_s)
+        return [
+            f"{text}, for {now_s - first_s:.0f} s"
+            for text, first_s in since_s.items()
+            if now_s - first_s > PROMPT_S.get(text.partition(":")[0], REST_S)
+        ]
 
     async def _rest(self) -> None:
         """All is as it must be, and stays so."""
         begun_s = self.world.scheduler.now_s
         look_s = REST_LOOK_S
+        since_s: dict[str, float] = {}
         while self.world.scheduler.now_s < begun_s + REST_S:
             await self._until(lambda: False, look_s, "", must=False)
             look_s *= REST_LOOK_FACTOR
             self._unrest = await self._found()
+            if overdue := self._overdue(since_s):
+                self._unrest = overdue
+                return
             if not self._unrest:
                 self._rest_s = self.world.scheduler.now_s - begun_s
                 last = self.history.last_change
@@ -214,7 +269,8 @@ class PlaneRun(Run):
             return RestClient(CallTransport(self.calls, loop, self._rng, [host], name="judge"))
 
         servers = {host: client(host) for host in self.parts.api_hosts}
-        components = {host: self.parts.by_host[host].running for host in self.parts.clients if host != "user"}
+        working = {host: self.parts.by_host[host].component for host in self.parts.clients if host != "user"}
+        components = {host: each for host, each in working.items() if each is not None}
         return await Insides(components, next(iter(servers.values())), servers).look()
 
     async def _finished(self, work: Any, bound_s: float, what: str) -> None:

@@ -13,6 +13,7 @@ from minikube_py.client.rest import (
     DEPLOYMENTS,
     JOBS,
     NAMESPACES,
+    NODES,
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -31,6 +32,8 @@ BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
 QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
 DEFAULT: Final = "default"
 TEAM: Final = "team"
+NAMESPACES_DRAWN: Final = (DEFAULT, DEFAULT, TEAM)
+BUDGET_SHARE: Final = 0.5
 HARD: Final = 4
 REPLICAS_MAX: Final = 7
 REPLICAS_AT_REST: Final = 2
@@ -63,7 +66,7 @@ class User:
         self._room = room
         self._ops: tuple[tuple[int, Op], ...] = (
             (6, self._make), (6, self._scale), (3, self._roll), (3, self._delete), (3, self._job), (3, self._burst),
-            (2, self._delete_pod), (2, self._evict), (1, self._budget),
+            (2, self._delete_pod), (2, self._evict), (1, self._budget), (2, self._bind_again),
         )  # fmt: skip
 
     async def set_up(self) -> None:
@@ -79,6 +82,8 @@ class User:
             spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]}
             service = {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec}
             await surely(lambda service=service: self._create(SERVICES, service))  # type: ignore[misc]
+            if self.rng.random() < BUDGET_SHARE:
+                await surely(lambda name=name: self._budget(name))  # type: ignore[misc]
 
     async def work(self, operations: int, span_s: float) -> None:
         """So many operations within about that time, whatever comes of them; some of them right after another."""
@@ -114,8 +119,9 @@ class User:
         for _ in range(LAST_DELETIONS):
             await self.clock.sleep(2 * self.rng.random() * span_s / LAST_DELETIONS)
             await self._surely(self._delete_pod)
-        if self.rng.random() < LAST_DELETE_SHARE:
-            await self._surely(self.rng.choice((self._delete, self._delete_job)))
+        for _ in range(LAST_DELETIONS):
+            if self.rng.random() < LAST_DELETE_SHARE:
+                await self._surely(self.rng.choice((self._delete, self._delete, self._delete_job)))
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -170,17 +176,25 @@ class User:
             await self._create(PODS, {"metadata": {"name": f"burst-{self._made}", "namespace": DEFAULT}, "spec": spec})
 
     async def _delete_pod(self) -> None:
-        pods = await self.client.list(PODS, DEFAULT)
+        pods = await self.client.list(PODS, self.rng.choice(NAMESPACES_DRAWN))
         if pods:
             await self._remove(PODS, self.rng.choice(pods), "Background")
+
+    async def _bind_again(self) -> None:
+        """As a scheduler that knows less than there is: it must be refused."""
+        pods = [pod for pod in await self.client.list(PODS, DEFAULT) if pod["spec"].get("nodeName")]
+        nodes = await self.client.list(NODES)
+        if pods:
+            pod, node = self.rng.choice(pods)["metadata"], self.rng.choice(nodes)["metadata"]["name"]
+            await self.client.bind(DEFAULT, pod["name"], node, pod["uid"])
 
     async def _evict(self) -> None:
         pods = await self.client.list(PODS, DEFAULT)
         if pods:
             await self.client.evict(DEFAULT, self.rng.choice(pods)["metadata"]["name"])
 
-    async def _budget(self) -> None:
-        name = self.rng.choice(("web", "rc"))
+    async def _budget(self, name: str = "") -> None:
+        name = name or self.rng.choice(("web", "rc"))
         spec = {"minAvailable": self.rng.randint(0, 3), "selector": {"matchLabels": {"app": name}}}
         await self._create(BUDGETS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
 

@@ -46,6 +46,25 @@ def test_what_is_drawn_is_of_the_registry_and_hits_every_process() -> None:
     assert {"kill", "pause", "slow_sync"} <= hit.keys()
 
 
+def test_some_histories_have_who_stands_by() -> None:
+    parts = [set(drawn_plane(seed).plan.parts) for seed in range(60)]
+    assert {"scheduler", "controllers"} <= set.intersection(*parts)
+    assert {"scheduler-1", "controllers-1"} <= set.union(*parts)
+
+
+def test_what_is_derived_may_not_be_wrong_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = PlaneRun(drawn_plane(1))
+    since_s: dict[str, float] = {}
+    time = run.world.scheduler
+    for at_s, unrest_then, overdue in (
+        (0.0, ["quotas: a", "pods run: b"], 0), (50.0, ["quotas: a"], 0), (55.0, [], 0), (60.0, ["quotas: a"], 0),
+        (110.0, ["quotas: a", "pods run: b"], 0), (121.0, ["quotas: a", "pods run: b"], 1),
+    ):  # fmt: skip
+        monkeypatch.setattr(time, "now_ns", int(at_s * 1e9))
+        run._unrest = unrest_then
+        assert len(run._overdue(since_s)) == overdue, at_s
+
+
 # -- the judges --------------------------------------------------------------------------------------------------------
 
 NODE = {"metadata": {"name": "n", "uid": "node"}, "spec": {}, "status": {"allocatable": {"cpu": "2", "pods": "3"}}}
@@ -113,6 +132,26 @@ def replicated(wanted: int, told_of: int) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"replicas": wanted}, "status": status}
 
 
+def going() -> dict[str, Any]:
+    return {"labels": {"app": "a"}, "deletionTimestamp": "now"}
+
+
+def service() -> dict[str, Any]:
+    return {"metadata": {"namespace": "d", "name": "s", "uid": "s"}, "spec": {"selector": {"app": "a"}}}
+
+
+def slice_of(*addresses: str) -> tuple[str, dict[str, Any]]:
+    endpoints = [{"addresses": [each], "conditions": {"ready": True}} for each in addresses]
+    metadata = {"namespace": "d", "name": "s-1", "uid": "s-1", "labels": {"kubernetes.io/service-name": "s"}}
+    return "discovery.k8s.io/endpointslices/d/s-1", {"metadata": metadata, "endpoints": endpoints}
+
+
+def budget(healthy: int) -> dict[str, Any]:
+    spec = {"minAvailable": 0, "selector": {"matchLabels": {"app": "a"}}}
+    status = {"currentHealthy": healthy, "disruptionsAllowed": healthy}
+    return {"metadata": {"namespace": "d", "name": "b", "uid": "b"}, "spec": spec, "status": status}
+
+
 RC = "replicationcontrollers/d/rc"
 READY = {**NODE, "status": {**NODE["status"], "conditions": [{"type": "Ready", "status": "True"}]}}  # type: ignore[dict-item]
 UNREST: dict[str, tuple[str, list[tuple[str, dict[str, Any] | None]]]] = {
@@ -124,6 +163,16 @@ UNREST: dict[str, tuple[str, list[tuple[str, dict[str, Any] | None]]]] = {
     "pending": ("pods run", [("pods/d/1", pod("1"))]),
     "never ends": ("deletions end", [("pods/d/1", pod("1", "n", deletionTimestamp="now"))]),
     "a job": ("jobs end", [("batch/jobs/d/j", {"metadata": {"name": "j", "uid": "j"}, "spec": {"completions": 2}})]),
+    "a slice that serves who goes": (
+        "endpoints",
+        [("services/d/s", service()), slice_of("10.0.0.1"), ("pods/d/1", pod("1", "n", **going()))],
+    ),
+    "a slice without who goes": (
+        "deletions end", [("services/d/s", service()), slice_of(), ("pods/d/1", pod("1", "n", **going()))],
+    ),
+    "a budget that counts who goes": (
+        "budgets", [("policy/poddisruptionbudgets/d/b", budget(1)), ("pods/d/1", pod("1", "n", **going()))],
+    ),
     "a taint": (
         "nodes are well", [("nodes/n", {**READY, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}})],
     ),

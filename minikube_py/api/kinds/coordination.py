@@ -49,6 +49,7 @@ LEASES: Final = Kind(
     allow_create_on_update=True,
     allow_unconditional_update=False,
     default=_default_lease,
+    renews="renewTime",
     gated=(("spec", "strategy"), ("spec", "preferredHolder")),
     validate=validate_lease,
     validate_update={"": validate_lease_update},

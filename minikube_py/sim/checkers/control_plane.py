@@ -171,13 +171,19 @@ Objects = Mapping[str, Mapping[str, Object]]
 Judge = Callable[[Objects], Iterator[str]]
 
 
-def unrest(objects: Objects) -> list[str]:
-    """What does not hold yet, by promise. Once nothing fails and all pods fit, it must come to nothing."""
-    return [f"{promise}: {text}" for promise, judge in AT_REST.items() for text in judge(objects)]
+def unrest(objects: Objects, promises: Iterable[str] = ()) -> list[str]:
+    """What does not hold yet, by promise: of all, or of those named. Once nothing fails and all pods fit, it must come
+    to nothing."""
+    return [f"{promise}: {text}" for promise in promises or AT_REST for text in AT_REST[promise](objects)]
 
 
 def _live(objects: Objects) -> list[Object]:
     return [pod for pod in objects["pods"].values() if not _ended(pod)]
+
+
+def _serving(objects: Objects) -> list[Object]:
+    """Pods that are ready, and stay."""
+    return [pod for pod in _live(objects) if is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]]
 
 
 def _by_controller(objects: Objects, plural: str) -> dict[str, list[Object]]:
@@ -278,8 +284,8 @@ def _endpoints(objects: Objects) -> Iterator[str]:
             continue
         namespace, _, name = key.partition("/")
         ready = sorted(
-            pod["status"].get("podIP", "") for pod in _live(objects)
-            if pod["metadata"]["namespace"] == namespace and is_true(pod, "Ready")
+            pod["status"].get("podIP", "") for pod in _serving(objects)
+            if pod["metadata"]["namespace"] == namespace
             and selector.items() <= (pod["metadata"].get("labels") or {}).items()
         )  # fmt: skip
         told = sorted(
@@ -306,9 +312,9 @@ def _budgets(objects: Objects) -> Iterator[str]:
     for key, budget in objects["poddisruptionbudgets"].items():
         namespace, selector = key.partition("/")[0], budget["spec"]["selector"]["matchLabels"]
         healthy = sum(
-            is_true(pod, "Ready") and pod["metadata"]["namespace"] == namespace
+            pod["metadata"]["namespace"] == namespace
             and selector.items() <= (pod["metadata"].get("labels") or {}).items()
-            for pod in _live(objects)
+            for pod in _serving(objects)
         )  # fmt: skip
         status = budget.get("status", {})
         allowed = max(0, healthy - budget["spec"].get("minAvailable", 0))

@@ -1,0 +1,156 @@
+"""What renews a Lease takes a shorter way through the API server, with the same outcome as the long one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from api_core import JSON, MERGE, Core, node
+from virtual_time import run_virtually
+
+from minikube_py.api.kind import admits_all, carries_nothing, nothing, warns_of_nothing
+from minikube_py.api.kinds.coordination import LEASES
+from minikube_py.api.registry import REGISTRY
+from minikube_py.apiserver.auth import ADMIN, SHARED_KUBELET
+from minikube_py.apiserver.rules import AUTHENTICATED, User
+
+Json = dict[str, Any]
+ALL = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+TIMES = (
+    "2026-11-23T20:00:00.000001Z", "2026-11-30T23:59:59.999999Z", "2026-12-31T00:00:00.123456Z",
+    "2026-02-28T12:00:00.000000Z", "2028-02-29T12:00:00.000000Z", "2026-02-29T12:00:00.000000Z",
+    "2026-13-01T12:00:00.000000Z", "2026-11-31T12:00:00.000000Z", "2026-11-23T24:00:00.000000Z",
+    "2026-11-23T20:00:61.000000Z", "2026-11-23T20:00:00.1Z", "2026-11-23T20:00:00Z", "2026-11-23T20:00:00.000001+01:00",
+    "0001-01-01T00:00:00.000000Z", "", "now",
+)  # fmt: skip
+HOLDERS = ("n", "n", "n", "n", "m", 'n","renewTime":"2026-11-23T20:00:00.000001Z', "\u2028")
+
+
+USUAL_SHARE = 0.7
+
+
+def lease(rng: random.Random, version: str) -> Json:
+    spec: Json
+    metadata: Json
+    if version and rng.random() < USUAL_SHARE:
+        metadata = {"name": "n", "namespace": "kube-node-lease", "resourceVersion": version}
+        time = f"2026-11-23T20:00:00.{rng.randrange(99):06}Z"
+        spec = {"holderIdentity": "n", "leaseDurationSeconds": 40, "renewTime": time}
+        return {"metadata": metadata, "spec": spec}
+    spec = {"holderIdentity": rng.choice(HOLDERS), "leaseDurationSeconds": rng.choice((40, 40, 40, 40, 0))}
+    usual = rng.choice((True, True, True, False))
+    second = f"{rng.randrange(60):02}.{rng.randrange(3):06}"
+    spec["renewTime"] = f"2026-11-23T20:00:{second}Z" if usual else rng.choice(TIMES)
+    metadata = {"name": "n", "namespace": "kube-node-lease"}
+    metadata["resourceVersion"] = rng.choice((version,) * 12 + ("1", "", "0", "x", f"0{version}", f"{version}0"))
+    if rng.random() < 0.15:
+        edges = ({"renewTime": TIMES[0]}, {"resourceVersion": version}, {"a": f'"renewTime":"{TIMES[0]}"'}, {})
+        metadata["annotations"] = rng.choice(edges)
+    if rng.random() < 0.05:
+        metadata["finalizers"] = ["a/b"]
+    if rng.random() < 0.05:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}] * 2
+    obj = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": spec}
+    return dict(reversed(obj.items())) if rng.random() < 0.05 else obj
+
+
+def asked(rng: random.Random, version: str) -> tuple[str, str, bytes, dict[str, str], str, Any]:
+    """Method, path, body, query, content type and user of one request."""
+    user = rng.choice((ADMIN,) + (SHARED_KUBELET,) * 9)
+    kind = rng.random()
+    if kind < 0.04:
+        return "DELETE", f"{ALL}/n", b"", {}, JSON, ADMIN
+    if kind < 0.08:
+        return "POST", ALL, orjson.dumps(lease(rng, "")), {}, JSON, user
+    if kind < 0.12:
+        spec = {"spec": {"holderIdentity": rng.choice(HOLDERS)}}
+        return "PATCH", f"{ALL}/n", orjson.dumps(spec), {}, MERGE, ADMIN
+    body = orjson.dumps(lease(rng, version))
+    if rng.random() < 0.05:
+        body = body.replace(b'"spec":{', b'"spec":{"renewTime":"2026-11-23T20:00:00.000001Z","unknown":1,')
+    query = rng.choice(({},) * 15 + ({"dryRun": "All"}, {"fieldValidation": "Strict"}, {"fieldManager": "me"}))
+    return "PUT", f"{ALL}/n", body, query, rng.choice((JSON,) * 15 + ("application/yaml", "text/plain")), user
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Core]:
+    core = await Core(folder).start()
+    try:
+        yield core
+    finally:
+        await core.stop()
+
+
+async def history(folder: Path, seed: int, short: bool) -> tuple[list[Any], int]:
+    """What each request of a seed is answered; how many went the short way."""
+    rng, found, renewed = random.Random(seed), [], 0
+    async with running(folder) as core:
+        if not short:
+            core.api.writer.renewals.learn = lambda *_: None  # type: ignore[method-assign]
+        write = core.api.writer.renewals.write
+
+        async def counted(*given: Any) -> Any:
+            nonlocal renewed
+            done = await write(*given)
+            renewed += done is not None
+            return done
+
+        core.api.writer.renewals.write = counted  # type: ignore[method-assign]
+        version = ""
+        for _ in range(60):
+            method, path, body, query, content_type, user = asked(rng, version)
+            path += "?" + urlencode(query) if query else ""
+            answer = await core.respond(method, path, body, content_type=content_type, user=user)
+            found.append((answer.status, answer.body, answer.headers))
+            _, now = await core.ask("GET", f"{ALL}/n")
+            version = now["metadata"].get("resourceVersion", "")
+            found.append(now)
+    return found, renewed
+
+
+def test_the_short_way_has_the_outcome_of_the_long_one(tmp_path: Path) -> None:
+    short_ones = 0
+    for seed in range(24):
+        found, renewed = run_virtually(lambda s=seed: history(tmp_path / f"short-{s}", s, True))
+        other, none = run_virtually(lambda s=seed: history(tmp_path / f"long-{s}", s, False))
+        assert found == other, seed
+        assert not none
+        short_ones += renewed
+    assert short_ones > 60
+
+
+def test_no_hook_of_a_kind_that_is_renewed_looks_at_more_than_its_metadata_and_spec() -> None:
+    renewed = [kind for kind in REGISTRY.kinds if kind.renews]
+    assert renewed == [LEASES]
+    for kind in renewed:
+        assert kind.admit is kind.validate_admission is admits_all and kind.warn is warns_of_nothing
+        assert kind.prepare_update is carries_nothing and kind.canonicalize is nothing
+        assert not (kind.generation or kind.has_status or kind.converts or kind.read or kind.sees or kind.assigned)
+
+
+def test_who_may_not_renew_any_more_is_refused_on_the_short_way_too(tmp_path: Path) -> None:
+    def body(version: str, second: int) -> bytes:
+        metadata = {"name": "n", "namespace": "kube-node-lease", **({"resourceVersion": version} if version else {})}
+        spec = {"holderIdentity": "n", "leaseDurationSeconds": 40, "renewTime": f"2026-11-23T20:00:{second:02}.000000Z"}
+        return orjson.dumps({"metadata": metadata, "spec": spec})
+
+    async def main() -> None:
+        async with running(tmp_path) as core:
+            _, made = await core.ask("POST", ALL, body("", 0), user=SHARED_KUBELET)
+            for second in (1, 2, 3):
+                version = made["metadata"]["resourceVersion"]
+                status, made = await core.ask("PUT", f"{ALL}/n", body(version, second), user=SHARED_KUBELET)
+                assert status == 200
+            # The node's own kubelet registers it.
+            own = User("system:node:n", ("system:nodes", AUTHENTICATED))
+            assert (await core.ask("POST", "/api/v1/nodes", node("n"), user=own))[0] == 201
+            version = made["metadata"]["resourceVersion"]
+            status, refused = await core.ask("PUT", f"{ALL}/n", body(version, 4), user=SHARED_KUBELET)
+            assert (status, refused["reason"]) == (403, "Forbidden")
+
+    run_virtually(main)
