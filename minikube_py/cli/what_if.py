@@ -12,6 +12,7 @@ from typing import Any
 
 from minikube_py.cli.explain_pod import add_limit, told
 from minikube_py.cli.index import Api, add_access
+from minikube_py.env import read_file
 from minikube_py.errors import InvalidRequest
 
 Json = dict[str, Any]
@@ -30,10 +31,11 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.cli.running import run_interruptible
 
     try:
-        body = arguments.file.read_bytes()
+        pod, _ = yaml_text.read(read_file(arguments.file))
     except OSError as error:
         raise InvalidRequest(f"{arguments.file}: {error.strerror}") from None
-    pod, _ = yaml_text.read(body)
+    except yaml_text.YamlError as error:
+        raise InvalidRequest(f"{arguments.file}: {error}") from None
     if not isinstance(pod, dict) or pod.get("kind") != "Pod":
         raise InvalidRequest(f"{arguments.file} is no Pod")
     answer = run_interruptible(_ask(arguments, pod))

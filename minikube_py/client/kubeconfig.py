@@ -59,6 +59,11 @@ class ClusterAccess:
 
 def load_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
     """Raises: BadKubeconfig."""
+    return _access(path, read_document(path), context)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The file as it is. Raises: BadKubeconfig."""
     try:
         text = read_file(path)
     except OSError as error:
@@ -69,7 +74,7 @@ def load_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
         raise BadKubeconfig(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
         raise BadKubeconfig(f"{path}: not a kubeconfig: a mapping is expected")
-    return _access(path, config, context)
+    return config
 
 
 def _access(path: Path, config: dict[str, Any], context: str | None) -> ClusterAccess:

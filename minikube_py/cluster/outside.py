@@ -10,7 +10,7 @@ from typing import Any, Self
 import yaml
 
 from minikube_py.client.http_transport import HttpTransport
-from minikube_py.client.kubeconfig import load_kubeconfig
+from minikube_py.client.kubeconfig import load_kubeconfig, read_document
 from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.door import DEFAULT, PlainDoor
 from minikube_py.cluster.errors import ClusterError
@@ -112,11 +112,12 @@ class _Engine:
             return self._given
         path = self._folder.path / f"kubeconfig-{namespace}"
         if not path.exists():
-            document = yaml.safe_load(self._given.read_text(encoding="utf-8"))
+            document = read_document(self._given)
             if self._context:
                 document["current-context"] = self._context
             for each in document.get("contexts") or ():
-                each["context"]["namespace"] = namespace
+                if isinstance(each, dict) and isinstance(each.get("context"), dict):
+                    each["context"]["namespace"] = namespace
             write_private(path, yaml.safe_dump(document).encode())
         return path
 

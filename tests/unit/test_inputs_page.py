@@ -49,6 +49,4 @@ def test_whoever_reads_yaml_of_others_goes_by_the_bounded_reader() -> None:
         for path in (ROOT / "minikube_py").rglob("*.py")
         if re.search(r"yaml\.(safe_)?load(_all)?\(", path.read_text(encoding="utf-8"))
     }
-    # The bounded reader, and what experiments and a namespace's copy of a kubeconfig read of their own.
-    outside = {each for each in readers if not each.startswith(("lab/", "studies/"))}
-    assert outside == {"api/yaml_text.py", "cluster/outside.py"}
+    assert readers == {"api/yaml_text.py"}

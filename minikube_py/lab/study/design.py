@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 import yaml
 
+from minikube_py.api.yaml_text import documents
 from minikube_py.errors import MinikubeError
 
 Mode = str
@@ -135,8 +136,9 @@ def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
         if where.endswith(".toml"):
             raw: Any = tomllib.loads(document.decode())
         else:
-            raw = yaml.safe_load(document) if where.endswith((".yaml", ".yml")) else orjson.loads(document)
-    except (orjson.JSONDecodeError, yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            is_yaml = where.endswith((".yaml", ".yml"))
+            raw = next(iter(documents(document)), None) if is_yaml else orjson.loads(document)
+    except (orjson.JSONDecodeError, yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise StudyError(
             f"{where} cannot be read as {where.rpartition('.')[2].upper()}: {said}; {_remedy(name)}"

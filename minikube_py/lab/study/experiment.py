@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from minikube_py import own_code
+from minikube_py.env import read_file
 from minikube_py.lab.report import Table
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 
@@ -74,10 +75,7 @@ class Study:
     def load(self, mode: str) -> Design:
         """Raises: StudyError."""
         path = self.design if self.design.is_file() or self.packaged is None else self.packaged
-        try:
-            return parse(path.read_bytes(), mode, str(path), self.name)
-        except OSError as error:
-            raise StudyError(f"cannot read {path}: {error.strerror}; name a design that is there") from error
+        return parse(_given(path), mode, str(path), self.name)
 
     def measure(self, design: Design, unit: Unit) -> Report:
         """Measures one unit; whatever it raises is a failed unit."""
@@ -134,4 +132,11 @@ def _of_file(path: Path) -> Study:
 
 def parse_any(path: Path) -> Mapping[str, Any]:
     """The document of a design, in whatever mode it has first. Raises: StudyError."""
-    return parse(path.read_bytes(), "", str(path)).raw
+    return parse(_given(path), "", str(path)).raw
+
+
+def _given(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise StudyError(f"cannot read {path}: {error.strerror}; name a design that is there") from error

@@ -17,6 +17,7 @@ from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.cluster.manifests import _of_path
 from minikube_py.control_plane import kubeconfig, role_clients, store_access, tokens, users
 from minikube_py.errors import MinikubeError
+from minikube_py.lab.study.experiment import parse_any
 from minikube_py.scheduler.config import ConfigError
 from minikube_py.scheduler.configuration import files
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
@@ -54,6 +55,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "control_plane/tokens.py, keys": tokens.read_signing_key,
     "control_plane/users.py": users.read_token_auth_file,
     "cluster/manifests.py": _of_path,
+    "lab/study/experiment.py": parse_any,
+    "lab/study/experiment.py, TOML": lambda path: parse_any(path.rename(path.with_suffix(".toml"))),
     "scheduler/configuration/files.py": lambda path: files.write_scheduler(ChosenScheduler(path), path.parent / "out"),
 }
 
