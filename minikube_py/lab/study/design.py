@@ -136,8 +136,7 @@ def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
         if where.endswith(".toml"):
             raw: Any = tomllib.loads(document.decode())
         else:
-            is_yaml = where.endswith((".yaml", ".yml"))
-            raw = next(iter(documents(document)), None) if is_yaml else orjson.loads(document)
+            raw = next(iter(documents(document)), None) if where.endswith((".yaml", ".yml")) else orjson.loads(document)
     except (orjson.JSONDecodeError, yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise StudyError(

@@ -25,7 +25,7 @@ from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import by_budget, importance
 
 NODES_MAX: Final = 256
-"""Nodes that are tried for a class in one round; the next round goes on after them."""
+"""Nodes that are tried in one round, for all its classes; each goes on after the one before."""
 
 
 class Offer(NamedTuple):
@@ -78,11 +78,12 @@ class Relieved(Machines):
 
 
 def displacing(model: CostModel, task: Task) -> int:
-    """What it costs to evict one running pod. Raises: ModelError."""
+    """What it costs to evict one running pod, less what it would cost to go on, and never less than that it waits
+    again: or two equal pods that cost to go on would take turns. Raises: ModelError."""
     asking = Asking(model.name, "running", task)
     evicted = asking.arc("running -> unscheduled", model.task_preemption, task).cost
     waits = asking.arc("task -> unscheduled", model.task_to_unscheduled_agg, task).cost
-    return max(evicted, waits) - asking.arc("running -> machine", model.task_continuation, task).cost
+    return max(evicted - asking.arc("running -> machine", model.task_continuation, task).cost, waits)
 
 
 def offers(

@@ -108,6 +108,7 @@ class Rounds:
         self._local = run.profile.local._replace(pre_scorers={}, scorers=())
         self._promised: dict[str, _Promise] = {}
         """By uid of a pod that takes the place of others."""
+        self._tried = self._trials_left = 0
         self.rounds = self.passes = self.arcs = self.repaired = self.exchanged = 0
 
     def take(self, queued: QueuedPodInfo) -> None:
@@ -144,6 +145,7 @@ class Rounds:
 
     async def _round(self, pods: list[QueuedPodInfo]) -> None:
         self.rounds += 1
+        self._trials_left = NODES_MAX
         started_s = self._scheduler.clock.monotonic_s()
         if self._promised:
             pods = [queued for queued in pods if not self._holds_for(queued, started_s)]
@@ -426,7 +428,8 @@ class Rounds:
                 del self._promised[uid]
         promised = {promise.node for promise in self._promised.values()}
         slots = np.flatnonzero(self._columns.present[: self._columns.size])
-        turned = np.roll(slots, -(self.rounds - 1) * NODES_MAX % max(1, len(slots)))[:NODES_MAX]
+        turned = np.roll(slots, -(self._tried % max(1, len(slots))))[: self._trials_left]
+        self._tried, self._trials_left = self._tried + len(turned), self._trials_left - len(turned)
         nodes = [self._columns.by_slot[slot] for slot in turned.tolist()]
         free = [node for node in nodes if node is not None and node.name not in promised]
 

@@ -13,6 +13,8 @@ from scheduler_world import settle
 from test_scheduler_flow import World, flow_config, flowing
 from virtual_time import run_virtually
 
+from minikube_py.scheduler.flow import exchange, rounds
+
 WORTH = """
 from minikube_py.scheduler.flow.model import Arc
 from minikube_py.scheduler.flow.models import MODELS
@@ -31,6 +33,9 @@ class Worth(MODELS["TRIVIAL"]):
 
     def task_continuation(self, task):
         return Arc(int(task.labels.get("keeps", "0")))
+
+    def task_preemption(self, task):
+        return Arc(int(task.labels.get("leaves", "0")))
 """
 
 
@@ -99,30 +104,61 @@ async def test_who_is_not_evicted(tmp_path: Path, running: dict[str, Any], waiti
         assert world.where("valued") == [""]
 
 
-RUNNING = st.tuples(st.integers(1, 4), st.integers(0, 60), st.integers(0, 20), st.booleans())
-"""Of a pod that runs: cpu, what it is worth waiting, what it costs to go on, whether a budget protects it."""
+async def test_all_classes_of_a_round_share_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: dict[int, list[int]] = {}
+    monkeypatch.setattr(rounds, "NODES_MAX", 4)
+
+    def offers(dry_run: Any, pod: Any, nodes: list[Any], *more: Any) -> Any:
+        tried.setdefault(world.rounds.rounds, []).append(len(nodes))
+        return exchange.offers(dry_run, pod, nodes, *more)
+
+    monkeypatch.setattr(rounds, "offers", offers)
+    nodes = {f"n{at}": {"cpu": "1"} for at in range(9)}
+    async with flowing(worth(tmp_path, preemption=True), **nodes) as world:
+        for name in nodes:
+            world.pods(f"on-{name}", cpu="1", nodeName=name, status=RUNS, **labelled(10))
+        await settle()
+        for price in range(50, 59):
+            world.pods(f"waits-{price}", cpu="1", **labelled(price))
+        await settle()
+        for _ in range(5):
+            world.api.node("more", cpu="0")
+            await world.clock.advance(400)
+        assert any(len(each) > 1 for each in tried.values()) and all(sum(each) <= 4 for each in tried.values())
+        assert world.rounds.exchanged > 4, "the next round goes on after them"
+
+
+RUNNING = st.tuples(st.integers(1, 4), st.integers(0, 60), st.integers(0, 20), st.booleans(), st.integers(0, 90))
+"""Of a pod that runs: cpu, what it is worth waiting, what it costs to go on, whether a budget protects it, what its
+eviction costs."""
+Running = tuple[int, int, int, bool, int]
 CLUSTERS = st.lists(st.lists(RUNNING, min_size=1, max_size=4), min_size=1, max_size=3)
 
 
-def cheapest(pods: list[tuple[int, int, int, bool]], free: int, cpu: int) -> int | None:
+def displaced(each: Running) -> int:
+    _, waits, keeps, _, leaves = each
+    return max(leaves - keeps, waits)
+
+
+def cheapest(pods: list[Running], free: int, cpu: int) -> int | None:
     """What it costs to make room: as few of the most expensive as possible go."""
     going = [each for each in pods if not each[3]]
     free += sum(each[0] for each in going)
     if free < cpu:
         return None
     total = 0
-    for other in sorted(going, key=lambda each: -(each[1] - each[2])):
+    for other in sorted(going, key=lambda each: -displaced(each)):
         if free - other[0] >= cpu:
             free -= other[0]
         else:
-            total += other[1] - other[2]
+            total += displaced(other)
     return total
 
 
 @settings(max_examples=40, deadline=None)
-@given(CLUSTERS, st.integers(1, 5), st.integers(0, 150), st.integers(1, 3))
+@given(CLUSTERS, st.integers(1, 5), st.integers(0, 150), st.integers(0, 20), st.integers(1, 3))
 def test_on_drawn_clusters_nobody_goes_without_a_better_price(
-    cluster: list[list[tuple[int, int, int, bool]]], cpu: int, price: int, count: int
+    cluster: list[list[Running]], cpu: int, price: int, keeps: int, count: int
 ) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -137,13 +173,14 @@ def test_on_drawn_clusters_nobody_goes_without_a_better_price(
         world.api.put("poddisruptionbudgets", budget)
         there = {}
         for at, pods in enumerate(cluster):
-            for number, (size, waits, keeps, kept) in enumerate(pods):
+            for number, each in enumerate(pods):
+                size, waits, costs, kept, leaves = each
                 name = f"r{at}-{number}"
-                there[name] = (at, size, waits - keeps, kept)
-                labels = {"worth": str(waits), "keeps": str(keeps), "kept": str(kept).lower()}
+                there[name] = (at, size, displaced(each), kept)
+                labels = {"worth": str(waits), "keeps": str(costs), "leaves": str(leaves), "kept": str(kept).lower()}
                 world.pods(name, cpu=str(size), nodeName=f"n{at}", status=RUNS, metadata={"labels": labels})
         await settle()
-        world.pods(*(f"w{number}" for number in range(count)), cpu=str(cpu), **labelled(price))
+        world.pods(*(f"w{number}" for number in range(count)), cpu=str(cpu), metadata={"labels": {"worth": str(price), "keeps": str(keeps)}})
         await settle()
 
         gone = leaving(world)
