@@ -228,7 +228,7 @@ class FakeKubelet:
             node.block.reserve(pod.ip)
             played.ip = pod.ip
         if pod.phase == "Running":
-            self._room.take(pod.node, pod.uid, pod_status.asked_by(pod.containers))
+            self._room.take(pod.node, pod.uid, pod_status.asked_by(pod.containers, pod.granted))
         if pod.deleting:
             self._stop(pod, played)
         elif pod.terminal:
@@ -274,7 +274,7 @@ class FakeKubelet:
 
     def _admit(self, pod: PodView, played: PlayedPod) -> None:
         """A pod that its node has no room for fails."""
-        asked = pod_status.asked_by(pod.containers)
+        asked = pod_status.asked_by(pod.containers, pod.granted)
         node = self._nodes.informer.store.get(pod.node)
         # What a node has that is just being registered is not known yet.
         why = self._room.refusal(pod.node, asked, node.allocatable) if node is not None and node.allocatable else None
@@ -367,7 +367,7 @@ class FakeKubelet:
             self._put_in_force(pod, played)
 
     def _put_in_force(self, pod: PodView, played: PlayedPod) -> None:
-        self._room.take(pod.node, pod.uid, pod_status.asked_by(pod.containers))
+        self._room.take(pod.node, pod.uid, pod_status.asked_by(pod.containers, pod.granted))
         now = timestamp(self._clock.wall_s())
         since = self._began(pod, played, now)
         body = self._statuses.adjusted(pod.uid, pod.containers, pod.started or now, since, pod.generation)
@@ -379,7 +379,7 @@ class FakeKubelet:
 
     def _lacking(self, pod: PodView, node: Object) -> str:
         """What the node has too little of for the resize, in upstream's words."""
-        asked = pod_status.asked_by(pod.containers)
+        asked = pod_status.asked_by(pod.containers, pod.granted)
         most = amounts_of(tuple(((node.get("status") or {}).get("allocatable") or {}).items()))
         beside = self._room.used_beside(pod.node, pod.uid)
         for name in ("cpu", "memory"):

@@ -40,6 +40,14 @@ class Container(NamedTuple):
 
 
 Containers = tuple[Container, ...]
+Granted = frozenset[tuple[str, str]]
+"""Container and resource that a claim for devices serves, and not the node's own count."""
+
+
+def granted_of(claim: Mapping[str, Any] | None) -> Granted:
+    """Of a pod's `status.extendedResourceClaimStatus`."""
+    mappings = (claim or {}).get("requestMappings") or ()
+    return frozenset((each.get("containerName", ""), each.get("resourceName", "")) for each in mappings)
 
 
 def containers_of(spec: Mapping[str, Any]) -> Containers:
@@ -91,11 +99,13 @@ _GROUPS: Final = (("containers", "containerStatuses"), ("initContainers", "initC
 
 
 @lru_cache(maxsize=PLANS_MAX)
-def asked_by(containers: Containers) -> Mapping[str, int]:
+def asked_by(containers: Containers, granted: Granted = frozenset()) -> Mapping[str, int]:
     """What a pod of these containers asks of its node: cpu in milli-units, all else in units."""
     spec: dict[str, Any] = {"containers": [], "initContainers": []}
     for each in containers:
         resources = orjson.loads(each.resources)
+        if granted and (requests := resources.get("requests")):
+            resources["requests"] = {name: of for name, of in requests.items() if (each.name, name) not in granted}
         if each.kind in ("pod", "overhead"):
             spec["resources" if each.kind == "pod" else "overhead"] = resources
         elif each.kind == "main":

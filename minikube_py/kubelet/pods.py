@@ -11,7 +11,7 @@ from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared
 from minikube_py.client.timers import Timer
 from minikube_py.kubelet.config import EXIT_CODE, RUN_SECONDS
-from minikube_py.kubelet.pod_status import Behind, Containers, behind, containers_of, is_ready
+from minikube_py.kubelet.pod_status import Behind, Containers, Granted, behind, containers_of, granted_of, is_ready
 
 TERMINAL: Final = frozenset(("Succeeded", "Failed"))
 
@@ -41,6 +41,7 @@ class PodView:
     containers: Containers
     behind: Behind
     generation: int
+    granted: Granted
 
     @property
     def key(self) -> str:
@@ -82,6 +83,7 @@ def project_pod(obj: Object) -> PodView:
         _shared(containers_of(spec)) if phase not in TERMINAL else (),
         behind(spec, status) if phase == "Running" else Behind.NOTHING,
         metadata.get("generation") or 0,
+        granted_of(status["extendedResourceClaimStatus"]) if "extendedResourceClaimStatus" in status else frozenset(),
     )
 
 

@@ -70,7 +70,8 @@ def test_the_image_alone_is_a_control_plane_in_one_line(tmp_path: Path) -> None:
         kubectl(tmp_path)
     finally:
         docker("stop", "--time", "30", name)
-    assert name not in docker("ps", "--all", "--format", "{{.Names}}").split()
+    # The engine removes a container after its end.
+    until("that it is gone", lambda: name not in docker("ps", "--all", "--format", "{{.Names}}").split())
 
 
 def kubectl(folder: Path) -> None:
