@@ -137,7 +137,7 @@ def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
             raw: Any = tomllib.loads(document.decode())
         else:
             raw = next(iter(documents(document)), None) if where.endswith((".yaml", ".yml")) else orjson.loads(document)
-    except (orjson.JSONDecodeError, yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise StudyError(
             f"{where} cannot be read as {where.rpartition('.')[2].upper()}: {said}; {_remedy(name)}"

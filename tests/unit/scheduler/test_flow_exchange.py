@@ -180,7 +180,8 @@ def test_on_drawn_clusters_nobody_goes_without_a_better_price(
                 labels = {"worth": str(waits), "keeps": str(costs), "leaves": str(leaves), "kept": str(kept).lower()}
                 world.pods(name, cpu=str(size), nodeName=f"n{at}", status=RUNS, metadata={"labels": labels})
         await settle()
-        world.pods(*(f"w{number}" for number in range(count)), cpu=str(cpu), metadata={"labels": {"worth": str(price), "keeps": str(keeps)}})
+        costs = {"labels": {"worth": str(price), "keeps": str(keeps)}}
+        world.pods(*(f"w{number}" for number in range(count)), cpu=str(cpu), metadata=costs)
         await settle()
 
         gone = leaving(world)
