@@ -181,6 +181,9 @@ class _Process:
         text = context.get("message", "")
         self._programs.timeline.add(f"{self._program.name} logs: {text} {error!r}" if error else text)
 
+    def wall_s(self) -> float:
+        return self._programs.virtual.clock.wall_s()
+
     # -- requests -----------------------------------------------------------------------------------------------------
 
     async def ask(
@@ -297,6 +300,10 @@ class Remote:
 
     def __init__(self, process: _Process) -> None:
         self._process = process
+
+    def wall_s(self) -> float:
+        """The cluster's date."""
+        return self._process.wall_s()
 
     async def request(
         self,

@@ -52,6 +52,13 @@ class ProgramClients:
         )
         return found
 
+    async def kopf(self, registry: Any = None, **options: Any) -> None:
+        """Runs the handlers of a registry (the default one) for ever, as `kopf.operator(**options)` does. Handlers find
+        these clients, and for plain functions the plain ones, as `memo.clients`."""
+        from minikube_py.cluster.program_kopf import operate
+
+        await operate(self, self.transport.wall_s, registry, options)  # type: ignore[attr-defined]
+
     async def kubernetes_asyncio(self) -> of_kubernetes_asyncio.client.ApiClient:
         """For `kubernetes_asyncio.client.CoreV1Api(...)` and `kubernetes_asyncio.watch.Watch()`."""
         module: Any = installed("kubernetes_asyncio").client
@@ -94,7 +101,7 @@ def line_of(event: WatchEvent) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (event.type.encode(), event.object)
 
 
-async def _lines(batches: AsyncIterator[list[WatchEvent]]) -> AsyncIterator[bytes]:
+async def lines_of(batches: AsyncIterator[list[WatchEvent]]) -> AsyncIterator[bytes]:
     async for batch in batches:
         for each in batch:
             yield line_of(each)
@@ -112,7 +119,7 @@ def _transport_for(package: Any, transport: ApiTransport) -> Any:
             self._batches = batches
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for line in _lines(self._batches):
+            async for line in lines_of(self._batches):
                 yield line
 
         async def aclose(self) -> None:
@@ -145,7 +152,7 @@ class _Session:
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         if watched(method, query):
             query.pop("watch")
-            return _Answer(200, {"content-type": JSON}, b"", _lines(self._transport.watch(parts.path, query)))
+            return _Answer(200, {"content-type": JSON}, b"", lines_of(self._transport.watch(parts.path, query)))
         body = data.encode() if isinstance(data, str) else data
         kind = (headers or {}).get("Content-Type") or JSON
         found = await self._transport.request(method, parts.path, query, body, kind)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 ONE_THREAD: Final = "a plain program in virtual time has one thread: only the one that it was started on may wait here"
 Errand = Callable[[], Awaitable[Any]]
+_thread = threading.local()
 
 
 class Baton:
@@ -102,6 +103,7 @@ class Baton:
             time.sleep = really
 
     def _body(self) -> None:
+        _thread.baton = self
         self._to_thread.acquire()
         value: object = None
         error: Exception | None = None
@@ -133,9 +135,16 @@ def begun(main: Callable[[Any], object], namespace: str, name: str) -> Main:
 class PlainClients(ProgramClients):
     """What a plain function is given. Each raises ClusterError where its package is not installed."""
 
-    def __init__(self, transport: ApiTransport, namespace: str, baton: Baton) -> None:
+    def __init__(self, transport: ApiTransport, namespace: str, baton: Baton | None) -> None:
+        """`baton` None: that of the thread which asks."""
         super().__init__(transport, namespace)
-        self._baton = baton
+        self._given = baton
+
+    @property
+    def _baton(self) -> Baton:
+        if (found := self._given or getattr(_thread, "baton", None)) is None:
+            raise ClusterError(ONE_THREAD)
+        return found
 
     def httpx(self) -> of_httpx.Client:
         """Plain HTTP: `client.get("/api/v1/pods")`; a watch by `client.stream(...)` and `iter_lines()`."""

@@ -40,6 +40,7 @@ from minikube_py.sim.tasks import (
     SimTimerHandle,
     close_coroutine,
     describe_callback,
+    unheard,
     waits_at,
 )
 
@@ -511,7 +512,7 @@ class SimLoop(LoopBase):
     def _close_tasks(self) -> None:
         running = events._get_running_loop()
         events._set_running_loop(self)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), unheard():
             # What a `finally` made in vain is awaited by nobody.
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in self.tasks():

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -108,6 +111,18 @@ def close_coroutine(task: asyncio.Task[Any]) -> None:
         except BaseException:
             # A `finally` that awaited, or reached for what is gone. It is closed again until nothing is left to run.
             continue
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What is logged, or raised where nobody can catch it, is a dead process's."""
+    manager, hook = logging.root.manager, sys.unraisablehook
+    disabled, sys.unraisablehook = manager.disable, lambda _: None
+    manager.disable = logging.CRITICAL
+    try:
+        yield
+    finally:
+        manager.disable, sys.unraisablehook = disabled, hook
 
 
 def waits_at(task: asyncio.Task[Any]) -> str:

@@ -1,0 +1,149 @@
+"""A kopf operator as a program in virtual time: on the program's own loop, over its own way to the API server.
+
+kopf lives on asyncio, takes its session of HTTP from its caller and its time from its loop. Three things it takes from
+elsewhere: signals, which a program has none of; threads for handlers that are plain functions, each of which gets one
+that runs only while the simulation stands still; and the date, which here is the cluster's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+
+from minikube_py.client.transport import JSON, ApiTransport
+from minikube_py.cluster.program_clients import SERVER, ProgramClients, installed, lines_of, watched
+from minikube_py.cluster.program_plain import Baton, PlainClients
+from minikube_py.errors import MinikubeError
+
+DATED: Final = ("_core.actions.progression", "_core.actions.application", "_cogs.clients.events")
+"""The modules of kopf that write dates."""
+_now_s: ContextVar[Callable[[], float]] = ContextVar("now_s")
+
+
+async def operate(clients: ProgramClients, wall_s: Callable[[], float], registry: Any, options: dict[str, Any]) -> None:
+    """`kopf.operator(...)`, with a session, a memo that has `clients`, and no peers."""
+    kopf, loop = installed("kopf"), asyncio.get_running_loop()
+    for name in DATED:
+        installed(f"kopf.{name}").datetime = _DATES
+    _now_s.set(wall_s)
+    threads = 0
+
+    def run_in_executor(executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        nonlocal threads
+        threads += 1
+        return loop.create_task(Baton(lambda: func(*args), f"handler {threads}").carry())
+
+    loop.run_in_executor = run_in_executor  # type: ignore[method-assign,assignment]
+    info = kopf.AiohttpSession(server=SERVER, default_namespace=clients.namespace, aiohttp_session=_Session(clients))
+    vault = installed("kopf._cogs.structs.credentials").Vault({"program": info})
+    memo = options.pop("memo", None) or kopf.Memo()
+    memo.clients = OperatorClients(clients.transport, clients.namespace)
+    given = {"standalone": True, "vault": vault, "memo": memo, "registry": registry} | options
+    if not (given.get("namespaces") or given.get("clusterwide")):
+        given["namespaces"] = [clients.namespace]
+    await kopf.operator(**given)
+
+
+class OperatorClients(PlainClients):
+    """For handlers of both kinds: asynchronous clients on the loop, plain ones on a handler's thread."""
+
+    def __init__(self, transport: ApiTransport, namespace: str) -> None:
+        super().__init__(transport, namespace, None)
+
+
+class _Date(datetime.datetime):
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> _Date:
+        now_s = _now_s.get(None)
+        return super().now(tz) if now_s is None else cls.fromtimestamp(now_s(), tz)
+
+
+_DATES: Final = SimpleNamespace(**{name: getattr(datetime, name) for name in datetime.__all__} | {"datetime": _Date})
+
+
+class _Session:
+    """What kopf asks of an aiohttp session."""
+
+    closed = False
+
+    def __init__(self, clients: ProgramClients) -> None:
+        self.headers: dict[str, str] = {}
+        self._transport = clients.transport
+        self._aiohttp = installed("aiohttp")
+
+    async def request(self, *, method: str, url: str, json: Any, headers: Any, **_: Any) -> _Answer:
+        parts, method = urlsplit(url), method.upper()
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if watched(method, query):
+            query.pop("watch")
+            return _Answer(self._aiohttp, 200, b"", lines_of(self._transport.watch(parts.path, query)))
+        body = None if json is None else orjson.dumps(json)
+        kind = (headers or {}).get("Content-Type") or JSON
+        try:
+            found = await self._transport.request(method, parts.path, query, body, kind)
+        except MinikubeError as error:
+            raise self._aiohttp.ClientConnectionError(str(error)) from error
+        return _Answer(self._aiohttp, found.status, found.body, None, {**found.headers, "content-type": JSON})
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Answer:
+    closed = False
+
+    def __init__(
+        self, aiohttp: Any, status: int, body: bytes, lines: Any, headers: dict[str, str] | None = None
+    ) -> None:
+        self.status, self.headers = status, headers or {}
+        self.content = self
+        self._aiohttp, self._body, self._lines = aiohttp, body, lines
+        self._reads: asyncio.Task[bytes] | None = None
+
+    async def json(self) -> Any:
+        return orjson.loads(self._body)
+
+    async def text(self) -> str:
+        return self._body.decode()
+
+    def raise_for_status(self) -> None:
+        if self.status >= 400:
+            raise self._aiohttp.ClientResponseError(None, (), status=self.status, headers=self.headers)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Raises: aiohttp.ClientConnectionError where it was closed or broke."""
+        try:
+            while not self.closed:
+                self._reads = asyncio.get_running_loop().create_task(_line(self._lines))
+                if not (line := await self._reads):
+                    return
+                yield line
+        except (MinikubeError, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not self.closed:
+                raise
+            raise self._aiohttp.ClientConnectionError(str(error)) from error
+
+    def close(self) -> None:
+        self.closed = True
+        if self._reads is not None:
+            self._reads.cancel()
+
+    async def __aenter__(self) -> _Answer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        if self._lines is not None:
+            await self._lines.aclose()
+
+
+async def _line(lines: Any) -> bytes:
+    found: bytes = await anext(lines, b"")
+    return found
