@@ -17,6 +17,7 @@ from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import Rng
 from minikube_py.errors import MinikubeError
 from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
+from minikube_py.sim.tasks import keep_order
 
 READS: Final = frozenset(("GET", "HEAD"))
 DELAY_S: Final = 0.0005
@@ -39,6 +40,7 @@ class Programs:
         self.rng = virtual.new_rng()
         self.running: list[Program] = []
         self._writes_left: deque[int] = deque()
+        keep_order()
 
     def start(self, main: Main, name: str) -> Program:
         program = Program(self, main, name)

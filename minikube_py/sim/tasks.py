@@ -113,6 +113,32 @@ def close_coroutine(task: asyncio.Task[Any]) -> None:
             continue
 
 
+_as_completed: Any = asyncio.as_completed
+
+
+def _in_order(fs: Any, **options: Any) -> Any:
+    is_simulated = hasattr(asyncio.get_event_loop(), "next_number")
+    if not is_simulated or asyncio.isfuture(fs) or asyncio.iscoroutine(fs):
+        return _as_completed(fs, **options)
+    given = sorted(fs, key=_said_of) if isinstance(fs, set | frozenset) else fs
+    return _as_completed([asyncio.ensure_future(each) for each in given], **options)
+
+
+def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
+    """What two runs have in common of something that waits: a future's number, or a coroutine's name and arguments."""
+    if asyncio.isfuture(each):
+        return hash(each), "", []
+    locals_ = getattr(getattr(each, "cr_frame", None), "f_locals", {})
+    plain = sorted((name, str(value)) for name, value in locals_.items() if isinstance(value, str | int | float))
+    return 0, getattr(each, "__qualname__", ""), plain
+
+
+def keep_order() -> None:
+    """asyncio.as_completed makes tasks from a set of coroutines, in the order of their addresses, and kopf gives it a
+    set. From now on it makes those on a simulated loop in the order that was given, or by their arguments."""
+    asyncio.as_completed = _in_order
+
+
 @contextmanager
 def unheard() -> Iterator[None]:
     """What is logged, or raised where nobody can catch it, is a dead process's."""

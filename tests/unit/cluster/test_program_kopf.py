@@ -85,10 +85,11 @@ def test_an_operator_runs_in_virtual_time_and_repeats(registry: Any) -> None:
             made = await http.post(f"/api/v1/namespaces/{namespace}/configmaps", json={"metadata": {"name": "later"}})
             made.raise_for_status()
 
+    operate = exposes(registry)
     found, threads = [], threading.active_count()
     for _ in range(2):
         with Cluster(nodes=1, clock="virtual", seed=7) as cluster:
-            program = cluster.program(exposes(registry))
+            program = cluster.program(operate)
             cluster.apply(WEB)
             cluster.wait("cm/web", timeout_s=60)
             assert cluster.now_s < 60
