@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import sys
 import threading
@@ -109,6 +110,32 @@ def test_a_careless_operator_is_found_and_a_careful_one_passes(registry: Any) ->
     careless = explore(exposed(exposes(kopf.OperatorRegistry(), careless=True)), range(60))
     assert careless.found is not None and careless.found.repeats
     assert careless.found.least.faults
+
+
+def test_coroutines_in_a_set_begin_in_an_order_that_repeats() -> None:
+    """Their order in a set is that of their addresses; kopf discovers with one."""
+    begun: list[str] = []
+    litter: list[object] = []
+
+    async def ask(name: str) -> str:
+        begun.append(name)
+        return name
+
+    async def operate(clients: Any) -> None:
+        for each in asyncio.as_completed({ask(f"{number}") for number in range(64)}):
+            await each
+        for each in asyncio.as_completed([ask(f"{number}") for number in range(64)]):
+            await each
+
+    runs = []
+    for size in (1, 3, 64):
+        with Cluster(clock="virtual", seed=7) as cluster:
+            litter += [bytearray(size) for _ in range(1000)]
+            cluster.program(operate)
+            cluster.advance(1)
+        runs.append(begun[:])
+        begun.clear()
+    assert runs[0] == runs[1] == runs[2] and len(runs[0]) == 128
 
 
 def test_where_kopf_is_not_installed_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
