@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.etcd.errors import BAD_TOKEN, Refused, status_of
-from minikube_py.mvcc.auth import OLD_REVISION, USER_EMPTY, Auth
+from minikube_py.mvcc.auth import OLD_REVISION, READ, USER_EMPTY, Auth
 from minikube_py.mvcc.lease import Lease
 from minikube_py.mvcc.types import AsUser, Txn, UserCommand
 from minikube_py.store.member import StoreMember
@@ -140,16 +140,14 @@ class Guard:
             return NOBODY
         await self.known()
         who = await self.who()
-        if not self.auth.is_admin(who.user):
-            for lease in leases:
-                for key in sorted(lease.keys) if lease is not None else ():
-                    self.auth.check_read(*who, key)
+        for lease in leases:
+            self.auth.check_lease(*who, lease, READ)
         return who
 
     async def renew(self, lease: Lease | None) -> None:
         if self.auth.enabled:
             await self.known()
-            self.auth.check_renewal(*await self.who(), lease)
+            self.auth.check_lease(*await self.who(), lease)
 
     async def watch_refusal(self, key: bytes, range_end: bytes) -> str:
         """Why a watch may not be, in the words of Go's gRPC; "" where it may."""

@@ -44,14 +44,16 @@ from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES, RELEASES
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 TXN_OPS_TOTAL: Final = 4_096
-"""Operations and compares of a txn and all that are nested in it: with so many puts it is applied in 20 ms. etcd's own
-limit, 128 a level, is kept beside it."""
+"""Operations and compares of a txn and all that are nested in it: with so many puts it is applied in 20 ms,
+and as a user's in 10 more. etcd's own limit, 128 a level, is kept beside it."""
 WHERE_CHARS_MAX: Final = 256 << 10
 """Of all fields and values of a `where` together."""
 FIELDS_MAX: Final = 256
 """Fields whose values are asked for."""
 NAME_CHARS_MAX: Final = 1024
 """Of each text in a declaration of fields."""
+AUTH_BYTES_MAX: Final = 4096
+"""Of a permission's key and range end, a hash, a token: users and roles stay as long as nobody takes them away."""
 
 
 def validate(request: Command | RangeRequest) -> None:
@@ -244,6 +246,8 @@ def _set_alarm(command: SetAlarm) -> None:
 def _change_auth(change: ChangeAuth) -> None:
     _texts((change.action, change.name, change.role))
     require_int64("kind", change.kind)
+    if max(map(len, (change.key, change.range_end, change.secret))) > AUTH_BYTES_MAX:
+        raise InvalidRequest(f"a key, a range end and a secret of users and roles have at most {AUTH_BYTES_MAX} bytes")
 
 
 def _as_user(request: AsUser) -> None:

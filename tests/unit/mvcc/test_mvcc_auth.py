@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise, product
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from minikube_py.errors import InvalidRequest, RequestError
 from minikube_py.mvcc.auth import (
+    BYTES_MAX,
     DENIED,
+    ENTRIES_MAX,
     OLD_REVISION,
     READ,
     READWRITE,
     TOKEN,
+    TOO_LARGE,
     USER_EMPTY,
     WRITE,
     Auth,
     Permission,
     User,
 )
+from minikube_py.mvcc.lease import Lease, Leases
 from minikube_py.mvcc.snapshot import records
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
@@ -33,9 +40,7 @@ from minikube_py.mvcc.types import (
     RangeRequest,
     Txn,
 )
-
-SOME = st.binary(min_size=1, max_size=2).map(lambda each: bytes(b % 4 + 97 for b in each))
-ENDS = st.one_of(SOME, st.just(b""), st.just(FROM_KEY))
+from minikube_py.mvcc.validate import AUTH_BYTES_MAX, validate
 
 
 def enabled(*grants: tuple[int, bytes, bytes]) -> StateMachine:
@@ -109,28 +114,115 @@ def test_a_snapshot_brings_users_and_roles_back_but_no_token() -> None:
     assert all(record[0] != 9 for part in records(plain) for record in part), "as an earlier release writes it"
 
 
-@given(st.lists(st.tuples(SOME, ENDS), max_size=5), SOME, ENDS)
-def test_a_range_is_covered_by_permissions_that_touch(
-    granted: list[tuple[bytes, bytes]], key: bytes, end: bytes
+LETTERS = st.sampled_from([bytes([at]) for at in range(97, 101)])
+SOME = st.builds(bytes.__add__, LETTERS, st.sampled_from([b"", b"", b"a", b"b", b"\0"]))
+BOUNDS = st.tuples(SOME, st.one_of(SOME, st.just(b""), st.just(FROM_KEY)))
+TOUCHING = st.lists(SOME, min_size=2, max_size=5, unique=True).map(lambda each: list(pairwise(sorted(each))))
+"""Ranges each of which begins where the one before ends."""
+WORLD = [start + rest for start in map(bytes, product(range(97, 102))) for rest in (b"", b"\0", b"\0\0", b"\0z", b"a",
+         b"a\0", b"a\0z", b"b", b"b\0", b"b\0z", b"z")]  # fmt: skip
+"""Between any two bounds of `BOUNDS` there is one of them, unless the second is the first key behind the first."""
+
+
+def within(bounds: tuple[bytes, bytes]) -> frozenset[bytes]:
+    start, end = bounds
+    return frozenset(
+        [each for each in WORLD if each == start or (end and start <= each and (end == FROM_KEY or each < end))]
+    )
+
+
+@settings(max_examples=400)
+@given(st.lists(BOUNDS, max_size=5), TOUCHING | st.just([]), BOUNDS, st.sampled_from([READ, WRITE]))
+def test_a_range_may_be_read_where_permissions_cover_it_and_only_there(
+    some: list[tuple[bytes, bytes]], touching: list[tuple[bytes, bytes]], asked: tuple[bytes, bytes], kind: int
 ) -> None:
-    """Against each key of a small world, one by one."""
-    world = [bytes([a]) for a in range(96, 103)] + [bytes([a, b]) for a in range(96, 103) for b in (0, *range(96, 103))]
-
-    def holds(start: bytes, range_end: bytes, each: bytes) -> bool:
-        return each == start if not range_end else start <= each and (range_end == FROM_KEY or each < range_end)
-
-    granted = [each for each in granted if each[1] in (b"", FROM_KEY) or each[0] < each[1]]
+    """Against each key of a small world, one by one; what has no end needs a permission that has none."""
+    granted = [each for each in some if each[1] in (b"", FROM_KEY) or each[0] < each[1]] + touching
+    assume(asked[1] in (b"", FROM_KEY) or asked[0] < asked[1])
     auth = Auth()
-    auth.users["u"] = User(("r",))
-    auth.roles["r"] = tuple(Permission(READ, *each) for each in granted)
-    auth.enabled = True
-    asked = [each for each in world if holds(key, end, each)]
-    covered = bool(asked) and all(any(holds(*each, one) for each in granted) for one in asked)
-    open_ended = end != FROM_KEY or any(each[1] == FROM_KEY for each in granted)
-    try:
-        auth.check_read("u", 1, key, end)
-        assert covered or not asked
-    except InvalidRequest as error:
-        assert str(error) == DENIED
-        # Keys between two points of a world are not all in it.
-        assert not (covered and open_ended and not end)
+    auth.users["u"], auth.enabled = User(("r", "other")), True
+    auth.roles["r"] = tuple(Permission((kind, READWRITE)[at % 2], *each) for at, each in enumerate(granted[::2]))
+    auth.roles["other"] = tuple(Permission(kind, *each) for each in granted[1::2])
+    asking = within(asked)
+    may = asking <= frozenset[bytes]().union(*map(within, granted))
+    may = may and (asked[1] != FROM_KEY or any(each[1] == FROM_KEY for each in granted))
+    command = RangeRequest(*asked) if kind == READ else DeleteRange(*asked)
+    request = AsUser("u", 1, Txn((), (command,)))
+    lease = Lease(1, 60, keys=set(asking))
+    for check, right in (
+        (lambda: auth.check(request, Leases()), may),
+        (lambda: auth.check_lease("u", 1, lease, kind), asking <= frozenset[bytes]().union(*map(within, granted))),
+    ):
+        try:
+            check()
+            assert right
+        except InvalidRequest as error:
+            assert str(error) == DENIED and not right
+
+
+class Counted(set[bytes]):
+    """How often its keys were looked at."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for each in super().__iter__():
+            self.looked += 1
+            yield each
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["put", "with prev_kv"])
+def test_a_txn_looks_at_the_keys_of_a_lease_once(kept: bool) -> None:
+    state = enabled((READWRITE, b"a", b"c"))
+    state.apply(LeaseGrant(5, 60))
+    for at in range(2000):
+        state.apply(Put(b"a%04d" % at, b"v", lease=5))
+    lease = state.lessor.by_id[5]
+    lease.keys = counted = Counted(lease.keys)
+    puts = tuple(Put(b"b%04d" % at, b"v", lease=5, prev_kv=kept) for at in range(96))
+    assert refusal(state, Txn((), tuple(Txn((), puts[at::4]) for at in range(4)))) == ""
+    assert 2000 <= counted.looked <= 2001
+    state.apply(Put(b"z", b"v", lease=5))
+    assert refusal(state, Txn((), puts)) == refusal(state, LeaseRevoke(5)) == DENIED
+
+
+def test_what_users_and_roles_take_is_bounded_in_bytes_and_asked_before_the_log() -> None:
+    for change in (
+        ChangeAuth("role grant-permission", "r", "", READ, bytes(AUTH_BYTES_MAX + 1)),
+        ChangeAuth("role grant-permission", "r", "", READ, b"a", bytes(AUTH_BYTES_MAX + 1)),
+        ChangeAuth("user add", "v", secret=bytes(AUTH_BYTES_MAX + 1)),
+    ):
+        for command in (change, AsUser("root", 1, change)):
+            with pytest.raises(InvalidRequest, match=f"at most {AUTH_BYTES_MAX} bytes"):
+                validate(command)
+        validate(change._replace(key=b"", range_end=b"", secret=bytes(AUTH_BYTES_MAX)))
+    state = enabled()
+    state.apply(ChangeAuth("user add", "bare", bare=True))
+    count = 0
+    grant = ChangeAuth("role grant-permission", "r", "", READ)
+    with pytest.raises(InvalidRequest, match=TOO_LARGE):
+        for count in range(ENTRIES_MAX):
+            key = b"%04d" % count
+            state.apply(
+                grant._replace(key=key + bytes(AUTH_BYTES_MAX - 4), range_end=key + b"~" * (AUTH_BYTES_MAX - 4))
+            )
+    assert count == BYTES_MAX // (2 * AUTH_BYTES_MAX) - 1, "names and hashes count as well"
+    state.apply(grant._replace(key=b"~" * AUTH_BYTES_MAX))
+    again = StateMachine.restore(records(state))
+    for machine in (state, again):
+        large = (
+            ChangeAuth("user add", "v", secret=bytes(AUTH_BYTES_MAX)), ChangeAuth("role add", "é" * 2048 + "a" * 200),
+            ChangeAuth("user passwd", "u", secret=bytes(AUTH_BYTES_MAX)),
+            grant._replace(key=b"k" * AUTH_BYTES_MAX),
+        )  # fmt: skip
+        for change in large:
+            before = machine.hash()
+            with pytest.raises(InvalidRequest, match=TOO_LARGE):
+                machine.apply(change)
+            assert machine.hash() == before
+        machine.apply(ChangeAuth("user passwd", "u", secret=b""))
+        machine.apply(ChangeAuth("user passwd", "bare", secret=bytes(AUTH_BYTES_MAX)))
+        machine.apply(ChangeAuth("role grant-permission", "r", "", WRITE, b"a"))
+        machine.apply(ChangeAuth("role delete", "r"))
+        machine.apply(ChangeAuth("user passwd", "u", secret=bytes(AUTH_BYTES_MAX)))
+    assert state.hash() == again.hash()
