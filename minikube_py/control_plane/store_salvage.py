@@ -109,6 +109,9 @@ def report(salvaged: Salvaged) -> dict[str, Any]:
         "gaps": [{"entries": (gap.first, gap.last), "revisions": _made_by(gap)} for gap in salvaged.gaps],
         "assumed_entries": salvaged.assumed,
         "doubtful_entries": salvaged.doubtful,
+        "users_lost": salvaged.users_lost,
+        "users_unsure": salvaged.users_unsure,
+        "unsure_changes_of_users": salvaged.unsure_changes,
         "torn_bytes": salvaged.log.torn_bytes,
         "losses": [_loss(salvaged, loss) for loss in salvaged.losses],
     }
@@ -141,8 +144,10 @@ def lines(salvaged: Salvaged) -> list[str]:
         found.append(f"uncertain: {salvaged.partial} is broken: keys may be missing, old, or deleted since")
     for first, last in salvaged.assumed:
         found.append(
-            f"assumed: {_span('entr', first, last)}: behind a gap, and their conditions were judged by what is known"
+            f"assumed: {_span('entr', first, last)}: behind a gap, conditions and senders were judged by what is known"
         )
+    if salvaged.users_lost or salvaged.users_unsure or salvaged.unsure_changes:
+        found.append(_users(salvaged))
     for first, last in salvaged.doubtful:
         found.append(f"left out: {_span('entr', first, last)}: the part behind, which is lost, may have replaced them")
     if salvaged.log.torn_bytes:
@@ -161,6 +166,18 @@ def lines(salvaged: Salvaged) -> list[str]:
     found.append(f"exact: {held}{salvaged.applied:,}: a state that was (--exact takes this one alone)")
     had = f"revision {state.revision:,} with {len(state.index.current):,} keys"
     return [*found, f"salvaged: {had}, up to entry {salvaged.reached:,}"]
+
+
+def _users(salvaged: Salvaged) -> str:
+    auth = salvaged.state.auth
+    changes = ", ".join(_span("entr", first, last) for first, last in salvaged.unsure_changes)
+    why = "their record is lost" if salvaged.users_lost else "they may have changed in a gap"
+    why += f", and what {changes} did to them is not known" if changes else ""
+    return (
+        f"USERS AND ROLES: {why}: authentication is {'on' if auth.enabled else 'OFF'}, with {len(auth.users)} users "
+        f"and {len(auth.roles)} roles: before a client of etcd's API reaches the store, look at them (`etcdctl auth "
+        "status`, `user list`, `role list`), make what is missing and run `etcdctl auth enable`"
+    )
 
 
 def _lost(salvaged: Salvaged, loss: Loss) -> str:

@@ -361,6 +361,18 @@ class Auth:
         self.roles = {name: tuple([Permission(*each) for each in granted]) for name, granted in roles}
 
 
+def are_users_and_roles(record: list[Any]) -> bool:
+    """Whether it may be one of `Auth.records`, by its shape."""
+    if list(map(type, record)) != [bool, int, list, list]:
+        return False
+    users = [type(each) is list and list(map(type, each)) == [str, list, bytes, bool] for each in record[2]]
+    roles = [type(each) is list and list(map(type, each)) == [str, list] for each in record[3]]
+    if not all(users + roles) or any(type(role) is not str for each in record[2] for role in each[1]):
+        return False
+    granted = [each for _, granted in record[3] for each in granted]
+    return all(type(each) is list and list(map(type, each)) == [int, bytes, bytes] for each in granted)
+
+
 def _end(permission: Permission) -> bytes | None:
     """Behind the last key it is for; None: there is none."""
     if not permission.range_end:

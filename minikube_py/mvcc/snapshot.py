@@ -13,6 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.mvcc.auth import are_users_and_roles
 from minikube_py.mvcc.codec import event_from_plain, field_set_from_plain, field_set_to_plain
 from minikube_py.mvcc.event_log import EventLog, Events
 from minikube_py.mvcc.lease import Lease
@@ -111,6 +112,8 @@ def is_record(record: Any) -> bool:
         return list(map(type, parts)) == [int, list] and all(map(_is_event, parts[1]))
     if tag == LEASE:
         return list(map(type, parts[:2])) == [int, int]
+    if tag == USERS_AND_ROLES:
+        return are_users_and_roles(parts)
     return tag != FIELDS or (len(parts) == 1 and isinstance(parts[0], list) and bool(parts[0]))
 
 

@@ -6,6 +6,9 @@ many the gap made follows from conditions that name the revision of a write behi
 where it names a revision that the gap made, for the client had read it there; else it is judged by what was known
 before, and by what the next condition on the key names. All entries behind a gap that have a condition, or a lease from
 before, are `assumed`: this is how it was where clients name what they have read, and certain it is not.
+
+What a user sent is judged as apply did, by the users and roles that are known. A gap may have changed these: then what
+they sent is `assumed`, too, and of their changes of users and roles only those are done that give nobody anything.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from typing import Any, Final, cast
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.declared import dump, key_of
 from minikube_py.mvcc import snapshot as records_of
-from minikube_py.mvcc.auth import Auth
+from minikube_py.mvcc.auth import TOKEN, Auth
 from minikube_py.mvcc.codec import field_set_to_plain, unpack
 from minikube_py.mvcc.key_index import KeyIndex
+from minikube_py.mvcc.lease import Lease, Leases
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.txn import holds
 from minikube_py.mvcc.types import (
@@ -42,17 +46,22 @@ from minikube_py.mvcc.types import (
     RaiseVersion,
     Release,
     Txn,
+    bare,
 )
-from minikube_py.mvcc.versions import LATEST
+from minikube_py.mvcc.versions import FIRST, LATEST, USERS
 from minikube_py.wal.recovery import LogEntry
 
 CHANGE: Final = 1
 CANDIDATES_MAX: Final = 6
+NARROWING: Final = ("enable", "user delete", "user revoke-role", "role delete", "role revoke-permission")
+"""Changes of users and roles after which nobody may do more than before."""
 
 
 class BehindGaps:
     """Keys, leases and declarations, without history and sessions. `assumed`: indexes of entries. `gap_revision`: the
-    last one that the last gap made."""
+    last one that the last gap made. `auth_lost`: there is no record of users and roles where there may have been one.
+    `auth_sure`: none of them can have changed in a gap. `unsure_changes`: entries that may have changed them behind it.
+    """
 
     def __init__(self, state: StateMachine) -> None:
         self.revision = state.revision
@@ -63,6 +72,9 @@ class BehindGaps:
         self.fields: dict[str, Any] = {each.name: field_set_to_plain(each) for each in state.tables.declared.values()}
         self.auth = Auth()
         self.auth.load(state.auth.records())
+        self.auth_sure, self.auth_lost = True, False
+        self.unsure_changes: list[int] = []
+        self._lessor = Leases()
         self.assumed: list[int] = []
         self._sessions = state.sessions
         self._seen: set[tuple[int, int]] = set()
@@ -74,8 +86,14 @@ class BehindGaps:
         self._named: dict[bytes, list[tuple[int, int]]] = {}
         self._guessed = False
 
-    def records(self, records: list[Any]) -> None:
-        """Those of a newer snapshot whose parts do not all read, on top of what was known."""
+    def records(self, records: list[Any], lost: int) -> None:
+        """Those of a newer snapshot whose parts do not all read, on top of what was known. `lost`: how many of them lie
+        before the first that is not there."""
+        known = [record[1:] for record in records if record[0] == records_of.USERS_AND_ROLES]
+        self.auth_lost = not known and _may_have_had_users(records, lost)
+        if not self.auth_lost:
+            self.auth.load(known)
+        self.auth_sure = not self.auth_lost
         for record in records:
             tag = record[0]
             if tag == records_of.HEAD:
@@ -96,6 +114,7 @@ class BehindGaps:
         """Entries without a gap, behind one of `missing` entries, each of which made one revision at most."""
         commands = [(each.index, command) for each in entries if (command := self._new(each)) is not None]
         self._named = {}
+        self.auth_sure &= not missing
         for index, command in commands:
             for compare in _compares(command):
                 if compare.target == "MOD" and compare.op == "=" and compare.operand:
@@ -134,24 +153,25 @@ class BehindGaps:
         except InvalidRequest:
             return None
         if type(command) is not InSession:
-            return _bare(command)
+            return command
         name = (command.session, command.sequence)
         known = self._sessions.by_id.get(command.session)
         done = known is not None and (command.sequence in known.replies or command.sequence < known.acknowledged)
         if done or name in self._seen:
             return None
         self._seen.add(name)
-        return _bare(command.command)
+        return command.command
 
     def _save(self) -> tuple[Any, ...]:
         numbers = (self.revision, self.version, self.gap_revision)
-        return numbers, dict(self.current), dict(self.leases), dict(self.fields), self.assumed[:], self.auth.records()
+        lists = (self.assumed[:], self.unsure_changes[:])
+        return numbers, dict(self.current), dict(self.leases), dict(self.fields), *lists, self.auth.records()
 
     def _load(self, saved: tuple[Any, ...]) -> None:
         self.revision, self.version, self.gap_revision = saved[0]
         self.current, self.leases, self.fields = (dict(each) for each in saved[1:4])
-        self.assumed = saved[4][:]
-        self.auth.load(saved[5])
+        self.assumed, self.unsure_changes = saved[4][:], saved[5][:]
+        self.auth.load(saved[6])
 
     def _do(self, commands: list[tuple[int, Any]], made: int) -> None:
         self._gap_starts = self.revision
@@ -159,12 +179,33 @@ class BehindGaps:
         self.gap_revision = self.revision
         self._fitted = self.revision
         self._sure, self._sure_leases, self._existed, self._fits = set(), set(), set(), 0
+        self._lessor = Leases()
+        for key, kv in self.current.items():
+            self._attach(key, 0, kv.lease)
         for index, command in commands:
             self._index, self._guessed = index, any(_compares(command))
-            if self._apply(command):
+            if self._may(command) and self._apply(_bare(command)):
                 self.revision += 1
             if self._guessed:
                 self.assumed.append(index)
+
+    def _may(self, command: Any) -> bool:
+        """Whether apply did it, as far as that depends on who sent it; where that is not known, by what is known."""
+        auth, inner = self.auth, cast(Any, bare(command))
+        changes = type(inner) is ChangeAuth and inner.action != TOKEN
+        if not self.auth_sure and (changes or type(command) is AsUser):
+            self._guessed = True
+            self.unsure_changes += [self._index] * changes
+        if type(command) is not AsUser:
+            return True
+        if not self.auth_sure:
+            # Nobody names a revision before it was made.
+            auth.revision = max(auth.revision, command.revision)
+        try:
+            auth.check(command, self._lessor)
+        except InvalidRequest:
+            return False
+        return self.auth_sure or not changes or inner.action in NARROWING
 
     def _apply(self, command: Any) -> bool:
         """Whether it made a revision."""
@@ -231,17 +272,30 @@ class BehindGaps:
         return True
 
     def _delete(self, keys: list[bytes]) -> bool:
-        gone = [key for key in keys if self.current.pop(key, None) is not None or key in self._existed]
+        gone = [key for key in keys if self._end(key) or key in self._existed]
         self._sure.update(gone)
         self._existed.difference_update(gone)
         return bool(gone)
 
+    def _end(self, key: bytes) -> bool:
+        before = self.current.pop(key, None)
+        if before is not None:
+            self._attach(key, before.lease, 0)
+        return before is not None
+
+    def _attach(self, key: bytes, old: int, new: int) -> None:
+        """Also to a lease that is not known: what has it ends with it."""
+        if new and new not in self._lessor.by_id:
+            self._lessor.by_id[new] = Lease(new, 0)
+        self._lessor.move(key, old, new)
+
     def _event(self, event: list[Any], revision: int) -> None:
         key = event[0]
         if len(event) == 1:
-            self.current.pop(key, None)
+            self._end(key)
             return
         before = self.current.get(key)
+        self._attach(key, before.lease if before else 0, event[2])
         created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
         self.current[key] = KeyValue(key, event[1], created, revision, version, event[2])
 
@@ -307,17 +361,28 @@ def _revisions_made(commands: list[tuple[int, Any]], known: int, missing: int) -
 
 def _bare(command: Any) -> Any:
     """Without who sent it, and why."""
-    command = command.command if type(command) is AsUser else command
+    command = bare(command)
     return command.txn if type(command) is Release else command
 
 
+def _may_have_had_users(records: list[Any], lost: int) -> bool:
+    """Of a snapshot without their record: they come before sessions and keys, and from version `USERS` of the rules."""
+    head = records[0] if records and records[0][0] == records_of.HEAD else None
+    if head is not None and (head[5] if len(head) > 5 else FIRST) < USERS:
+        return False
+    behind = (records_of.SESSION, records_of.BASE, records_of.BOUNDARY, records_of.EVENTS, records_of.END)
+    return all(record[0] not in behind for record in records[:lost])
+
+
 def _compares(command: Any) -> Iterator[Compare]:
+    command = _bare(command)
     if type(command) is Txn:
         yield from command.compare
 
 
 def _written(command: Any) -> Iterator[bytes]:
     """The keys that a command writes or deletes where its conditions hold."""
+    command = _bare(command)
     if type(command) in (Put, DeleteRange):
         yield command.key
     elif type(command) is Txn:

@@ -62,6 +62,12 @@ class Salvaged:
     """The snapshot that `state` has the sound parts of."""
     unconfirmed: int = 0
     known_revision: int = 0
+    users_lost: bool = False
+    """Of the users and roles of `partial` nothing is there, and there may have been some."""
+    users_unsure: bool = False
+    """They are used, and a gap may have changed them."""
+    unsure_changes: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges of entries behind gaps that changed users and roles, or were refused."""
 
     @property
     def whole(self) -> bool:
@@ -136,7 +142,7 @@ def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
     rest = BehindGaps(made.exact)
     if newer is not None:
         after = rest.revision
-        rest.records(newer.records)
+        rest.records(newer.records, min(newer.gaps, default=len(newer.records)))
         if newer.index > made.applied:
             made.gaps.append(Gap(made.applied + 1, newer.index, after, rest.revision))
         made.partial, made.reached = newer.name, newer.index
@@ -150,8 +156,10 @@ def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
         made.gaps.append(Gap(made.reached + 1, last, rest.revision, 0))
     if made.reached > made.applied or newer is not None:
         made.assumed = _ranges(dict.fromkeys(rest.assumed))
+        made.users_lost, made.unsure_changes = rest.auth_lost, _ranges(rest.unsure_changes)
         with contextlib.suppress(Corruption):
             made.state = rest.state()
+    made.users_unsure = rest.auth.used and not (rest.auth_sure and last <= made.reached)
 
 
 def _first_version(log: FoundLog) -> int:
@@ -201,9 +209,12 @@ def _apply(state: StateMachine, entry: LogEntry) -> None:
 
 def _of_a_state(found: FoundSnapshot) -> FoundSnapshot:
     """Without the records that are sound and none of a state: something else wrote them."""
+    wrong = [at for at, record in enumerate(found.records) if not records_of.is_record(record)]
+    if not wrong:
+        return found
     kept = [record for record in found.records if records_of.is_record(record)]
-    losses = [Loss(found.name, 0, 0, "of its records some hold something else")] if kept != found.records else []
-    return found._replace(records=kept, losses=found.losses + losses, gaps=found.gaps + [len(kept)] * len(losses))
+    losses = [*found.losses, Loss(found.name, 0, 0, "of its records some hold something else")]
+    return found._replace(records=kept, losses=losses, gaps=[min(at, len(kept)) for at in (*found.gaps, wrong[0])])
 
 
 def _described(snapshot: FoundSnapshot) -> list[Loss]:
