@@ -16,9 +16,24 @@ from hypothesis import strategies as st
 from minikube_py.cli import main as cli
 from minikube_py.control_plane.exit_codes import DAMAGED
 from minikube_py.errors import Corruption
+from minikube_py.mvcc.auth import READWRITE, ROOT
 from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, LeaseGrant, LeaseRevoke, Put, RangeRequest, Txn
+from minikube_py.mvcc.types import (
+    AsUser,
+    ChangeAuth,
+    Compare,
+    DeleteRange,
+    KeyValue,
+    LeaseGrant,
+    LeaseRevoke,
+    Put,
+    RaiseVersion,
+    RangeRequest,
+    Txn,
+    bare,
+)
+from minikube_py.mvcc.versions import LATEST
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.identity import LogLost
@@ -48,10 +63,11 @@ def run(steps) -> None:
 
 class Written(NamedTuple):
     """A store's true history: `hashes[r - 2]` at revision r; by key, who wrote what: the entry's index, and the value
-    (None: deleted)."""
+    (None: deleted). `granted`: each role that a user ever had, and ("", "disabled") where authentication ended."""
 
     hashes: list[int]
     writes: dict[bytes, list[tuple[int, bytes | None]]]
+    granted: set[tuple[str, str]]
 
 
 def a_command(rng: random.Random, replica: Replica, value: bytes):
@@ -62,7 +78,12 @@ def a_command(rng: random.Random, replica: Replica, value: bytes):
     if rng.random() < 0.15:
         read = max(0, read - rng.randrange(1, 6))
     unchanged = (Compare(key, "MOD", "=", read),)
-    return rng.choice(
+    auth = replica.state.auth
+    if auth.enabled and rng.random() < 0.1:
+        name, role = rng.choice(("m", "n")), rng.choice(("r", "s", ROOT))
+        action = rng.choice(("user grant-role", "user grant-role", "user revoke-role", "user delete", "disable"))
+        return AsUser(rng.choice((ROOT, "m", "n")), auth.revision, ChangeAuth(action, name, role))
+    command = rng.choice(
         (
             Put(key, value),
             Txn(unchanged, (Put(key, value),)),
@@ -75,6 +96,19 @@ def a_command(rng: random.Random, replica: Replica, value: bytes):
             Put(key, value, lease=rng.randrange(1, 9)),
         )
     )
+    if not auth.enabled or type(command) is LeaseGrant:
+        return command
+    return AsUser(rng.choice((ROOT, ROOT, "m", "m", "n", "")), auth.revision - (rng.random() < 0.1), command)
+
+
+USERS = (
+    *(ChangeAuth("user add", name, secret=b"hash") for name in (ROOT, "m", "n")),
+    *(ChangeAuth("role add", role) for role in ("r", "s")), ChangeAuth("user grant-role", ROOT, ROOT),
+    ChangeAuth("role grant-permission", "r", "", READWRITE, b"/0", b"/6"),
+    ChangeAuth("role grant-permission", "s", "", READWRITE, b"/4", b"/9"), ChangeAuth("user grant-role", "m", "r"),
+    ChangeAuth("enable"),
+)  # fmt: skip
+"""m may write half of the keys."""
 
 
 def a_store(disk, seed: int, snapshots: int) -> Written:
@@ -85,6 +119,13 @@ def a_store(disk, seed: int, snapshots: int) -> Written:
     settle(replica)
     hashes: list[int] = []
     writes: dict[bytes, list[tuple[int, bytes | None]]] = {}
+    granted: set[tuple[str, str]] = set()
+    if seed % 2:
+        replica.raft.propose(pack(RaiseVersion(LATEST)))
+        settle(replica)
+    for command in USERS if seed % 2 else ():
+        replica.propose(command, pack(command), lambda result, error: None)
+        settle(replica)
     for round in range(snapshots + 1):
         for i in range(rng.randrange(3, 40)):
             value = b"%d.%d " % (round, i) + bytes(rng.choice((0, 5, 900)))
@@ -92,6 +133,7 @@ def a_store(disk, seed: int, snapshots: int) -> Written:
             before = replica.state.revision
             replica.propose(command, pack(command), lambda result, error: None)
             settle(replica)
+            granted |= pairs(replica.state)
             if replica.state.revision > before:
                 hashes.append(replica.state.hash(replica.state.revision))
                 for kind, kv, _ in replica.state.log.at(replica.state.revision):
@@ -102,7 +144,13 @@ def a_store(disk, seed: int, snapshots: int) -> Written:
         if round < snapshots:
             run(replica.take_snapshot())
     replica.close()
-    return Written(hashes, writes)
+    return Written(hashes, writes, granted)
+
+
+def pairs(state: StateMachine) -> set[tuple[str, str]]:
+    auth = state.auth
+    found = {(name, role) for name, user in auth.users.items() for role in user.roles}
+    return found | ({("", "disabled")} if auth.used and not auth.enabled else set())
 
 
 @functools.cache
@@ -171,6 +219,14 @@ def judge(found, written: Written, damaged: dict[str, bytearray]) -> None:
         if index in assumed or key in guessed:
             continue
         assert (kv.value if kv else None) == value, f"{key}: what entry {index} wrote is sound"
+    assert {each for each in pairs(found.state) if each[0]} <= written.granted, "a role that nobody ever granted"
+    uncertain = found.users_lost or found.users_unsure or found.unsure_changes
+    log = found.log.entries.values()
+    shown = not gone or any(each.data and not each.kind and type(unpack(each.data)) is AsUser for each in log)
+    opened = written.granted and ("", "disabled") not in written.granted and not found.state.auth.enabled
+    assert not (opened and shown) or uncertain, "authentication has ended in silence"
+    if not (uncertain or found.gaps):
+        assert found.state.auth.records() == found.exact.auth.records()
     again = StateMachine.restore(found.state.snapshot())
     assert again.hash() == found.state.hash()
 
@@ -188,7 +244,7 @@ def has_sound_parts(image: dict[str, bytes], damaged: dict[str, bytearray]) -> b
 
 
 def _keys(entry) -> set[bytes]:
-    command = unpack(entry.data)
+    command = bare(unpack(entry.data))
     ops = command.success if type(command) is Txn else (command,)
     return {op.key for op in ops if type(op) in (Put, DeleteRange)}
 

@@ -12,10 +12,14 @@ from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc import ahead, state, watch
 from minikube_py.mvcc.ahead import KEYS_PER_SLICE, LARGE_KEYS, prepare
+from minikube_py.mvcc.auth import READWRITE, ROOT
 from minikube_py.mvcc.budgets import DELETED_MAX, check_deletions
+from minikube_py.mvcc.codec import USER_COMMANDS
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
     FROM_KEY,
+    AsUser,
+    ChangeAuth,
     Command,
     Compact,
     DeclareFields,
@@ -39,6 +43,24 @@ PODS = FieldSet("pods", PREFIX, (FieldSpec("node", "string", "path@1", {"path": 
 
 def keys(rng: random.Random) -> bytes:
     return PREFIX + b"d/%02d" % rng.randrange(40)
+
+
+USERS = (
+    *(ChangeAuth("user add", name, secret=b"hash") for name in (ROOT, "u")), ChangeAuth("role add", "r"),
+    ChangeAuth("user grant-role", ROOT, ROOT), ChangeAuth("user grant-role", "u", "r"),
+    ChangeAuth("role grant-permission", "r", "", READWRITE, PREFIX + b"d/1", PREFIX + b"d/4"), ChangeAuth("enable"),
+)  # fmt: skip
+"""u may write three quarters of the keys."""
+
+
+def by_somebody(rng: random.Random, command: Command, at: int) -> Command:
+    """By root, by who may do less, and by who was looked up too long ago."""
+    if rng.random() < 0.1:
+        action = rng.choice(("role grant-permission", "role revoke-permission"))
+        command = ChangeAuth(action, "r", "", READWRITE, keys(rng))
+    elif type(command) not in USER_COMMANDS:
+        return command
+    return AsUser(rng.choice((ROOT, "u", "u", "nobody")), at - (rng.random() < 0.1), command)  # type: ignore[arg-type]
 
 
 def drawn(rng: random.Random, revision: int, session: int) -> Command:
@@ -77,8 +99,11 @@ def seen(machine: StateMachine) -> tuple[object, ...]:
     return machine.hash(), machine.data_bytes, past, counts, where, leases, machine.last_events
 
 
+@pytest.mark.parametrize("with_users", [False, True], ids=["bare", "with users"])
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_made_ready_changes_nothing_but_when_work_is_done(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_made_ready_changes_nothing_but_when_work_is_done(
+    seed: int, with_users: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One machine applies at once, key by key; one makes ready, and is looked at and tidied up between the slices."""
     rng = random.Random(seed)
     plain, sliced = StateMachine(), StateMachine()
@@ -88,6 +113,8 @@ def test_what_is_made_ready_changes_nothing_but_when_work_is_done(seed: int, mon
     for machine in (plain, sliced):
         machine.apply(DeclareFields(PODS))
         session = cast(SessionResult, machine.apply(OpenSession(1))).id
+        for change in USERS if with_users else ():
+            machine.apply(change)
     for number in range(40):
         for machine in (plain, sliced):
             machine.apply(Put(PREFIX + b"d/%02d" % number, b"{}"))
@@ -96,6 +123,8 @@ def test_what_is_made_ready_changes_nothing_but_when_work_is_done(seed: int, mon
     prepared = 0
     for _ in range(150):
         command = drawn(rng, plain.revision, session)
+        if with_users:
+            command = by_somebody(rng, command, plain.auth.revision)
         at_once = dict.fromkeys((ahead, state, watch), LARGE_KEYS)
         for module, large in at_once.items():
             monkeypatch.setattr(module, "LARGE_KEYS", large)
