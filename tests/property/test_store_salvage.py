@@ -222,7 +222,7 @@ def judge(found, written: Written, damaged: dict[str, bytearray]) -> None:
     assert {each for each in pairs(found.state) if each[0]} <= written.granted, "a role that nobody ever granted"
     uncertain = found.users_lost or found.users_unsure or found.unsure_changes
     log = found.log.entries.values()
-    shown = not gone or any(each.data and not each.kind and type(unpack(each.data)) is AsUser for each in log)
+    shown = any(each.data and not each.kind and type(unpack(each.data)) is AsUser for each in log)
     opened = written.granted and ("", "disabled") not in written.granted and not found.state.auth.enabled
     assert not (opened and shown) or uncertain, "authentication has ended in silence"
     if not (uncertain or found.gaps):
