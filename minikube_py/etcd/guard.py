@@ -109,6 +109,10 @@ class Guard:
         """Raises: Refused."""
         return AsUser(*await self.who(), command)
 
+    async def allowed(self, txn: Txn) -> None:
+        """To be asked before it is said how much there is. Raises: Refused, InvalidRequest."""
+        self.auth.require(await self.as_user(txn), self._member.state.lessor)
+
     async def admin(self) -> None:
         """Raises: Refused, InvalidRequest, as all below."""
         if self.auth.enabled:

@@ -100,7 +100,11 @@ class KV:
         """One that only reads goes through no log."""
         tree = tree_of(request)
         txn = txn_of(tree, OPS_MAX)
-        check_cost(txn, self._node.member.state.index)
+        try:
+            check_cost(txn, self._node.member.state.index)
+        except Refused:
+            await self._node.guard.allowed(txn)
+            raise
         if reads_only(txn):
             if not all(read.serializable for read in reads_of(tree)) or txn.compare:
                 await self._node.confirmed()

@@ -88,6 +88,8 @@ class Users:
 
     async def add_user(self, request: Any) -> Any:
         bare = request.options.no_password
+        if not bare:
+            await self._require_admin()
         secret = b"" if bare else await self._hashed(request.password)
         return await self._change("AuthUserAdd", ChangeAuth("user add", request.name, secret=secret, bare=bare))
 
@@ -96,8 +98,18 @@ class Users:
         if request.hashedPassword and not request.password:
             text = "etcdserver: a hash that was made elsewhere cannot be read here: give the password"
             raise Refused(StatusCode.INVALID_ARGUMENT, text)
+        await self._require_admin()
         secret = await self._hashed(request.password) if request.password else b""
         return await self._change("AuthUserChangePassword", ChangeAuth("user passwd", request.name, secret=secret))
+
+    async def _require_admin(self) -> None:
+        """A hash takes long: nobody has it made who may not change users. Raises: Refused, InvalidRequest."""
+        try:
+            await self._node.guard.admin()
+        except InvalidRequest:
+            # This member may be behind.
+            await self._node.confirmed()
+            await self._node.guard.admin()
 
     async def grant(self, request: Any) -> Any:
         if not request.HasField("perm"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from minikube_py.errors import InvalidRequest
 from minikube_py.mvcc.types import Command, DeleteRange, Event, KeyValue, LeaseRevoke, bare
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
     else:
         return None
     if state.endings is not None and state.endings.asked == asked:
+        return None
+    try:
+        state.auth.require(command, state.lessor)
+    except InvalidRequest:
+        # Apply refuses it at once.
         return None
     return _slices(state, asked)
 

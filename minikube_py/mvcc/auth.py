@@ -18,7 +18,9 @@ from minikube_py.mvcc.types import (
     FROM_KEY,
     AsUser,
     ChangeAuth,
+    Command,
     DeleteRange,
+    InSession,
     LeaseRevoke,
     Put,
     RangeRequest,
@@ -284,6 +286,12 @@ class Auth:
         known = self.users.get(user)
         if known is None or not (ROOT in known.roles or self._covers(user, key, range_end, kind)):
             raise InvalidRequest(DENIED)
+
+    def require(self, command: Command, leases: Leases) -> None:
+        """As `check`, of any command: one that comes as no user is judged by nobody. Raises: InvalidRequest."""
+        inner = command.command if type(command) is InSession else command
+        if type(inner) is AsUser:
+            self.check(inner, leases)
 
     def check(self, request: AsUser, leases: Leases) -> None:
         """Whether the user may do it: all branches of a txn count, whichever is taken. Raises: InvalidRequest."""

@@ -190,7 +190,12 @@ class Replica:
         inner: Any = bare(command)
         inner = inner.txn if type(inner) is Release else inner
         if type(inner) is Txn:
-            check_deletions(inner, self.state.index)
+            try:
+                check_deletions(inner, self.state.index)
+            except InvalidRequest:
+                # How many keys there are is not for who may not see them.
+                self.state.auth.require(command, self.state.lessor)
+                raise
         if self.shortage and grows(command):
             raise NoSpace(self.shortage)
         if self._lost_lead or self.failure:

@@ -13,9 +13,11 @@ import pytest
 from etcd_api import Caller, ours
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.etcd import large, users
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.guard import NOBODY, SHOWN, Guard, Shown, shown_over_http
 from minikube_py.etcd.messages import pb
+from minikube_py.mvcc import budgets
 from minikube_py.mvcc.auth import OLD_REVISION, TOKEN
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import ChangeAuth
@@ -128,3 +130,37 @@ def test_users_stand_after_a_restart_and_the_gateway_asks_for_them(tmp_path: Pat
         code, _ = caller.call("KV/Put", pb.PutRequest(key=b"a"), (("token", token),))
         assert code == "ok"
         caller.close()
+
+
+def test_who_may_nothing_learns_no_number_and_has_nothing_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "DELETED_MAX", 2)
+    monkeypatch.setattr(large, "TXN_KEYS_MAX", 2)
+    hashed: list[str] = []
+    scrypt = users.Users._scrypt
+
+    async def counted(self: users.Users, password: str, salt: bytes) -> bytes:
+        hashed.append(password)
+        return await scrypt(self, password, salt)
+
+    monkeypatch.setattr(users.Users, "_scrypt", counted)
+    everything = {"key": "AA==", "range_end": "AA=="}
+    deletion, read = {"requestDeleteRange": everything}, {"requestRange": {**everything, "serializable": True}}
+    with ours(tmp_path, http=True) as server:
+        port = server.http_port
+        for key in ("YQ==", "Yg==", "Yw=="):
+            assert "header" in post(port, "kv/put", {"key": key})
+        post(port, "auth/user/add", {"name": "root", "password": "pw"})
+        post(port, "auth/user/grant", {"user": "root", "role": "root"})
+        assert "header" in post(port, "auth/enable", {})
+        token = post(port, "auth/authenticate", {"name": "root", "password": "pw"})["token"]
+        dear = ({"success": [deletion]}, "the limit is 2"), ({"success": [read] * 3}, "more than 2 keys")
+        for txn, limit in dear:
+            assert post(port, "kv/txn", txn) == "etcdserver: user name is empty"
+            assert limit in post(port, "kv/txn", txn, token)
+        known = len(hashed)
+        for path in ("auth/user/add", "auth/user/changepw"):
+            assert post(port, path, {"name": "root", "password": "other"}) == "etcdserver: user name is empty"
+        assert len(hashed) == known
+        assert "header" in post(port, "auth/user/add", {"name": "u", "password": "other"}, token) and len(hashed) > known

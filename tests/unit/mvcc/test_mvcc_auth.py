@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from minikube_py.errors import InvalidRequest, RequestError
+from minikube_py.mvcc import ahead
 from minikube_py.mvcc.auth import (
     BYTES_MAX,
     DENIED,
@@ -226,3 +227,16 @@ def test_what_users_and_roles_take_is_bounded_in_bytes_and_asked_before_the_log(
         machine.apply(ChangeAuth("role delete", "r"))
         machine.apply(ChangeAuth("user passwd", "u", secret=bytes(AUTH_BYTES_MAX)))
     assert state.hash() == again.hash()
+
+
+def test_nothing_is_made_ready_for_who_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "LARGE_KEYS", 2)
+    state = enabled((READWRITE, b"a", b"c"))
+    for at in range(3):
+        state.apply(Put(b"b%d" % at, b"v"))
+        state.apply(Put(b"x%d" % at, b"v"))
+    revision = state.auth.revision
+    assert ahead.prepare(state, AsUser("u", revision, DeleteRange(b"b", b"c"))) is not None
+    for denied in (DeleteRange(b"b", b"z"), DeleteRange(b"x", b"y")):
+        assert ahead.prepare(state, AsUser("u", revision, denied)) is None
+        assert ahead.prepare(state, denied) is not None
