@@ -88,8 +88,6 @@ class Users:
 
     async def add_user(self, request: Any) -> Any:
         bare = request.options.no_password
-        if not bare:
-            await self._require_admin()
         secret = b"" if bare else await self._hashed(request.password)
         return await self._change("AuthUserAdd", ChangeAuth("user add", request.name, secret=secret, bare=bare))
 
@@ -98,7 +96,6 @@ class Users:
         if request.hashedPassword and not request.password:
             text = "etcdserver: a hash that was made elsewhere cannot be read here: give the password"
             raise Refused(StatusCode.INVALID_ARGUMENT, text)
-        await self._require_admin()
         secret = await self._hashed(request.password) if request.password else b""
         return await self._change("AuthUserChangePassword", ChangeAuth("user passwd", request.name, secret=secret))
 
@@ -196,6 +193,7 @@ class Users:
     async def _hashed(self, password: str) -> bytes:
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             raise Refused(StatusCode.UNKNOWN, f"bcrypt: password length exceeds {PASSWORD_BYTES_MAX} bytes")
+        await self._require_admin()
         salt = secrets.token_bytes(SALT_BYTES)
         return salt + await self._scrypt(password, salt)
 
