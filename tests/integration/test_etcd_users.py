@@ -155,8 +155,8 @@ def test_who_may_nothing_learns_no_number_and_has_nothing_hashed(
         post(port, "auth/user/grant", {"user": "root", "role": "root"})
         assert "header" in post(port, "auth/enable", {})
         token = post(port, "auth/authenticate", {"name": "root", "password": "pw"})["token"]
-        dear = ({"success": [deletion]}, "the limit is 2"), ({"success": [read] * 3}, "more than 2 keys")
-        for txn, limit in dear:
+        costly = ({"success": [deletion]}, "the limit is 2"), ({"success": [read] * 3}, "more than 2 keys")
+        for txn, limit in costly:
             assert post(port, "kv/txn", txn) == "etcdserver: user name is empty"
             assert limit in post(port, "kv/txn", txn, token)
         known = len(hashed)
