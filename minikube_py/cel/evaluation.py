@@ -34,6 +34,7 @@ from minikube_py.cel.values import (
     no_overload,
     of_key,
     pairs,
+    put_optional,
     shown,
     type_name,
 )
@@ -393,15 +394,10 @@ class _Planner:
                 value = value_step(run)
                 if type(value) is EvaluationError:
                     return value
-                if optional:
-                    if type(value) is not Optional:
-                        text = f"cannot initialize optional entry '{shown(key)}' from non-optional value {shown(value)}"
-                        return EvaluationError(text)
-                    if not value.present:
-                        values.pop(as_key(key), None)
-                        continue
-                    value = value.value
-                values[as_key(key)] = value
+                if not optional:
+                    values[as_key(key)] = value
+                elif (wrong := put_optional(values, as_key(key), key, value)) is not None:
+                    return wrong
             return values
 
         return _literal(made, [plan for key, value, _ in entries for plan in (key, value)], 30)

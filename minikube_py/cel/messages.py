@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.cel.values import EvaluationError, Optional, OwnEquality, equal, shown
+from minikube_py.cel.values import EvaluationError, OwnEquality, equal, put_optional
 
 if TYPE_CHECKING:
     from minikube_py.cel.evaluation import Run, Step
@@ -37,15 +37,10 @@ def made(name: str, steps: Sequence[tuple[str, Step, bool]]) -> Callable[[Run], 
             value = step(run)
             if type(value) is EvaluationError:
                 return value
-            if optional:
-                if type(value) is not Optional:
-                    text = f"cannot initialize optional entry '{field}' from non-optional value {shown(value)}"
-                    return EvaluationError(text)
-                if not value.present:
-                    fields.pop(field, None)
-                    continue
-                value = value.value
-            fields[field] = value
+            if not optional:
+                fields[field] = value
+            elif (wrong := put_optional(fields, field, field, value)) is not None:
+                return wrong
         run.charge(COST)
         return Message(name, fields)
 

@@ -367,6 +367,18 @@ def timestamp_text(value: Timestamp) -> str:
     return f"{year:04d}-{month:02d}-{day:02d}T{clock}{fraction}{zone}"
 
 
+def put_optional(entries: dict[Any, Any], place: Any, key: object, value: object) -> EvaluationError | None:
+    """An optional entry of a map or a message: what is absent leaves none. `key`: as errors show it."""
+    if type(value) is not Optional:
+        text = f"cannot initialize optional entry '{shown(key)}' from non-optional value {shown(value)}"
+        return EvaluationError(text)
+    if value.present:
+        entries[place] = value.value
+    else:
+        entries.pop(place, None)
+    return None
+
+
 def shown(value: object) -> str:
     """As Go's %v, which stands in errors."""
     if value is True or value is False:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.mvcc.key_index import tombstone
 from minikube_py.mvcc.types import Command, DeleteRange, Event, KeyValue, LeaseRevoke, bare
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _slices(state: StateMachine, asked: Asked) -> Iterator[None]:
         if start:
             yield
         last = [current[key] for key in keys[start : start + KEYS_PER_SLICE]]
-        made = [[kv, KeyValue(kv[0], b"", 0, revision, 0, 0)] for kv in last]
+        made = [[kv, tombstone(kv[0], revision)] for kv in last]
         histories += made
         events += [Event("DELETE", end, kv) for kv, end in made]
     state.endings = Endings(asked, keys, events, histories)
