@@ -93,6 +93,10 @@ explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a cor
 torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, parted, torn, wiped
 	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py
 
+.PHONY: robustness
+robustness: $(BIN)/.installed-dev  ## RUNS=n of etcd's robustness traffic over its API against three members that are broken
+	@MINIKUBE_PY_ROBUSTNESS=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_etcd_robustness.py
+
 planted: $(BIN)/.installed-dev  ## bugs planted in store, components, indexes and scheduler: what finds each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py --of cluster

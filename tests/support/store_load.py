@@ -202,7 +202,10 @@ class StoreLoad:
         await until(everything_is_seen, "what happened has been seen by all", PROGRESS_WITHIN_S)
         bounds = Bounds(CLOCK_DRIFT, 1 / CLOCK_DRIFT, self._settled_us, GRACE_US)
         [(history, views)] = found
-        return await asyncio.to_thread(judge, history, views, None, bounds)
+        return await asyncio.to_thread(self.judged, history, views, bounds)
+
+    def judged(self, history: History, views: Sequence[MemberView], bounds: Bounds) -> dict[str, Verdict]:
+        return judge(history, views, None, bounds)
 
     def _last_read(self) -> int:
         """The revision of the last read of everything that was answered; 0 while none was."""
