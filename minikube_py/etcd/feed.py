@@ -11,7 +11,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
 import grpc.aio
@@ -27,6 +27,7 @@ from minikube_py.etcd.wording import Wording
 from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import KeyValue
 from minikube_py.mvcc.watch import WatchHub
+from minikube_py.store.collector import Collector
 
 log = logging.getLogger(__name__)
 COMPACT_KEY: Final = b"compact_rev_key"
@@ -86,10 +87,13 @@ class Feed:
         self.questions_max = UNANSWERED_MAX
         self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
+        self._former: list[Generator[None, None, None]] = []
+        self._collector = Collector()
 
     async def start(self) -> None:
         """Raises: Unavailable, InvalidRequest where the keys are somebody else's."""
         await self._check_ours()
+        self._collector.start()
         await self._load(REPLAYED)
         work = (self._follow_forever(), self._ask_forever(), self._keep_house())
         self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
@@ -98,6 +102,7 @@ class Feed:
         for task in self._tasks:
             task.cancel()
         await ended(*self._tasks)
+        self._collector.stop()
         if self._tasks:
             self.hub.close(error)
 
@@ -115,8 +120,8 @@ class Feed:
                 revision, _ = await self._ends()
         else:
             raise Unavailable(f"etcd was compacted {LOADS_MAX} times while its keys were read")
-        former = self.hub if self.loads else None
-        mirror = await in_steps(Mirror.loading(kvs, revision, list(self.field_sets.values())))
+        former = (self.mirror, self.hub) if self.loads else None
+        mirror = await in_steps(Mirror.loading(kvs, revision, list(self.field_sets.values())), self._collector.keep)
         for each in self.field_sets.values():
             if each.name not in mirror.state.tables.declared:
                 # Somebody declared it meanwhile.
@@ -124,8 +129,10 @@ class Feed:
         self.mirror = mirror
         self.hub = WatchHub(self.mirror.state)
         self.loads += 1
+        self._collector.keep(most=True)
         if former is not None:
-            former.close(Compacted(former.revision, revision))
+            self._former.append(former[0].disposing())
+            former[1].close(Compacted(former[1].revision, revision))
         self._wake()
 
     async def _check_ours(self) -> None:
@@ -158,6 +165,7 @@ class Feed:
                     raise
                 raise Compacted(revision, revision + 1) from None
             kvs += self._wording.kvs(answer.kvs)
+            self._collector.keep()
             if not answer.more:
                 return kvs
             low = answer.kvs[-1].key + b"\0"
@@ -349,8 +357,11 @@ class Feed:
             self.catch_up_soon()
 
     async def _keep_house(self) -> None:
-        """Builds declared indexes a few rows at a time, and frees what is compacted."""
+        """Builds declared indexes a few rows at a time, and frees what is compacted, and what a load replaced."""
         while True:
+            self._collector.step()
+            while self._former:
+                await in_steps(self._former.pop())
             state = self.mirror.state
             state.trim(TRIMMED)
             if not state.tables.unbuilt:

@@ -65,6 +65,25 @@ class Mirror:
             yield from mirror._declaring(each)
         return mirror
 
+    def disposing(self) -> Generator[None, None, None]:
+        """Frees it in slices: at once would take a second. Nobody is to ask it any more."""
+        index, tables, log = self.state.index, self.state.tables, self.state.log
+        tables.version += 1  # whoever tries ways in several steps goes by it
+        for table in tables.by_name.values():
+            while not table.dispose(KEYS_PER_STEP):
+                yield
+        for revision in range(log.first, log.last + KEYS_PER_STEP, KEYS_PER_STEP):
+            log.trim(revision)
+            yield
+        for held in (index.history, index.current):
+            while held:
+                for _ in range(min(KEYS_PER_STEP, len(held))):
+                    held.popitem()
+                yield
+        while index.live:
+            del index.live[-KEYS_PER_STEP:]
+            yield
+
     def _declaring(self, field_set: FieldSet) -> Generator[None, None, None]:
         """As `state.load_fields`."""
         state = self.state

@@ -28,14 +28,12 @@ class Collector:
 
     def __init__(self) -> None:
         self._before = gc.get_threshold()
-        self._freezes = 0
-        self._frozen = 0
+        self._freezes = self._frozen = 0
 
     def start(self) -> None:
         if Collector._owner is not None:
             return
-        Collector._owner = self
-        self._before = gc.get_threshold()
+        Collector._owner, self._before = self, gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
         # What is there was loaded just now, or is the host's: neither is worth a walk before anything is served.
         gc.freeze()
@@ -46,17 +44,24 @@ class Collector:
         if Collector._owner is not self or gc.get_count()[2] < MIDDLE_PER_FREEZE:
             return
         self._freezes += 1
-        if self._freezes >= FREEZES_PER_FULL and gc.get_freeze_count() >= self._frozen * GROWTH_PER_FULL:
+        if self._freezes >= FREEZES_PER_FULL and self._has_grown():
             self._full()
         else:
             gc.collect()
             gc.freeze()
 
-    def keep(self) -> None:
+    def _has_grown(self) -> bool:
+        """Counting takes 50 ms for a million objects, so it is rare."""
+        self._freezes, count = 0, gc.get_freeze_count()
+        self._frozen = self._frozen if self._frozen >= 0 else count
+        return count >= self._frozen * GROWTH_PER_FULL
+
+    def keep(self, *, most: bool = False) -> None:
         """What was just made will stay for long, and is not worth a walk now: by tens of thousands of objects, the
-        young collections would take longer than making them."""
+        young collections would take longer than making them. `most`: growth is counted from here."""
         if Collector._owner is self:
             gc.freeze()
+            self._frozen = -1 if most else self._frozen
 
     def stop(self) -> None:
         if Collector._owner is self:
@@ -65,7 +70,6 @@ class Collector:
             gc.unfreeze()
 
     def _full(self) -> None:
-        self._freezes = 0
         gc.unfreeze()
         gc.collect()
         gc.freeze()
