@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from minikube_py.api.apply.assigned import Assigned
 from minikube_py.api.errors import FieldError, Json
 from minikube_py.api.printing import DEFAULT_PRINTER, Printer
 from minikube_py.fields.spec import FieldSet
+
+if TYPE_CHECKING:
+    from minikube_py.api.custom.conversion import ConversionWebhook
 
 DeleteAnswer = Literal["object", "status"]
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -262,6 +265,8 @@ class Kind:
     that are no Go types."""
     storage_version: str | None = ""
     converts: Conversion | None = None
+    conversion_webhook: ConversionWebhook | None = None
+    """Who turns its objects into those of other versions, and which of them is stored."""
     codec: Codec | None = None
     read: Callable[[bytes], bytes] | None = None
     definition: bytes = b""

@@ -57,7 +57,8 @@ def any_matches(rules: Iterable[Json], of: Operation, registry: Registry) -> boo
 
 def seen_as(kind: Kind, given: Kind) -> bool:
     """Whether what was given in one version can be shown in the other: nothing is converted for it."""
-    return kind is given or (kind.converts is None and given.converts is None)
+    alike = (each.converts is None and each.conversion_webhook is None for each in (kind, given))
+    return kind is given or all(alike)
 
 
 def matched_kind(rules: Sequence[Json], equivalent: bool, of: Operation, name: str, registry: Registry) -> Kind | None:

@@ -80,6 +80,7 @@ from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
 
 if TYPE_CHECKING:
+    from minikube_py.apiserver.conversions import Conversions
     from minikube_py.apiserver.inside import Inside
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,8 @@ class ApiServer:
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
+        self.cache.conversions = self.writer.conversions = self.deleter.conversions = self._converting
+        self._conversions: Conversions | None = None
         self._inside: Inside | None = None
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
         self.endpoints = EndpointReconciler(storage, self.writer, clock)
@@ -171,6 +174,13 @@ class ApiServer:
         of_requests = signers.plugins(self.access)
         of_pods = PodSecurity(self.cache, namespaces, self.clock), PodResizes(self.cache)
         return Chain((*of_pods, *of_requests, *policies, MutatingWebhooks(*given), ValidatingWebhooks(*given)))
+
+    def _converting(self) -> Conversions:
+        if self._conversions is None:
+            from minikube_py.apiserver.conversions import Conversions
+
+            self._conversions = Conversions(self.store, self.webhook_caller, self.rng, lambda: self.writer.work)
+        return self._conversions
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -204,6 +214,8 @@ class ApiServer:
         self._stopping = True
         self.ready = False
         self.watching.finish_all()
+        for cache in self.cache.caches.values():
+            cache.sleep()
         self.questions.close()
         await self.endpoints.stop()
         tasks = [*self._tasks, *([self._feeding] if self._feeding is not None else [])]
@@ -552,7 +564,7 @@ class ApiServer:
             if resource.converts is not None:
                 continue
             labels = f'{{group="{resource.group}",resource="{resource.plural}"}}'
-            found[f"apiserver_resource_objects{labels}"] = len(cache.entries)
+            found[f"apiserver_resource_objects{labels}"] = cache.count()
         found["apiserver_unreadable_objects"] = len(self.cache.reading.why)
         for resource, broadcaster in self.watching.broadcasters.items():
             labels = f'{{group="{resource.group}",version="{resource.version}",kind="{resource.kind}"}}'

@@ -176,11 +176,14 @@ class CustomResources:
         kinds = next((k for k in self._forms.values() if k and k[0].prefix == _prefix(definition)), ())
         if not kinds:
             return False
+        # As they are stored, nobody need be asked to convert them.
+        kind = next((each for each in kinds if each.storage_version == each.api_version), kinds[0])
         # What others have just made is to be seen.
         await server.lister.wait_fresh()
-        entries = list(server.cache.of(kinds[0]).entries.values())
+        await (cache := server.cache.of(kind)).ready()
+        entries = list(cache.entries.values())
         if entries:
-            await server.deleter.delete_collection(kinds[0], entries, delete_options({}, b"", ""))
+            await server.deleter.delete_collection(kind, entries, delete_options({}, b"", ""))
             await server.clock.sleep(_CLEANED_EVERY_S)
         return bool(entries)
 

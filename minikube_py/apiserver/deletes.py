@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
@@ -28,6 +28,9 @@ from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
 
+if TYPE_CHECKING:
+    from minikube_py.apiserver.conversions import Conversions
+
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 
@@ -46,6 +49,7 @@ class Deleter:
         self._limits = limits
         self._clock = clock
         self._deleting: set[asyncio.Task[Deleted]] = set()
+        self.conversions: Callable[[], Conversions] | None = None
 
     async def delete(
         self,
@@ -76,9 +80,12 @@ class Deleter:
         passage: Passage | None,
     ) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
+        converting = self.conversions() if resource.conversion_webhook is not None and self.conversions else None
         for _ in range(self._limits.update_attempts_max):
             if kv is None:
                 raise not_found(resource, name)
+            if converting is not None:
+                (kv,) = await converting.all_shown(resource, [kv])
             obj = orjson.loads(kv.value)
             if admit is not None:
                 admit(resource, "", name, obj, None)
@@ -97,7 +104,8 @@ class Deleter:
             # Watchers of graceful kinds see the deletion announced before it is done, as upstream's do.
             if waits or (resource.deletion_grace_s is not None and not was_deleting):
                 try:
-                    outcome = await self._store.replace(kv, value)
+                    stored_value = await converting.to_store(resource, value) if converting is not None else value
+                    outcome = await self._store.replace(kv, stored_value)
                 except OutOfSpace:
                     if waits:
                         raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import Final, NamedTuple
 
@@ -176,7 +176,9 @@ class Lister:
         key = resource.key(route.namespace, route.name)
         if options.revision_text:
             await self.wait_for(options.revision)
-            entry = self._cache.of(resource).entries.get(key)
+            if (cache := self._cache.of(resource)).lags:
+                await cache.ready()
+            entry = cache.entries.get(key)
             if entry is not None:
                 return KeyValue(key, entry.value, 0, entry.revision, 0, 0)
             self._store.reading.check(key)
@@ -184,7 +186,13 @@ class Lister:
         kv = await self._store.get(key)
         if kv is None:
             raise not_found(resource, route.name)
-        return kv if resource.read is None else kv._replace(value=resource.read(kv.value))
+        return (await self._as_read(resource, [kv]))[0]
+
+    async def _as_read(self, resource: Kind, kvs: Sequence[KeyValue]) -> Sequence[KeyValue]:
+        """Raises: StatusError 500 where a webhook cannot convert them."""
+        if resource.conversion_webhook is not None and self._cache.conversions is not None:
+            return await self._cache.conversions().all_shown(resource, kvs)
+        return kvs if resource.read is None else [kv_as_read(resource, kv) for kv in kvs]
 
     async def wait_for(self, revision: int) -> None:
         """Raises: StatusError 504 where the cache does not get there in time."""
@@ -253,8 +261,12 @@ class Lister:
             else:
                 await self.wait_for(options.revision)
                 limit = 0 if options.revision_text == "0" else limit
+            if cache.lags:
+                await cache.ready()
             return await self._current(cache, selection, start, limit), selection
         await self.wait_for(revision)
+        if cache.lags:
+            await cache.ready()
         if revision >= cache.last_change:
             page = await self._current(cache, selection, start, limit)
             return page._replace(revision=revision), selection
@@ -266,7 +278,7 @@ class Lister:
             await self.wait_for(revision or options.revision)
 
     async def _current(self, cache: ResourceCache, selection: Selection, start: bytes | None, limit: int) -> Page:
-        revision = self._cache.revision
+        revision = cache.revision
         if not selection.selective:
             if not limit:
                 return Page(cache.select(selection.prefix, start), revision)
@@ -310,7 +322,7 @@ class Lister:
                 result = await self._store.range(request)
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
-            entries = [Entry(cache.resource, kv_as_read(cache.resource, kv)) for kv in result.kvs]
+            entries = [Entry(cache.resource, kv) for kv in await self._as_read(cache.resource, result.kvs)]
             if not selective:
                 remaining = result.count - len(entries) if limit and result.more else None
                 return Page(entries, revision, entries[-1].key if result.more else None, remaining)
@@ -361,7 +373,7 @@ class Lister:
             except StatusError as error:
                 raise self._expired(error, low, prefix, going_on) from None
             revision = revision or result.revision
-            entries = [Entry(resource, kv_as_read(resource, kv)) for kv in result.kvs]
+            entries = [Entry(resource, kv) for kv in await self._as_read(resource, result.kvs)]
             if shown is not None:
                 shown.rows.update((kv.key, row) for kv, row in zip(result.kvs, result.fields or ()))
             after = await self._take(found, entries, selection, limit, result.more)

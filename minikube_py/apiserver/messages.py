@@ -12,6 +12,7 @@ from minikube_py.api.memo import remembered
 from minikube_py.client.transport import JSON
 
 if TYPE_CHECKING:
+    from minikube_py.api.apply.managed_fields import Converted
     from minikube_py.api.errors import Json, StatusError
     from minikube_py.api.kind import Kind
     from minikube_py.apiserver.http1 import Head
@@ -66,8 +67,8 @@ class Request:
     admission."""
 
     __slots__ = (
-        "accept", "admit", "body", "content_type", "head", "if_none_match", "method", "path", "pretty", "query",
-        "receive", "user", "user_agent", "wanted", "warnings",
+        "accept", "admit", "body", "content_type", "converted", "head", "if_none_match", "method", "path", "pretty",
+        "query", "receive", "user", "user_agent", "wanted", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +95,8 @@ class Request:
         self.wanted = wanted
         self.pretty: bool | None = None
         self.admit: Admission | None = None
+        self.converted: Converted | None = None
+        """Of a kind whose versions a webhook converts: what it gave for the owners of fields."""
         self.user_agent = ""
         self.head: Head | None = None
         self.warnings: list[str] = []

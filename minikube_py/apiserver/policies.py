@@ -182,6 +182,8 @@ class Policies(Plugin, Generic[P]):
         """Raises: StatusError 404; Misconfigured."""
         if binding.resources is not None and await self._matched(binding.resources, attributes) is None:
             return []
+        if of_params is not None:
+            await self._cache.of(of_params).ready()
         params = list(self._params(of_params, binding.spec.get("paramRef"), attributes.of.namespace))
         if params and not seen_as(kind, attributes.of.kind):
             wanted = f"{attributes.of.kind.plural} as {kind.api_version}"

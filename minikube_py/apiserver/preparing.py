@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from minikube_py.api import go_json, go_numbers, strategy, yaml_text
 from minikube_py.api.apply.managed_fields import (
     Sender,
+    bare,
     field_manager,
     told_kind,
     told_of,
@@ -271,7 +272,9 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
             raise bad_request(f"{what}: {unable}: {error}") from None
     except RecursionError:
         raise bad_request(TOO_DEEP) from None
-    kind.default(new)
+    if old is None or kind.conversion_webhook is None or bare(new) != bare(old):
+        # Conversions leave defaults out, and an apply that changes nothing adds none.
+        kind.default(new)
     if repeats and patch.field_validation == "Strict":
         raise bad_request(f"error strict decoding YAML: {repeats}")
     if repeats and patch.field_validation == "Warn":
@@ -572,6 +575,12 @@ def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated:
     return MutatingPolicy(orjson.loads(spec)).mutated(_kind(kinds, asked), *given)
 
 
+def converted(kinds: Registry, *given: Any) -> list[bytes] | str:
+    from minikube_py.apiserver.conversions import converted as read_converted
+
+    return read_converted(*given)
+
+
 def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: tuple[str, ...]) -> Swagger | bytes | None:
     from minikube_py.api.openapi import made
 
@@ -580,6 +589,6 @@ def open_api(kinds: Registry, definitions: tuple[bytes, ...], of: tuple[str, ...
 
 _JOBS = (
     create, update, patch, apply, read, read_delete_options, as_yaml, checked, matched, denials, reviewed,
-    hooked, mutated, settle, open_api,
+    hooked, mutated, settle, open_api, converted,
 )  # fmt: skip
 JOBS = {job.__name__: job for job in _JOBS}

@@ -201,6 +201,7 @@ class Broadcaster:
         self._pumping = False
         self.streams = 0
         cache.sink = self._take
+        cache.ended = self.finish_all
 
     # --- changes ----------------------------------------------------------------------------------------------------
 

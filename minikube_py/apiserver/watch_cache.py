@@ -31,6 +31,7 @@ from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import Event, KeyValue, prefix_end
 
 if TYPE_CHECKING:
+    from minikube_py.apiserver.conversions import Conversions
     from minikube_py.apiserver.projections import Projection
 
 log = logging.getLogger(__name__)
@@ -181,8 +182,11 @@ ChangeSink = Callable[[Change], None]
 class ResourceCache:
     """The objects of one resource at `owner.revision`, and their last changes.
 
-    `history_from` is the revision from which on every change is in `history`.
+    `history_from` is the revision from which on every change is in `history`. A cache that `lags` may be behind its
+    owner until it is `ready`.
     """
+
+    lags = False
 
     def __init__(self, owner: WatchCache, resource: Kind, limits: Limits) -> None:
         self.owner = owner
@@ -192,12 +196,32 @@ class ResourceCache:
         self.history_from = 0
         self.last_change = 0
         self.sink: ChangeSink | None = None
+        self.ended: Callable[[], None] | None = None
+        """Ends all watches."""
         self.projection: Projection | None = None
         self.faces: list[Face] = []
         """Those that somebody has asked for."""
         self._history_bytes = 0
         self._limits = limits
         self._by_node: dict[str, dict[bytes, Entry]] | None = None
+
+    @property
+    def revision(self) -> int:
+        """Up to which it shows all."""
+        return self.owner.revision
+
+    async def ready(self) -> None:
+        """Raises: StatusError where it cannot be."""
+
+    def count(self) -> int:
+        return len(self.entries)
+
+    def take(self, event: Event) -> None:
+        """A change as the store tells it."""
+        self.apply(event if event.type != "PUT" else event._replace(kv=kv_as_read(self.resource, event.kv)))
+
+    def sleep(self) -> None:
+        """Nobody asks for it any more, or what it was made of has changed."""
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
         """Begins again with these objects; `kvs` in key order, all readable."""
@@ -350,11 +374,20 @@ class SharedKeys:
         self._kvs = {kv.key: kv for kv in kvs}
         self.show(self.caches, revision)
 
+    def all(self) -> list[KeyValue]:
+        return [kv for _, kv in sorted(self._kvs.items())]
+
+    def count(self) -> int:
+        return len(self._kvs)
+
     def show(self, caches: tuple[ResourceCache, ...], revision: int) -> None:
         """From now on by these caches, which start afresh."""
         self.caches = caches
         for cache in caches:
-            kvs = (kv_as_read(cache.resource, kv) for _, kv in sorted(self._kvs.items()))
+            if cache.lags:
+                cache.sleep()
+                continue
+            kvs = (kv_as_read(cache.resource, kv) for kv in self.all())
             read = (cache.owner.reading.take(cache.resource, kv) for kv in kvs)
             cache.load((kv for kv in read if kv is not None), revision)
 
@@ -365,7 +398,7 @@ class SharedKeys:
         else:
             self._kvs.pop(kv.key, None)
         for cache in self.caches:
-            cache.apply(event if event.type != "PUT" else event._replace(kv=kv_as_read(cache.resource, kv)))
+            cache.take(event)
 
 
 class WatchCache:
@@ -397,6 +430,7 @@ class WatchCache:
             if resource.converts is not None:
                 self.caches[resource] = Face(by_prefix[resource.prefix], resource, limits)
         self._waiting: dict[asyncio.Future[None], int] = {}
+        self.conversions: Callable[[], Conversions] | None = None
 
     def of(self, resource: Kind) -> ResourceCache:
         """Raises: StatusError 404 where the resource is served no more."""
@@ -413,15 +447,26 @@ class WatchCache:
         before = {kind: cache for kind, cache in self.caches.items() if kind.definition}
         wanted: dict[SharedKeys, list[ResourceCache]] = {}
         for kind in kinds:
-            cache = before.get(kind) or ResourceCache(self, kind, self._limits)
-            wanted.setdefault(self._shared(kind.prefix), []).append(cache)
-        for kind in before:
+            shared = self._shared(kind.prefix)
+            wanted.setdefault(shared, []).append(before.get(kind) or self.cache_of(kind, shared))
+        for kind, cache in before.items():
+            if kind not in kinds:
+                cache.sleep()
             del self.caches[kind]
             wanted.setdefault(self._shared(kind.prefix), [])
         for shared, caches in wanted.items():
             if tuple(caches) != shared.caches:
                 shared.show(tuple(caches), self.revision)
             self.caches |= {cache.resource: cache for cache in caches}
+
+    def cache_of(self, kind: Kind, shared: SharedKeys) -> ResourceCache:
+        if kind.conversion_webhook is None:
+            return ResourceCache(self, kind, self._limits)
+        # Loaded with the first definition that has a webhook.
+        from minikube_py.apiserver.converted_cache import ConvertedCache
+
+        assert self.conversions is not None, "a server has them from its start"
+        return ConvertedCache(self, kind, self._limits, shared, self.conversions())
 
     def _shared(self, key: bytes) -> SharedKeys:
         """What holds the keys that begin so: `/registry/GROUP/PLURAL/`."""

@@ -82,7 +82,7 @@ class Watching:
     def bookmark_all(self) -> None:
         for broadcaster in self.broadcasters.values():
             if broadcaster.streams:
-                broadcaster.bookmark_all(self._cache.revision)
+                broadcaster.bookmark_all(broadcaster.cache.revision)
 
     def finish_all(self) -> None:
         """Ends every stream after what is queued; their watchers come again."""
@@ -123,6 +123,9 @@ class Watching:
                 await self._lister.wait_for(options.revision)
             elif options.revision_text == "":
                 await self._lister.wait_fresh()
+        if (cache := self._cache.of(selection.resource)).lags:
+            await cache.ready()
+        if initial_events:
             return await self._with_state(selection, options, form)
         return self._from_history(selection, options, form)
 
@@ -136,7 +139,7 @@ class Watching:
         broadcaster = self._broadcaster(selection.resource)
         group = broadcaster.group(selection, form, options.bookmarks)
         stream = broadcaster.join(group)
-        cache, revision = broadcaster.cache, self._cache.revision
+        cache, revision = broadcaster.cache, broadcaster.cache.revision
         if selection.selective:
             entries: list[Entry] = []
             candidates = list(self._lister.candidates(cache, selection, None))
@@ -158,8 +161,8 @@ class Watching:
         """What happened after a revision, then what happens. Too old a revision is told in the stream, as is one from
         before the fields asked for were declared: what its watcher was shown then was another set."""
         broadcaster = self._broadcaster(selection.resource)
-        revision = options.revision or self._cache.revision
-        after = revision if revision > self._cache.revision else 0
+        revision = options.revision or broadcaster.cache.revision
+        after = revision if revision > broadcaster.cache.revision else 0
         group = broadcaster.group(selection, form, options.bookmarks, after)
         stream = broadcaster.join(group)
         try:
@@ -184,6 +187,7 @@ class Watching:
                 if isinstance(source, Group):
                     if (broadcaster := self.broadcasters.get(source.selection.resource)) is not None:
                         broadcaster.catch_up(source)
+                        revision = broadcaster.cache.revision
                 else:
                     revision = source.revision
                 ending.push(Batch([source.encoder.bookmark(revision)]))

@@ -50,7 +50,7 @@ _STATUS_TEXTS: Final = {
 }
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """The answer is none; the text is upstream's."""
 
 
@@ -72,37 +72,44 @@ def reviewed(
     """What the answer to a review says; a text where it is none."""
     try:
         return _verified(_decoded(status, media, body, version), uid, mutating, version)
-    except _Wrong as error:
+    except Wrong as error:
         return str(error)
 
 
 def _decoded(status: int, media: str, body: bytes, version: str) -> Json:
-    """Raises: _Wrong."""
-    if not 200 <= status <= 206:
-        raise _Wrong(FAILED + _http_error(status, media, body[:_ERROR_BYTES_MAX]))
-    if not body:
-        raise _Wrong(f"{FAILED}0-length response with status code: {status} and content type: {media}")
-    try:
-        found: Any = _read(body)
-    except json_text.Syntax as error:
-        raise _Wrong(f"{FAILED}couldn't get version/kind; json parse error: {error}") from None
-    except yaml_text.YamlError as error:
-        raise _Wrong(f"{FAILED}error converting YAML to JSON: {error}") from None
-    if not isinstance(found, dict):
-        why = f"json: cannot unmarshal {json_type(found)} into Go value of type {_TYPE_META}"
-        raise _Wrong(f"{FAILED}couldn't get version/kind; json parse error: {why}")
-    given, kind = found.get("apiVersion") or f"{GROUP}/{version}", found.get("kind") or KIND
-    if kind != KIND or given not in (f"{GROUP}/v1", f"{GROUP}/v1beta1"):
-        scheme = 'in scheme "pkg/runtime/scheme.go:111"'
-        raise _Wrong(f"{FAILED}no kind {go_quote(kind)} is registered for version {go_quote(given)} {scheme}")
-    if given != f"{GROUP}/{version}":
-        other = given.rpartition("/")[2]
-        raise _Wrong(f"{FAILED}converting ({other}.{KIND}) to ({version}.{KIND}): unknown conversion")
+    """Raises: Wrong."""
+    found = document(status, media, body, f"{GROUP}/{version}", KIND)
     said = {name: found.get(name) or "" for name in ("kind", "apiVersion")}
     try:
         return {**decode_value(target(GROUP, version, KIND), found, False)[0], **said}
     except DecodeError as error:
-        raise _Wrong(f"{FAILED}{error}") from None
+        raise Wrong(f"{FAILED}{error}") from None
+
+
+def document(status: int, media: str, body: bytes, wanted: str, wanted_kind: str) -> Json:
+    """The answer of a webhook that was asked for a kind and apiVersion. Raises: Wrong."""
+    group, _, version = wanted.partition("/")
+    if not 200 <= status <= 206:
+        raise Wrong(FAILED + _http_error(status, media, body[:_ERROR_BYTES_MAX]))
+    if not body:
+        raise Wrong(f"{FAILED}0-length response with status code: {status} and content type: {media}")
+    try:
+        found: Any = _read(body)
+    except json_text.Syntax as error:
+        raise Wrong(f"{FAILED}couldn't get version/kind; json parse error: {error}") from None
+    except yaml_text.YamlError as error:
+        raise Wrong(f"{FAILED}error converting YAML to JSON: {error}") from None
+    if not isinstance(found, dict):
+        why = f"json: cannot unmarshal {json_type(found)} into Go value of type {_TYPE_META}"
+        raise Wrong(f"{FAILED}couldn't get version/kind; json parse error: {why}")
+    given, kind = found.get("apiVersion") or wanted, found.get("kind") or wanted_kind
+    if kind != wanted_kind or given not in (f"{group}/v1", f"{group}/v1beta1"):
+        scheme = 'in scheme "pkg/runtime/scheme.go:111"'
+        raise Wrong(f"{FAILED}no kind {go_quote(kind)} is registered for version {go_quote(given)} {scheme}")
+    if given != wanted:
+        other = given.rpartition("/")[2]
+        raise Wrong(f"{FAILED}converting ({other}.{kind}) to ({version}.{kind}): unknown conversion")
+    return found
 
 
 def _read(body: bytes) -> Any:
@@ -124,15 +131,15 @@ def _http_error(status: int, media: str, body: bytes) -> str:
 
 
 def _verified(review: Json, uid: str, mutating: bool, version: str) -> Review:
-    """Raises: _Wrong."""
+    """Raises: Wrong."""
     response = review.get("response")
     if response is None:
-        raise _Wrong(f"{_INVALID}webhook response was absent")
+        raise Wrong(f"{_INVALID}webhook response was absent")
     patch, patch_type = base64.b64decode(response.get("patch") or ""), response.get("patchType")
     if version == "v1":
         why = _wrong(review, response, uid) or _wrong_patch(patch, patch_type, mutating)
         if why:
-            raise _Wrong(_INVALID + why)
+            raise Wrong(_INVALID + why)
     elif patch:
         patch_type = "JSONPatch"
     return Review(

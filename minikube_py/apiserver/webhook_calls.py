@@ -46,7 +46,7 @@ class Caller:
         await asyncio.sleep(0)
         text = orjson.dumps(body)
         await asyncio.sleep(0)
-        answer = await self._post(hook.get("clientConfig") or {}, text, timeout_s)
+        answer = await self.post(hook.get("clientConfig") or {}, text, timeout_s)
         media = answer.headers.get("Content-Type", "")
         given = (answer.status, media, answer.body, known[0], request["uid"], mutating)
         large = is_large(answer.body, JSON if looks_like_json(answer.body) else YAML)
@@ -55,7 +55,8 @@ class Caller:
             raise CallFailed(found)
         return found
 
-    async def _post(self, client: Json, body: bytes, timeout_s: int) -> Answer:
+    async def post(self, client: Json, body: bytes, timeout_s: int) -> Answer:
+        """`client`: a clientConfig. Raises: CallFailed."""
         service = client.get("service")
         if service is not None:
             host = f"{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}"

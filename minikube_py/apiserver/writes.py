@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from minikube_py.api import strategy
 from minikube_py.api.apply.managed_fields import Sender, track, with_reset
 from minikube_py.api.decode import JSON, decode
-from minikube_py.api.errors import Json, StatusError, already_exists, conflict, generate_name_conflict, not_found
+from minikube_py.api.errors import Json, StatusError, conflict, generate_name_conflict, not_found
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.meta import namespace_of
@@ -26,6 +26,7 @@ from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.admission import Chain, Passage
 from minikube_py.apiserver.cached_cluster import CachedCluster
+from minikube_py.apiserver.changing import Absent, MakeNext, nothing_is_written, taken_error, told
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
@@ -61,6 +62,9 @@ from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_apply,
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
 
+if TYPE_CHECKING:
+    from minikube_py.apiserver.conversions import Conversions
+
 
 class Written(NamedTuple):
     """`revision` 0: nothing was stored (dryRun). `created` tells a PUT that made the object."""
@@ -95,6 +99,7 @@ class Writer:
         self.settling = Settling(self, cluster)
         self.passing = Passing(self, cluster)
         self.tracks_all = False
+        self.conversions: Callable[[], Conversions] | None = None
         self.chain = Chain(())
         self.renewals = Renewals(store)
         self._gate = gate
@@ -166,6 +171,7 @@ class Writer:
 
     def enter(self, route: Route, request: Request, verb: str) -> Passage | None:
         """None: nobody wants to be asked."""
+        request.converted = {} if route.resource.conversion_webhook is not None else None
         return self.chain.enter(request, verb, route.resource, route.namespace, route.name, route.subresource)
 
     async def _finished(
@@ -199,7 +205,11 @@ class Writer:
         return new
 
     def sender(self, request: Request, options: WriteOptions) -> Sender:
-        return Sender(options.field_manager, request.user_agent, self._clock.wall_s(), self.tracks_all)
+        who = options.field_manager, request.user_agent
+        return Sender(*who, self._clock.wall_s(), self.tracks_all, request.converted)
+
+    def _converting(self, kind: Kind) -> Conversions | None:
+        return self.conversions() if kind.conversion_webhook is not None and self.conversions is not None else None
 
     def _settling(self, kind: Kind, namespace: str, sub: str = "") -> Body:
         seen, wall_s = self.cluster.seen_by(kind, namespace), self._clock.wall_s()
@@ -250,7 +260,8 @@ class Writer:
     async def _put_new(
         self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
     ) -> Written:
-        key = resource.key(namespace, name)
+        key, converting = resource.key(namespace, name), self._converting(resource)
+        value = value if converting is None else await converting.to_store(resource, value)
         lease = await self.store.lease(resource.ttl_s) if resource.ttl_s and not dry_run else 0
 
         async def attempt(charges: Sequence[Claim]) -> Outcome:
@@ -262,9 +273,10 @@ class Writer:
         while True:
             outcome = await self.quotas.create(resource, namespace, name, value, dry_run, attempt)
             if outcome.done:
-                return Written(value, outcome.revision, True)
+                shown_value = value if converting is None else await converting.value_shown(resource, value)
+                return Written(shown_value, outcome.revision, True)
             if outcome.current is not None:
-                raise _taken(resource, name, outcome.current)
+                raise taken_error(resource, name, outcome.current)
             guard = await self._readmit(resource, namespace, name, guard, outcome)
 
     async def _readmit(
@@ -295,7 +307,7 @@ class Writer:
             if outcome.done:
                 return Written(value, outcome.revision, True)
             if outcome.current is not None:
-                raise _taken(SERVICES, name, outcome.current)
+                raise taken_error(SERVICES, name, outcome.current)
             wanted = [claim for claim in outcome.taken if claim.key in asked]
             if wanted:
                 raise self.addresses.explain(attempt, wanted)
@@ -357,17 +369,17 @@ class Writer:
             return Next(await self._finished(resource, obj, old, sub, said, passage, request.admit))
 
         try:
-            where = resource, route.namespace, route.name
-            written = await self._change(*where, make, options.dry_run, create_new, sub)
+            where = resource, route.namespace, route.name, self._owned(resource, request, make)
+            written = await self._change(*where, options.dry_run, create_new, sub)
             if before and not (warnings or said):
                 self.renewals.learn(resource, request, before[-1], written.value, written.revision)
-        except _Absent:
+        except Absent:
             if large:
                 return await self._create_large(route, request, options, passage and passage.created(), updating=True)
             obj = orjson.loads(body)
             return await self._create_by_update(route, obj, options, warnings, request.admit, sender, passage)
         except StatusError as error:
-            raise _told(error, warnings, said) from None
+            raise told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def _create_by_update(
@@ -412,9 +424,10 @@ class Writer:
             return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         try:
-            written = await self._change(resource, route.namespace, route.name, make, options.dry_run, sub=sub)
+            owned = self._owned(resource, request, make)
+            written = await self._change(resource, route.namespace, route.name, owned, options.dry_run, sub=sub)
         except StatusError as error:
-            raise _told(error, warnings, said) from None
+            raise told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     async def apply(
@@ -460,11 +473,11 @@ class Writer:
         try:
             for _ in range(self._limits.update_attempts_max):
                 try:
-                    written = await self._change(
-                        resource, route.namespace, route.name, make, options.dry_run, not sub, sub
-                    )
+                    owned = self._owned(resource, request, make)
+                    where = resource, route.namespace, route.name
+                    written = await self._change(*where, owned, options.dry_run, not sub, sub)
                     break
-                except _Absent:
+                except Absent:
                     try:
                         written = await create()
                         break
@@ -474,7 +487,7 @@ class Writer:
             else:
                 raise conflict(resource, route.name)
         except StatusError as error:
-            raise _told(error, warnings, said) from None
+            raise told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
     # --- other bodies -----------------------------------------------------------------------------------------------
@@ -499,6 +512,11 @@ class Writer:
             return options
         return delete_options(query, body, content_type)
 
+    def _owned(self, kind: Kind, request: Request, make: MakeNext) -> MakeNext:
+        """With conversions for the owners of fields that speak in other versions."""
+        converting, known = self._converting(kind), request.converted
+        return make if converting is None or known is None else converting.owned(kind, known, make)
+
     # --- the common way of a change ---------------------------------------------------------------------------------
 
     async def change(
@@ -506,7 +524,7 @@ class Writer:
     ) -> Written:
         """Reads, makes, writes if unchanged; again on a conflict. What changes nothing is not written.
 
-        Raises: StatusError 404, or _Absent where `may_be_absent`; 409 after too many conflicts."""
+        Raises: StatusError 404, or Absent where `may_be_absent`; 409 after too many conflicts."""
 
         async def make_next(kv: KeyValue | None) -> Next | None:
             return None if kv is None else Next(make(stored(resource, kv.value, kv.mod_revision)))
@@ -528,19 +546,25 @@ class Writer:
         resource: Kind,
         namespace: str,
         name: str,
-        make: _MakeNext,
+        make: MakeNext,
         dry_run: bool,
         absent: bool = False,
         sub: str = "-",
     ) -> Written:
-        """As `change`. `absent`: that there is nothing to be changed is told as _Absent. `sub`: the path that quotas
+        """As `change`. `absent`: that there is nothing to be changed is told as Absent. `sub`: the path that quotas
         are asked about; "-": one that they do not look at."""
-        kv = await self.store.get(resource.key(namespace, name))
+        key, converting = resource.key(namespace, name), self._converting(resource)
+        if converting is not None:
+            changed = await converting.change(resource, key, make, dry_run, self._limits.update_attempts_max)
+            if changed is not None:
+                return Written(*changed)
+            raise Absent if absent else not_found(resource, name)
+        kv = await self.store.get(key)
         taken: list[Claim] = []
         for _ in range(self._limits.update_attempts_max):
             found = await make(kv)
             if found is None or kv is None:
-                raise _Absent if absent else not_found(resource, name)
+                raise Absent if absent else not_found(resource, name)
             value, finished = found.value, found.finished
             asked: set[bytes] = set()
             held: set[bytes] = set()
@@ -553,7 +577,7 @@ class Writer:
                 finished = is_finished(resource, new)
                 value = encode(new)
             if dry_run:
-                await self.quotas.update(resource, sub, namespace, kv, value, True, _nothing_is_written)
+                await self.quotas.update(resource, sub, namespace, kv, value, True, nothing_is_written)
                 return Written(value, kv.mod_revision)
             if finished:
                 outcome = await self.store.delete(kv, sorted(held))
@@ -574,24 +598,3 @@ class Writer:
                 taken += outcome.taken
             kv = outcome.current
         raise conflict(resource, name)
-
-
-class _Absent(Exception):
-    """The object to be changed is not there, and may be created."""
-
-
-async def _nothing_is_written(charges: Sequence[Claim]) -> Outcome:
-    return Outcome(True, 0)
-
-
-_MakeNext = Callable[[KeyValue | None], Awaitable[Next | None]]
-
-
-def _taken(resource: Kind, name: str, standing: KeyValue) -> StatusError:
-    return already_exists(resource, name, "deletionTimestamp" in orjson.loads(standing.value)["metadata"])
-
-
-def _told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
-    """What is `said` of the object, after it was found valid: whom a quota refuses gets it, too."""
-    more = said if isinstance(error, Refused) else ()
-    return with_warnings(error, [*warnings, *more, *error.warnings])

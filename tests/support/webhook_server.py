@@ -92,6 +92,67 @@ ANSWERS |= {
 }  # fmt: skip
 
 
+def conversion(asked: Json, objects: list[Json] | None = None, **more: Any) -> Said:
+    request = asked["request"]
+    made = objects if objects is not None else [moved(each, request["desiredAPIVersion"]) for each in request["objects"]]
+    response = {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": made, **more}
+    return 200, JSON, json.dumps({"kind": asked["kind"], "apiVersion": asked["apiVersion"], "response": response}).encode()
+
+
+def moved(obj: Json, version: str, **metadata: Any) -> Json:
+    """The object in another version: `spec.size` of v1 is `spec.dimensions.width` in v2, the rest is the same."""
+    made = json.loads(json.dumps(obj))
+    spec = made.get("spec") or {}
+    if version.endswith("/v1") and "dimensions" in spec:
+        spec["size"] = spec.pop("dimensions").get("width", 0)
+    elif version.endswith("/v2") and "size" in spec:
+        spec["dimensions"] = {"width": spec.pop("size")}
+    return {**made, "apiVersion": version, "metadata": {**made.get("metadata", {}), **metadata}}
+
+
+def converting(**metadata: Any) -> Callable[[Json], Said]:
+    return lambda asked: conversion(asked, [moved(each, asked["request"]["desiredAPIVersion"], **metadata) for each in asked["request"]["objects"]])
+
+
+def _each(change: Callable[[Json], Any]) -> Callable[[Json], Said]:
+    return lambda asked: conversion(asked, [change(moved(each, asked["request"]["desiredAPIVersion"])) for each in asked["request"]["objects"]])
+
+
+CONVERSIONS: dict[str, Callable[[Json], Said]] = {
+    "c-moves": conversion,
+    "c-why": lambda asked: conversion(asked, result={"status": "Failure", "message": "no & <never>"}),
+    "c-no-why": lambda asked: conversion(asked, result={"status": "Failed"}),
+    "c-no-result": lambda asked: conversion(asked, result={}),
+    "c-other-uid": lambda asked: conversion(asked, uid="x"),
+    "c-fewer": lambda asked: conversion(asked, []),
+    "c-more": lambda asked: conversion(asked, asked["request"]["objects"] * 2),
+    "c-same": lambda asked: conversion(asked, asked["request"]["objects"]),
+    "c-no-kind": _each(lambda obj: {name: obj[name] for name in obj if name != "kind"}),
+    "c-other-kind": _each(lambda obj: {**obj, "kind": "Other"}),
+    "c-renamed": converting(name="other"),
+    "c-elsewhere": converting(namespace="other"),
+    "c-other-object": converting(uid="1-2-3"),
+    "c-no-metadata": _each(lambda obj: {name: obj[name] for name in obj if name != "metadata"}),
+    "c-labels": converting(labels={"made": "yes"}, annotations={"a/b": "c"}, creationTimestamp="2001-01-01T00:00:00Z", generation=7),
+    "c-odd-labels": converting(labels=["a"]),
+    "c-number-labels": converting(labels={"a": 1}),
+    "c-bad-labels": converting(labels={"a b": "c d"}),
+    "c-bad-annotations": converting(annotations={"a b": "c d"}),
+    "c-junk": _each(lambda obj: {**obj, "junk": 1, "spec": {**obj.get("spec", {}), "junk": [1]}}),
+    "c-floats": _each(lambda obj: {**obj, "spec": {**obj.get("spec", {}), "name": None}}),
+    "c-no-response": lambda asked: (200, JSON, json.dumps({"kind": asked["kind"], "apiVersion": asked["apiVersion"]}).encode()),
+    "c-odd-kind": lambda asked: (200, JSON, conversion(asked)[2].replace(b"ConversionReview", b"Review")),
+    "c-no-type": lambda asked: (200, JSON, json.dumps({"response": {"uid": asked["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": []}}).encode()),
+    "c-old": lambda asked: (200, JSON, conversion(asked)[2].replace(b"apiextensions.k8s.io/v1", b"apiextensions.k8s.io/v1beta1")),
+    "c-null": lambda asked: conversion(asked, [None] * len(asked["request"]["objects"])),  # type: ignore[list-item]
+    "c-bad-json": raw(b"nonsense"),
+    "c-http-500": raw(b"gone <wrong>", 500, "text/plain"),
+    "c-http-404": raw(b"gone <wrong>", 404, "text/plain"),
+    "c-empty": raw(b""),
+}  # fmt: skip
+ANSWERS |= CONVERSIONS
+
+
 class WebhookServer:
     """`https://127.0.0.1:PORT/SIDE/ANSWER/...`; `bundle` is the authority in base64. `sent` is by side and the rest."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -54,6 +54,20 @@ _STRIPPED: Final = PathSet(
 """What is the server's, and nobody's."""
 
 
+Converted = dict[tuple[bytes, str], Any]
+
+
+class NeedsConversion(StatusError):
+    """Owners speak in another version: the work is to be done again once `asked` (object, version) is converted."""
+
+    def __init__(self, asked: bytes, version: str, *_: object) -> None:
+        super().__init__(500, "", f"an object is needed in the version {version}")
+        self.asked = asked, version
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.asked, {"warnings": self.warnings}
+
+
 class Sender(NamedTuple):
     """Who writes, and when; worked out when it is asked for. `tracks_all`: also objects that nobody has applied, and
     whose creator names no manager, get their managers."""
@@ -62,6 +76,8 @@ class Sender(NamedTuple):
     user_agent: str = ""
     wall_s: float = 0.0
     tracks_all: bool = False
+    converted: Converted | None = None
+    """Of a kind whose versions a webhook converts: what it gave, by what was asked for."""
 
     @property
     def tracked(self) -> bool:
@@ -191,7 +207,24 @@ class FieldManager:
             self._empty = {**empty(message.name), **self._empty}
         self.type = self._types[self._version]
         resets = PathSet(*(_names(*path) for path in kind.resets(subresource)))
-        self._updater = Updater({self._version: resets} if resets else {}, self._convert)
+        self._ignored = {self._version: resets} if resets else {}
+        self._same = Updater(self._ignored, self._convert)
+
+    def _updater(self, sender: Sender) -> Updater:
+        if sender.converted is None:
+            return self._same
+        return Updater(self._ignored, partial(self._convert_by_webhook, sender.converted))
+
+    def _convert_by_webhook(self, converted: Converted, value: Typed, version: str) -> Typed | None:
+        """Raises: NeedsConversion; TypedError."""
+        type_ = self._types.get(version)
+        if type_ is None or not isinstance(value.value, dict) or value.value.get("apiVersion") == version:
+            return value if type_ is not None else None
+        asked = orjson.dumps(value.value, option=orjson.OPT_SORT_KEYS), version
+        if asked not in converted:
+            raise NeedsConversion(*asked)
+        typed.validate(converted[asked], type_)
+        return Typed(converted[asked], type_)
 
     def _convert(self, value: Typed, version: str) -> Typed | None:
         type_ = self._types.get(version)
@@ -217,7 +250,7 @@ class FieldManager:
         if not managed.owners and (live is not None or not sender.tracked):
             return
         try:
-            entries = self._updated(live or self._empty, new, managed, sender.manager, sender.now).written()
+            entries = self._updated(live or self._empty, new, managed, sender).written()
         except ValueError:
             return
         if entries:
@@ -233,16 +266,17 @@ class FieldManager:
         # Who does not know managedFields does not delete them.
         return found if found.owners else Managed.read_or_empty(before)
 
-    def _updated(self, live: Json, new: Json, managed: Managed, manager: str, now: str) -> Managed:
-        owners = self._updater.update(self._typed(live), self._typed(new), self._version, managed.owners, _SELF)
+    def _updated(self, live: Json, new: Json, managed: Managed, sender: Sender, manager: str = "") -> Managed:
+        updater = self._updater(sender)
+        owners = updater.update(self._typed(live), self._typed(new), self._version, managed.owners, _SELF)
         times = dict(managed.times)
         mine = owners.pop(_SELF, None)
         if mine is not None and (fields := mine.fields - _STRIPPED):
-            name = self._identity(manager, "Update")
+            name = self._identity(manager or sender.manager, "Update")
             if name in owners:
                 fields = fields | owners[name].fields
             owners[name] = Owned(fields, self._version, False)
-            times[name] = now
+            times[name] = sender.now
         return _capped(Managed(owners, times))
 
     # --- applies ------------------------------------------------------------------------------------------------------
@@ -276,7 +310,7 @@ class FieldManager:
     ) -> tuple[Json, Managed]:
         """Raises: Conflicts; StatusError 400."""
         if not managed.owners and live is not None:
-            managed = self._before_first_apply(before, managed, sender.now)
+            managed = self._before_first_apply(before, managed, sender)
         if isinstance(config.get("metadata"), dict) and isinstance(config["metadata"].get("managedFields"), list):
             raise bad_request("metadata.managedFields must be nil")
         name = self._identity(sender.manager, "Apply")
@@ -285,7 +319,7 @@ class FieldManager:
         except typed.TypedError as error:
             raise bad_request(f"failed to create typed patch object ({told_of(config)}): {error}") from None
         try:
-            new, owners = self._updater.apply(
+            new, owners = self._updater(sender).apply(
                 self._typed(before), Typed(config, self.type), self._version, dict(managed.owners), name, force
             )
         except typed.TypedError as error:
@@ -297,14 +331,14 @@ class FieldManager:
             return before, Managed(owners, managed.times)
         return new, Managed(owners, {**managed.times, name: sender.now})
 
-    def _before_first_apply(self, live: Json, managed: Managed, now: str) -> Managed:
+    def _before_first_apply(self, live: Json, managed: Managed, sender: Sender) -> Managed:
         """What its writers have set until now, of the object and of its status."""
         given = without(live, self._kind.assigned)
-        managed = field_manager(self._kind, "")._updated(self._empty, given, managed, BEFORE_FIRST_APPLY, now)
+        managed = field_manager(self._kind, "")._updated(self._empty, given, managed, sender, BEFORE_FIRST_APPLY)
         if not self._kind.has_status or not given.get("status"):
             return managed
         status = {**self._empty, "status": given["status"]}
-        return field_manager(self._kind, "status")._updated(self._empty, status, managed, BEFORE_FIRST_APPLY, now)
+        return field_manager(self._kind, "status")._updated(self._empty, status, managed, sender, BEFORE_FIRST_APPLY)
 
     def _unexpected(self, live: Json, conflicts: list[Conflict]) -> list[Conflict]:
         """The conflicts but for what kubectl itself applied before, by its annotation."""
@@ -337,7 +371,7 @@ def with_times_of(new: Json, old: Json) -> None:
     entries, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not entries or not before or len(entries) != len(before) or entries == before:
         return
-    if [_timeless(each) for each in entries] == [_timeless(each) for each in before] and _bare(new) == _bare(old):
+    if [_timeless(each) for each in entries] == [_timeless(each) for each in before] and bare(new) == bare(old):
         new["metadata"]["managedFields"] = before
 
 
@@ -345,7 +379,7 @@ def _timeless(entry: Json) -> Json:
     return {name: item for name, item in entry.items() if name != "time"}
 
 
-def _bare(obj: Json) -> Json:
+def bare(obj: Json) -> Json:
     found = {name: item for name, item in obj.items() if name not in ("kind", "apiVersion")}
     return {**found, "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
 

@@ -62,16 +62,18 @@ class CustomCodec:
         wrong = invalid_value("kind", kind, f"must be {self._named.kind}")
         raise invalid(about, obj["metadata"].get("name") or "", [wrong])
 
-    def read(self, value: bytes) -> bytes:
+    def read(self, value: bytes, defaults: bool = True) -> bytes:
         """What the store holds, as it is read in this version: pruned, and with its defaults."""
         obj = orjson.loads(value)
         metadata = obj.pop("metadata")
+        versioned = obj.pop("apiVersion", None) is not None
         before = orjson.dumps(obj)
         prune(obj, self._schema, resource=True)
         drop_nulls(obj, self._schema)
         coerce(obj, self._schema, lenient=True)
-        fill_defaults(obj, self._schema)
-        if orjson.dumps(obj) == before:
+        if defaults:
+            fill_defaults(obj, self._schema)
+        if not versioned and orjson.dumps(obj) == before:
             return value
         go_numbers.write(obj)
         return orjson.dumps({"metadata": metadata, **obj})

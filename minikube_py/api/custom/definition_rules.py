@@ -6,11 +6,15 @@ apiextensions-apiserver `pkg/apis/apiextensions/validation/validation.go`, `pkg/
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from cryptography import x509
+
 from minikube_py.api import meta
+from minikube_py.api.custom.conversion import REVIEW_VERSIONS
 from minikube_py.api.custom.formats import effective_format
 from minikube_py.api.custom.kinds import is_true
 from minikube_py.api.custom.paths import BadPath, steps_of
@@ -25,6 +29,7 @@ from minikube_py.api.errors import (
     not_supported,
     required,
 )
+from minikube_py.api.kinds.admissionregistration import validate_client, validate_reviews
 
 _PER_VERSION: Final = {
     "schema": "validation",
@@ -35,6 +40,7 @@ _PER_VERSION: Final = {
 """What a version may have of its own, and what it is called where all versions have the same."""
 _COLUMN_TYPES: Final = "boolean,date,integer,number,string"
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_PEM: Final = b"-----BEGIN CERTIFICATE-----"
 APPROVAL: Final = "api-approved.kubernetes.io"
 _APPROVAL_PATH: Final = f"metadata.annotations[{APPROVAL}]"
 
@@ -54,7 +60,7 @@ def validate_definition(definition: Json) -> list[FieldError]:
 
 def validate_definition_update(new: Json, old: Json) -> list[FieldError]:
     spec, before = new["spec"], old["spec"]
-    errors = meta.validate_object_meta_update(new["metadata"], old["metadata"]) + _spec_errors(spec)
+    errors = meta.validate_object_meta_update(new["metadata"], old["metadata"]) + _spec_errors(spec, old)
     fixed: list[tuple[str, Any, Any]] = []
     if is_true(old, "Established"):
         fixed.append(("scope", spec.get("scope"), before.get("scope")))
@@ -82,7 +88,7 @@ def common_parts(spec: Json) -> frozenset[str]:
     )
 
 
-def _spec_errors(spec: Json) -> list[FieldError]:
+def _spec_errors(spec: Json, old: Json | None = None) -> list[FieldError]:
     errors = _group_errors(spec.get("group") or "")
     scope = spec.get("scope") or ""
     if scope not in ("Cluster", "Namespaced"):
@@ -107,7 +113,7 @@ def _spec_errors(spec: Json) -> list[FieldError]:
     if spec.get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         errors.append(invalid_value("spec.preserveUnknownFields", True, why))
-    return errors + _conversion_errors(spec.get("conversion") or {})
+    return errors + _conversion_errors(spec.get("conversion") or {}, old)
 
 
 def _group_errors(group: str) -> list[FieldError]:
@@ -259,23 +265,56 @@ def _column_errors(column: Json, path: str) -> list[FieldError]:
     return errors + wrong
 
 
-def _conversion_errors(conversion: Json) -> list[FieldError]:
+def _conversion_errors(conversion: Json, old: Json | None) -> list[FieldError]:
+    """`old`: the definition that is updated."""
     strategy, path = conversion.get("strategy") or "", "spec.conversion"
-    if not strategy:
-        return [required(f"{path}.strategy")]
-    if strategy == "Webhook":
-        why = "conversion by webhooks is not done by this server, which therefore does not take it"
-        return [forbidden_value(f"{path}.strategy", why)]
-    errors = []
-    if strategy != "None":
-        errors.append(not_supported(f"{path}.strategy", strategy, ("None", "Webhook")))
     webhook = conversion.get("webhook") or {}
+    errors = [] if strategy else [required(f"{path}.strategy")]
+    if strategy == "Webhook":
+        return _webhook_errors(webhook, old, path)
+    if strategy not in ("", "None"):
+        errors.append(not_supported(f"{path}.strategy", strategy, ("None", "Webhook")))
     why = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig") is not None:
         errors.append(forbidden_value(f"{path}.webhookClientConfig", why))
     if webhook.get("conversionReviewVersions"):
         errors.append(forbidden_value(f"{path}.conversionReviewVersions", why))
     return errors
+
+
+def _webhook_errors(webhook: Json, old: Json | None, path: str) -> list[FieldError]:
+    client, at, before = webhook.get("clientConfig"), f"{path}.webhookClientConfig", _webhook_of(old)
+    if client is None:
+        errors = [required(at, "required when strategy is set to Webhook")]
+    else:
+        errors = validate_client(client, at)
+        bundle, stood = client.get("caBundle") or "", (before.get("clientConfig") or {}).get("caBundle") or ""
+        lenient = not is_true(old or {}, "Established") or (stood and _bundle_errors(stood, at))
+        errors += _bundle_errors(bundle, f"{at}.caBundle") if bundle and not lenient else []
+    versions, stood = webhook.get("conversionReviewVersions") or [], before.get("conversionReviewVersions") or []
+    at = f"{path}.conversionReviewVersions"
+    if not versions:
+        return [*errors, required(at)]
+    known = not stood or any(each in REVIEW_VERSIONS for each in stood)
+    return errors + validate_reviews(versions, known, at)
+
+
+def _webhook_of(definition: Json | None) -> Json:
+    found: Json = (((definition or {}).get("spec") or {}).get("conversion") or {}).get("webhook") or {}
+    return found
+
+
+def _bundle_errors(bundle: str, path: str) -> list[FieldError]:
+    """Of certificates in PEM, in base64."""
+    given = base64.b64decode(bundle)
+    why = "unable to parse bytes as PEM block"
+    if given.count(_PEM):
+        try:
+            x509.load_pem_x509_certificates(given)
+            return []
+        except ValueError:
+            why = "no valid certificate authority data seen"
+    return [invalid_value(path, given, f"unable to load root certificates: {why}")]
 
 
 # --- status and approval --------------------------------------------------------------------------------------------

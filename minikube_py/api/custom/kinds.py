@@ -15,6 +15,7 @@ import orjson
 from minikube_py.api import go_numbers, meta
 from minikube_py.api.custom.cel_rules import BLOCKED, Ruled, is_blocked, judged, ruled
 from minikube_py.api.custom.codec import CustomCodec
+from minikube_py.api.custom.conversion import webhook_of
 from minikube_py.api.custom.paths import BadPath, follow, steps_of
 from minikube_py.api.custom.rules import embedded_errors, scale_errors, unique_list_errors
 from minikube_py.api.custom.structural import Structural, copied, fill_defaults, same_json, structural
@@ -50,6 +51,8 @@ def served_form(definition: Json) -> bytes:
         return b""
     names = definition["status"]["acceptedNames"]
     content = {"spec": definition["spec"], "names": names}
+    if (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook":
+        content["first"] = definition["status"]["storedVersions"][0]
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
 
@@ -70,6 +73,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
     subresources = version.get("subresources") or {}
     has_status, scale = subresources.get("status") is not None, _scale_of(subresources.get("scale"))
     may_have_rules = b'"x-kubernetes-validations":' in form
+    webhook = webhook_of(content)
     rules = _Rules(properties, schema, may_have_rules, namespaced, has_status, *(scale or (None, ())))
     return Kind(
         group, version["name"], names["kind"], names["plural"], names["singular"], namespaced,
@@ -96,10 +100,11 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         storage_version=_storage_version(spec),
         codec=codec,
         # What upstream reads from its store it prunes and fills up again.
-        read=codec.read,
+        read=codec.read if webhook is None else None,
         definition=form,
         structure=properties,
         structures={f"{group}/{each['name']}": _schema_of(each) for each in spec["versions"]},
+        conversion_webhook=webhook,
         also_reset={"status": (("metadata",),)},
     )  # fmt: skip
 

@@ -172,6 +172,13 @@ def _validate_service(service: Json, path: str) -> list[FieldError]:
     return errors
 
 
+def validate_client(client: Json, path: str) -> list[FieldError]:
+    url, service = client.get("url"), client.get("service")
+    if (url is None) == (service is None):
+        return [required(path, "exactly one of url or service is required")]
+    return _validate_url(url, f"{path}.url") if url is not None else _validate_service(service or {}, f"{path}.service")
+
+
 def _validate_name(name: str, path: str) -> list[FieldError]:
     if not name:
         return [required(path)]
@@ -185,6 +192,11 @@ def _validate_name(name: str, path: str) -> list[FieldError]:
 def _validate_versions(versions: Sequence[str], known: bool, path: str) -> list[FieldError]:
     if not versions:
         return [required(path, f"must specify one of {', '.join(_REVIEWS)}")]
+    return validate_reviews(versions, known, path)
+
+
+def validate_reviews(versions: Sequence[str], known: bool, path: str) -> list[FieldError]:
+    """`known`: one of them must be known here."""
     errors: list[FieldError] = []
     for i, version in enumerate(versions):
         if version in versions[:i]:
@@ -225,13 +237,7 @@ def _validate_hook(hook: Json, mutating: bool, kept: _Kept, path: str) -> list[F
     errors += _selector_errors(hook, path, kept.values)
     if mutating:
         errors += _chosen(hook, "reinvocationPolicy", ("IfNeeded", "Never"), path)
-    client, at = hook.get("clientConfig") or {}, f"{path}.clientConfig"
-    url, service = client.get("url"), client.get("service")
-    if (url is None) == (service is None):
-        errors.append(required(at, "exactly one of url or service is required"))
-    else:
-        errors += _validate_url(url, f"{at}.url") if url is not None else []
-        errors += _validate_service(service, f"{at}.service") if service is not None else []
+    errors += validate_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     if not kept.conditions:
         errors += validate_conditions(hook.get("matchConditions") or (), f"{path}.matchConditions")
     versions = hook.get("admissionReviewVersions") or []

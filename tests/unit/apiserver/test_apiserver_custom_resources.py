@@ -74,10 +74,8 @@ async def test_answers_are_those_that_upstream_gave(core: Core, suite: str) -> N
 
 async def test_what_is_not_honoured_is_refused_by_name(core: Core) -> None:
     rules = {"type": "string", "x-kubernetes-validations": [{"rule": "self.matches('\\\\p{Greek}')"}]}
-    by_webhook = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
     refused = (
         (definition("gauges", of(spec=rules)), "x-kubernetes-validations"),
-        (definition("gauges", of(spec=ANY), spec={"conversion": by_webhook}), "spec.conversion.strategy"),
         (definition("gauges", of(a={"type": "string", "pattern": r"\p{Greek}"})), "`\\p{Greek}`"),
     )
     for body, word in refused:
