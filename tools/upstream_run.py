@@ -50,6 +50,8 @@ class Parts:
     """Priority and fairness, which queues requests."""
     without: tuple[str, ...] = ()
     """Controllers that do not run."""
+    accounts: bool = False
+    """Pods run as accounts that must be there, which no controller makes unless `controllers` run."""
     certificates: bool = False
     """Client certificates of an authority that signs requests for certificates, too."""
 
@@ -142,7 +144,8 @@ class Upstream:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.signing_key}", f"--service-account-signing-key-file={self.signing_key}",
             f"--token-auth-file={tokens}", "--authorization-mode=RBAC",
-            "--allow-privileged=true", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            "--allow-privileged=true",
+            f"--disable-admission-plugins={'' if parts.accounts else 'ServiceAccount,'}TaintNodesByCondition",
             f"--max-requests-inflight={IN_FLIGHT}", f"--max-mutating-requests-inflight={IN_FLIGHT}",
             f"--enable-priority-and-fairness={str(parts.fairness).lower()}",
             *([f"--client-ca-file={self._make_authority()[0]}"] if parts.certificates else []),

@@ -26,13 +26,16 @@ from minikube_py.apiserver.options import DeleteOptions
 from minikube_py.apiserver.rules import User
 
 ORDER: Final = (
-    "NamespaceLifecycle", "LimitRanger", "NodeRestriction", "PodSecurity", "Priority", "DefaultTolerationSeconds",
-    "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize", "RuntimeClass",
+    "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "PodSecurity", "Priority",
+    "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize",
+    "RuntimeClass",
     "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass",
     "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 )  # fmt: skip
 """The plugins that there are, in the order of upstream's AllOrderedPlugins."""
+SERVICE_ACCOUNT: Final = "ServiceAccount"
+"""The one that is off unless it is enabled."""
 
 
 class Operation(NamedTuple):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver import address_repair, bootstrap, nonresource, signers, system, usage_metrics
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
-from minikube_py.apiserver.admission import Chain
+from minikube_py.apiserver.admission import SERVICE_ACCOUNT, Chain, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.custom_resources import CustomResources
@@ -100,6 +100,7 @@ _WITH_APPLY: Final = (*PATCH_TYPES, APPLY_PATCH)
 
 class ApiServer:
     """`tokens` maps bearer tokens to users. `cluster_range` is where services get their addresses from.
+    `enabled_plugins`: of admission, beside those that are on by default: `ServiceAccount` alone.
     `registry`: the kinds that this server serves, but for those that definitions add while it runs. `signing_key`: of
     the tokens of service accounts, the same for all servers of a cluster.
 
@@ -119,6 +120,7 @@ class ApiServer:
         registry: Registry = REGISTRY,
         outgoing: Outgoing | None = None,
         signing_key: SigningKey | None = None,
+        enabled_plugins: Collection[str] = (),
     ) -> None:
         self.registry = registry
         self.limits = limits or Limits()
@@ -138,7 +140,7 @@ class ApiServer:
         self.accounts = ServiceAccounts(self.writer, gate, self.cache, clock, rng, signing_key)
         self.access = Access(tokens or {}, self.cache, clock, self.accounts, lambda: self.registry)
         self.webhook_caller = Caller(outgoing or Closed(), self.cache)
-        self.writer.chain = self._chain(rng)
+        self.writer.chain = self._chain(rng, SERVICE_ACCOUNT in enabled_plugins)
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
@@ -165,14 +167,19 @@ class ApiServer:
         self._inflight: dict[asyncio.Task[object], float] = {}
         self._late: set[asyncio.Task[object]] = set()
 
-    def _chain(self, rng: Rng) -> Chain:
+    def _chain(self, rng: Rng, with_accounts: bool) -> Chain:
         namespaces = Namespaces(self.store, self.cache)
         long = Long(self.writer)
         given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng, long)
         of_policies = (self.cache, namespaces, lambda: self.registry, long)
         policies = MutatingPolicies(*of_policies), ValidatingPolicies(*of_policies)
         of_requests = signers.plugins(self.access)
-        of_pods = PodSecurity(self.cache, namespaces, self.clock), PodResizes(self.cache)
+        of_pods: tuple[Plugin, ...] = PodSecurity(self.cache, namespaces, self.clock), PodResizes(self.cache)
+        if with_accounts:
+            from minikube_py.apiserver.pod_accounts import EphemeralAccounts, PodAccounts
+
+            accounts = self.cache, self.store, self.clock, rng
+            of_pods = *of_pods, PodAccounts(*accounts), EphemeralAccounts(*accounts)
         return Chain((*of_pods, *of_requests, *policies, MutatingWebhooks(*given), ValidatingWebhooks(*given)))
 
     def _converting(self) -> Conversions:

@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--request-timeout", type=flags.duration_s, default=limits.request_timeout_s, metavar="D", help=timeout_help
     )
     flags.add_structures(parser)
+    flags.add_admission_plugins(parser)
     secrets = flags.add_secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
@@ -66,6 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     host, port, users = arguments.bind_address, arguments.secure_port, arguments.token_auth_file
     return run_role(
         "apiserver",
-        lambda: ApiServerRole(store, host, port, users, arguments.service_account_signing_key_file, tls, limits),
+        lambda: ApiServerRole(
+            store, host, port, users, arguments.service_account_signing_key_file, tls, limits,
+            arguments.enable_admission_plugins,
+        ),
         flags.process(arguments, "apiserver"),
     )

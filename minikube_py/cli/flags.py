@@ -177,6 +177,12 @@ def add_structures(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_admission_plugins(parser: argparse.ArgumentParser) -> None:
+    help_text = "admission beside what is on already: ServiceAccount, which gives pods accounts and tokens"
+    known = several(one_of("ServiceAccount"))
+    parser.add_argument("--enable-admission-plugins", type=known, default=(), metavar="NAME,...", help=help_text)
+
+
 def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
     help_text = "the scheduler's KubeSchedulerConfiguration, YAML or JSON (default: upstream's default plugins)"
     parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=Path, metavar="F", help=help_text)

@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
     flags.add_structures(parser)
+    flags.add_admission_plugins(parser)
     flags.add_scheduler_config(parser)
     beside_help = "run one more scheduler of that name, by that configuration; for pods with that schedulerName"
     parser.add_argument(
@@ -86,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         matcher=arguments.matcher,
         structures=tuple(arguments.structures),
+        enabled_plugins=arguments.enable_admission_plugins,
         chosen=flags.chosen(arguments),
         more_schedulers=tuple(arguments.scheduler),
         components=tuple(name for name in COMPONENTS if name not in arguments.without),

@@ -23,7 +23,7 @@ class ControlPlaneConfig:
 
     `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
     only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`;
-    `structures`: such of one's own that indexes may be kept in.
+    `structures`: such of one's own that indexes may be kept in. `enabled_plugins`: of admission, as of `ApiServer`.
     `chosen`: the scheduler, whose plugins all have; `more_schedulers`: (name, file) of those that run beside the first.
     `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
@@ -41,6 +41,7 @@ class ControlPlaneConfig:
     seed: int | None = None
     matcher: str = "columns"
     structures: tuple[str, ...] = ()
+    enabled_plugins: tuple[str, ...] = ()
     chosen: ChosenScheduler = DEFAULT_SCHEDULER
     more_schedulers: tuple[tuple[str, Path], ...] = ()
     components: tuple[str, ...] = COMPONENTS

@@ -157,6 +157,7 @@ class ControlPlane(Plane):
     async def _start_api_server(self) -> None:
         config = self.config
         host, port = free_address(config.host, config.port)
+        self.enabled_plugins = config.enabled_plugins
         self.prepare_core(users_by_token(self.credentials.by_role), self.credentials.signing_key)
         self.core.webhook_caller.outgoing = HttpsOutgoing()
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.api_context())

@@ -57,6 +57,7 @@ class Plane:
         self.core: ApiServer
         self.components: dict[str, Component] = {}
         self._clock, self._rng, self._step, self._progress = clock, rng, step, progress
+        self.enabled_plugins: tuple[str, ...] = ()
         self.outside: Callable[[], Outside | None] = lambda: None
         """Makes a scheduler's way to its extenders; where there is none, a configuration with extenders is refused."""
         self._running = AsyncExitStack()
@@ -79,7 +80,9 @@ class Plane:
     def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
         """The API server on the storage, before it starts; `users` by their tokens. `key` signs the tokens of
         service accounts; None: a new one."""
-        return ApiServer(self.storage, self._clock, rng, tokens=users, signing_key=key)
+        return ApiServer(
+            self.storage, self._clock, rng, tokens=users, signing_key=key, enabled_plugins=self.enabled_plugins
+        )
 
     async def stop(self) -> None:
         """In reverse order; whatever was started is ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,10 +54,11 @@ class ApiServerRole(StackedRole):
         key_file: Path,
         tls: TlsFiles,
         limits: Limits | None = None,
+        enabled_plugins: Sequence[str] = (),
     ) -> None:
         """`key_file`: of the key that signs the tokens of service accounts."""
         super().__init__()
-        self._key_file = key_file
+        self._key_file, self._enabled_plugins = key_file, enabled_plugins
         self._limits = limits or Limits()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
         self._core: ApiServer | None = None
@@ -84,8 +85,9 @@ class ApiServerRole(StackedRole):
         self.running.push_async_callback(storage.close)
         limits = self._limits
         core = ApiServer(
-            storage, clock, random.Random(), tokens=users, limits=limits, outgoing=HttpsOutgoing(), signing_key=key
-        )
+            storage, clock, random.Random(), tokens=users, limits=limits, outgoing=HttpsOutgoing(), signing_key=key,
+            enabled_plugins=self._enabled_plugins,
+        )  # fmt: skip
         http = HttpServer(core, host, port, context)
         # The core ends its watches first; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)

@@ -216,6 +216,7 @@ class SplitControlPlane:
             *("--tls-cert-file", str(certificates.server_file)),
             *("--tls-private-key-file", str(certificates.server_key_file)),
             *("--client-ca-file", str(certificates.clients_file)),
+            *(f"--enable-admission-plugins={name}" for name in self.config.enabled_plugins),
             *self._structures(),
         ]
 

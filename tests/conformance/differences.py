@@ -401,6 +401,11 @@ SCHEDULER: dict[str, str] = {
 }
 """What the twins of schedulers do not draw, since it differs on purpose."""
 
+ADMISSION: dict[str, str] = {
+    "ServiceAccount": "off unless `--enable-admission-plugins=ServiceAccount` says so: pods grow by 60 % (ADR 0045)",
+}
+"""Plugins that upstream enables by default; comparisons of other things run upstream without them."""
+
 KUBECTL: dict[str, str] = {
     "describe pod": "our kubelets report a host IP and container ids, as real ones do; KWOK's do not",
     "logs": "our kubelets answer with an empty log; upstream cannot reach KWOK's",

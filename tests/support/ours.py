@@ -27,9 +27,12 @@ from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
 
+PLUGINS = ()
+
 async def main(folder, components, nodes):
     etcd = EtcdBehind(ETCD) if ETCD else None
-    config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components, etcd=etcd)
+    more = {"etcd": etcd, "enabled_plugins": PLUGINS}
+    config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components, **more)
     plane = ControlPlane(config, SystemClock(), random.Random(0))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -42,6 +45,7 @@ asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("
 """
 
 DEFAULT = (sys.executable, "-c", SERVE)
+WITH_ACCOUNTS = (sys.executable, "-c", SERVE.replace("PLUGINS = ()", "PLUGINS = ('ServiceAccount',)"))
 
 
 @contextlib.contextmanager
