@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Final
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kind import PARTS
-from minikube_py.api.kinds.core import PODS
+from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.api.service_tokens import SigningKey
-from minikube_py.apiserver import address_repair, bootstrap, nonresource, signers, system, usage_metrics
+from minikube_py.apiserver import address_repair, bootstrap, nonresource, system, usage_metrics
 from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.addresses import DEFAULT_RANGE, AddressAllocator
-from minikube_py.apiserver.admission import SERVICE_ACCOUNT, Chain, Plugin
-from minikube_py.apiserver.admission_rules import Namespaces
+from minikube_py.apiserver.admission_chain import chain_of
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.custom_resources import CustomResources
 from minikube_py.apiserver.declared import Declarations
@@ -41,7 +40,6 @@ from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
-from minikube_py.apiserver.mutating_policies import MutatingPolicies
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import (
@@ -54,9 +52,6 @@ from minikube_py.apiserver.options import (
     write_options,
 )
 from minikube_py.apiserver.outgoing import Closed, Outgoing
-from minikube_py.apiserver.pod_resizes import PodResizes
-from minikube_py.apiserver.pod_security import PodSecurity
-from minikube_py.apiserver.policies import ValidatingPolicies
 from minikube_py.apiserver.preparing import as_served
 from minikube_py.apiserver.questions import Questions
 from minikube_py.apiserver.quotas import Quotas
@@ -65,12 +60,10 @@ from minikube_py.apiserver.routes import Route, check_segment, parse_path, route
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.scheduling import AskScheduler
 from minikube_py.apiserver.service_accounts import ServiceAccounts
-from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.subresources import Subresources
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.webhook_calls import Caller
-from minikube_py.apiserver.webhooks import MutatingWebhooks, ValidatingWebhooks
 from minikube_py.apiserver.work import Work, WorkHere, in_form
 from minikube_py.apiserver.writes import Writer, Written
 from minikube_py.env import Clock, Rng, ended
@@ -140,7 +133,7 @@ class ApiServer:
         self.accounts = ServiceAccounts(self.writer, gate, self.cache, clock, rng, signing_key)
         self.access = Access(tokens or {}, self.cache, clock, self.accounts, lambda: self.registry)
         self.webhook_caller = Caller(outgoing or Closed(), self.cache)
-        self.writer.chain = self._chain(rng, SERVICE_ACCOUNT in enabled_plugins)
+        self.writer.chain = chain_of(self, enabled_plugins)
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
@@ -154,6 +147,8 @@ class ApiServer:
         self.in_flight = InFlight(self.limits)
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
         self.component_metrics: Callable[[], Mapping[str, float]] = dict
+        self.component_health: Callable[[], Mapping[str, str]] = dict
+        """Of those in this process, by name, why they are not well; "" where they are."""
         self.ask_scheduler: AskScheduler | None = None
         self.questions = Questions(clock)
         self.page: Page | None = None
@@ -166,21 +161,6 @@ class ApiServer:
         self._stopping = False
         self._inflight: dict[asyncio.Task[object], float] = {}
         self._late: set[asyncio.Task[object]] = set()
-
-    def _chain(self, rng: Rng, with_accounts: bool) -> Chain:
-        namespaces = Namespaces(self.store, self.cache)
-        long = Long(self.writer)
-        given = (self.cache, namespaces, self.webhook_caller, lambda: self.registry, rng, long)
-        of_policies = (self.cache, namespaces, lambda: self.registry, long)
-        policies = MutatingPolicies(*of_policies), ValidatingPolicies(*of_policies)
-        of_requests = signers.plugins(self.access)
-        of_pods: tuple[Plugin, ...] = PodSecurity(self.cache, namespaces, self.clock), PodResizes(self.cache)
-        if with_accounts:
-            from minikube_py.apiserver.pod_accounts import EphemeralAccounts, PodAccounts
-
-            accounts = self.cache, self.store, self.clock, rng
-            of_pods = *of_pods, PodAccounts(*accounts), EphemeralAccounts(*accounts)
-        return Chain((*of_pods, *of_requests, *policies, MutatingWebhooks(*given), ValidatingWebhooks(*given)))
 
     def _converting(self) -> Conversions:
         if self._conversions is None:
@@ -508,6 +488,10 @@ class ApiServer:
         return await self.evictions.evict(asked, request, options)
 
     async def _look_inside(self, asked: Route, request: Request) -> Response:
+        if asked.resource is NODES:
+            from minikube_py.apiserver import node_proxy
+
+            return await node_proxy.answer(self, asked, request)
         if self._inside is None:
             from minikube_py.apiserver.inside import Inside
 
@@ -515,6 +499,10 @@ class ApiServer:
         return await self._inside.answer(asked, request)
 
     async def _unstored(self, asked: Route, request: Request) -> Response:
+        if asked.resource is COMPONENTSTATUSES:
+            from minikube_py.apiserver import component_statuses
+
+            return await component_statuses.answer(self, asked, request)
         if asked.verb in ("get", "list"):
             return await usage_metrics.answer(self, asked, request)
         options = write_options(request.query, "CreateOptions", request.content_type)

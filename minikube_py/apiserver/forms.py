@@ -239,6 +239,13 @@ def single_bytes(
     return object_bytes(resource, value, revision)
 
 
+def check_list(resource: Kind, form: Form) -> None:
+    """Raises: StatusError 406 where the form is that of one object."""
+    if form.single:
+        wanted = "you requested PartialObjectMetadata, but the requested object is a list"
+        raise StatusError(406, "NotAcceptable", f"{wanted} (*{go_package(resource)}.{resource.list_kind})")
+
+
 def go_package(resource: Kind) -> str:
     """Where upstream's internal type of the kind lives."""
     return resource.group.partition(".")[0] or "core"

@@ -34,8 +34,8 @@ from minikube_py.apiserver.declared import Declarations
 from minikube_py.apiserver.forms import (
     FieldValues,
     Form,
+    check_list,
     check_options,
-    go_package,
     item_bytes,
     object_bytes,
     partial_bytes,
@@ -488,10 +488,7 @@ class ContinueExpired(StatusError):
 
 def _list_head(resource: Kind, metadata: Json, form: Form) -> bytes:
     if form.kind == "partial":
-        if form.single:
-            wanted = "you requested PartialObjectMetadata, but the requested object is a list"
-            message = f"{wanted} (*{go_package(resource)}.{resource.list_kind})"
-            raise StatusError(406, "NotAcceptable", message)
+        check_list(resource, form)
         kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{form.version}"
     else:
         kind, version = resource.list_kind, resource.api_version

@@ -43,6 +43,12 @@ def target_of(text: str, what: str) -> Target:
     return target
 
 
+def redirected(request: Request) -> Response:
+    """To the first page, of who names none."""
+    query = f"?{request.head.query}" if request.head is not None and request.head.query else ""
+    return Response(301, b"", TEXT, {"Location": f"{request.path}/{query}"})
+
+
 class Proxying:
     def __init__(self, store: ObjectStore, rng: Rng) -> None:
         self._store = store
@@ -56,8 +62,7 @@ class Proxying:
             pod, port = await self._of_service(route)
         _, _, rest = request.path.partition("/proxy")
         if not rest:
-            query = f"?{request.head.query}" if request.head is not None and request.head.query else ""
-            return Response(301, b"", TEXT, {"Location": f"{request.path}/{query}"})
+            return redirected(request)
         address = (pod.get("status") or {}).get("podIP") or ""
         refused = f"error trying to reach service: dial tcp {address}:{port}: connect: connection refused"
         if not (port.isascii() and port.isdigit() and len(port) < 6):

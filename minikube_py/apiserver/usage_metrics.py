@@ -23,7 +23,15 @@ from minikube_py.api.meta import namespace_of
 from minikube_py.api.selectors import parse_field_selector, parse_label_selector
 from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.api.usage import CLUSTER_PLURAL, KIND, PLURAL, DeclaredUsage
-from minikube_py.apiserver.forms import Form, check_options, negotiate, single_bytes, with_meta_version, with_options
+from minikube_py.apiserver.forms import (
+    Form,
+    check_list,
+    check_options,
+    negotiate,
+    single_bytes,
+    with_meta_version,
+    with_options,
+)
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.options import ListOptions, list_options
 from minikube_py.apiserver.routes import Route
@@ -53,7 +61,7 @@ async def answer(server: ApiServer, asked: Route, request: Request) -> Response:
     form = with_options(negotiate(request.accept), request.query)
     options = list_options(request.query, False, asked.resource) if asked.verb == "list" else ListOptions()
     await server.lister.wait_fresh()
-    source = _source(server)
+    source = source_of(server)
     now_s = server.clock.wall_s()
     if asked.verb == "get":
         found = await _one(server, asked, source, now_s)
@@ -61,14 +69,14 @@ async def answer(server: ApiServer, asked: Route, request: Request) -> Response:
         body = single_bytes(asked.resource, value, 0, form, now_s)
     else:
         items = await _all(server, asked, options, source, now_s)
-        body = _list(asked.resource, items, form, now_s)
+        body = list_bytes(asked.resource, items, form, now_s)
     response = Response(200, await in_form(body, form, server.writer.work), form.media_type)
     for wrong in list(source.wrong)[:_WARNINGS_MAX]:
         response = response.warning(wrong.replace("\n", " "))
     return response
 
 
-def _source(server: ApiServer) -> DeclaredUsage:
+def source_of(server: ApiServer) -> DeclaredUsage:
     group, version = KIND
     told: dict[str, list[Json]] = {}
     for plural in (PLURAL, CLUSTER_PLURAL):
@@ -128,7 +136,7 @@ async def _all(
     return found
 
 
-def _list(kind: Kind, items: list[Json], form: Form, now_s: float) -> bytes:
+def list_bytes(kind: Kind, items: list[Json], form: Form, now_s: float) -> bytes:
     check_options(form)
     if form.kind == "table":
         if not items:
@@ -138,6 +146,7 @@ def _list(kind: Kind, items: list[Json], form: Form, now_s: float) -> bytes:
         rows = b",".join(go_json.escaped(orjson.dumps(printer.row({**named, **item}))) for item in items)
         return with_meta_version(table_head(kind, {}), form) + with_meta_version(rows, form) + b"]}"
     if form.kind == "partial":
+        check_list(kind, form)
         head = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{form.version}"}
         items = [{**head, "metadata": item["metadata"]} for item in items]
         listed = {**head, "kind": "PartialObjectMetadataList", "metadata": {}, "items": items}

@@ -92,6 +92,10 @@ class Plane:
         """What ended a component by itself, if anything did: a bug."""
         return next(filter(None, map(failure_of, self.components.values())), None)
 
+    def _health(self) -> dict[str, str]:
+        found = {name: failure_of(each) for name, each in self.components.items()}
+        return {name: "" if failure is None else f"it has ended: {failure}" for name, failure in found.items()}
+
     def metrics(self) -> dict[str, float]:
         """Of the components, summed where several have a series; they are on the API server's /metrics too."""
         found: dict[str, float] = {}
@@ -147,7 +151,7 @@ class Plane:
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))
-        self.core.component_metrics = self.metrics
+        self.core.component_metrics, self.core.component_health = self.metrics, self._health
         schedulers = [each for each in self.components.values() if isinstance(each, Scheduler)]
         if schedulers:
             self.core.ask_scheduler = partial(_ask, schedulers)

@@ -23,10 +23,6 @@ NOT_MARKED = {
 """Fields whose values upstream's Go marks as an enumeration where our table of types has missed it."""
 
 
-UNSERVED = {"componentstatuses", "nodes/proxy"}
-"""What upstream serves by default and ours does not; docs/reference/what-works.md names them."""
-
-
 def resources(server: Server) -> dict[str, Json]:
     """What discovery lists, by path, but for the hash of the stored version, which each server makes by itself."""
 

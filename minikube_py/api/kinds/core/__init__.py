@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.api.kind import Kind
+from minikube_py.api.kinds.core.component_statuses import COMPONENTSTATUSES
 from minikube_py.api.kinds.core.config import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
 from minikube_py.api.kinds.core.endpoints import ENDPOINTS
 from minikube_py.api.kinds.core.events import EVENTS
@@ -20,6 +21,7 @@ from minikube_py.api.kinds.core.volumes import PERSISTENTVOLUMECLAIMS, PERSISTEN
 
 KINDS: Final[tuple[Kind, ...]] = (
     BINDINGS,
+    COMPONENTSTATUSES,
     CONFIGMAPS,
     ENDPOINTS,
     EVENTS,
@@ -39,6 +41,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 __all__ = [
     "BINDINGS",
+    "COMPONENTSTATUSES",
     "CONFIGMAPS",
     "ENDPOINTS",
     "EVENTS",

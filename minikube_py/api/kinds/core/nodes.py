@@ -9,7 +9,7 @@ from typing import Any, Final
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_resource_list
 from minikube_py.api.errors import FieldError, Json, duplicate, forbidden_value, invalid_value
-from minikube_py.api.kind import NAMED, Kind, Selectable, status_of
+from minikube_py.api.kind import NAMED, Kind, Selectable, proxy_of, status_of
 from minikube_py.api.meta import is_dns1123_subdomain
 from minikube_py.api.printing import AGE, NAME, NONE, UNKNOWN, Age, Printer, column
 from minikube_py.api.validation.ips import is_ipv6, validate_cidr
@@ -207,7 +207,7 @@ def _print_node(node: Json, age: Age) -> list[Any]:
 NODES: Final = Kind(
     "", "v1", "Node", "nodes", "node", False,
     short_names=("no",),
-    subresources=(status_of("Node"),),
+    subresources=(status_of("Node"), proxy_of("Node")),
     selectable={**NAMED, "spec.unschedulable": Selectable(("spec", "unschedulable"), "false")},
     field_set=builtin.NODES,
     default=_default_node,
