@@ -46,6 +46,9 @@ _MAPS: dict[str, list[dict[str, Any]]] = {
     "j-move": [_j("[JSONPatch{op: 'move', from: '/data/a', path: '/data/moved'}]")], "j-copy": [_j("[JSONPatch{op: 'copy', from: '/data/a', path: '/data/copied'}]")], "j-absent": [_j(f"[{_op('remove', '/data/zz')}]")], "j-bad-op": [_j(f"[{_op('grow', '/data/zz')}]")],
     "j-unknown": [_j(f"[{_op('add', '/spec', '{' + chr(39) + 'a' + chr(39) + ': 1}')}]")], "j-number": [_j(f"[{_op('add', '/data/n', '1')}]")], "j-null": [_j(f"[{_op('add', '/data', 'null')}]")], "j-escaped": [_j("[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('example.com/a~b'), value: 'x'}]")],
     "j-object": [_j("[JSONPatch{op: 'add', path: '/metadata/annotations', value: Object.metadata.annotations{b: 'c'}}]")], "j-list": [_j("[JSONPatch{op: 'add', path: '/metadata/finalizers', value: ['example.com/x']}]")], "j-kind": [_j(f"[{_op('replace', '/kind', chr(39) + 'Secret' + chr(39))}]")],
+    **{f"dies-{name}": [_j(f"request.operation == 'CREATE' ? [] : [{_op('add', path, value)}]")] for name, path, value in (
+        ("timed", "/metadata/deletionTimestamp", "'2020-01-01T00:00:00Z'"), ("graceful", "/metadata/deletionGracePeriodSeconds", "5"),
+    )},
     "dying": [_j("request.operation != 'CREATE' ? [] : [JSONPatch{op: 'add', path: '/metadata/deletionTimestamp', value: '2020-01-01T00:00:00Z'}, JSONPatch{op: 'add', path: '/metadata/deletionGracePeriodSeconds', value: 5}]")],
     "both": [_a(_LABEL), _j(f"[{_op('add', '/data/b', 'object.metadata.labels.mutated')}]")], "fails-then": [_a("Object{data: {'b': object.data.zz}}"), _a(_LABEL)], "authorized": [_a("Object{data: {'who': request.userInfo.groups.join('-')}}")],
     "old": [_a("Object{data: {'old': oldObject == null ? 'none' : oldObject.data.a}}")], "namespace": [_a("Object{data: {'ns': namespaceObject.metadata.name, 'rq': request.operation + request.kind.kind + request.name}}")],

@@ -19,6 +19,7 @@ from minikube_py.apiserver.conversions import SLICE_OBJECTS
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.outgoing import Answer, NoAnswer
 from minikube_py.apiserver.watch_cache import SharedKeys
+from minikube_py.apiserver.work import INLINE_BYTES_MAX
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "conformance"))
 
@@ -188,6 +189,58 @@ async def test_what_was_stored_before_the_webhook_is_read_and_moves_when_it_is_w
     await until(plain, "nothing is converted any more")
     found = await core.done("GET", at(OF, "v1", "old"))
     assert found["apiVersion"] == f"{GROUP}/v1" and found["spec"] == {"kept": "one"}
+
+
+async def test_a_definition_goes_with_its_objects_though_its_webhook_is_gone(converted: tuple[Core, Webhook]) -> None:
+    core, webhook = converted
+    for version in ("v1", "v2"):
+        await core.done("POST", at(OF, version), thing(OF, version, f"of-{version}"))
+    webhook.down = True
+    asked = len(webhook.asked)
+    await core.done("DELETE", f"{DEFINITIONS}/{plural(OF)}.{GROUP}")
+
+    async def gone() -> bool:
+        return (await core.ask("GET", f"{DEFINITIONS}/{plural(OF)}.{GROUP}"))[0] == 404
+
+    await until(gone, "the definition is gone")
+    assert len(webhook.asked) == asked
+
+
+async def test_a_large_object_is_converted_too(converted: tuple[Core, Webhook]) -> None:
+    core, webhook = converted
+    body = thing(OF, "v2", "large", spec={"dimensions": {"width": 1}, "name": "x" * 2 * INLINE_BYTES_MAX})
+    made = await core.done("POST", at(OF, "v2"), body)
+    assert made["spec"]["name"] == body["spec"]["name"]
+    found = await core.done("PATCH", at(OF, "v1", "large"), {"spec": {"size": 7}}, MERGE)
+    assert found["spec"]["size"] == 7 and found["spec"]["name"] == body["spec"]["name"]
+    applied = {**thing(OF, "v1", "large", spec={"size": 8}), "metadata": {"name": "large"}}
+    path = at(OF, "v1", "large") + "?fieldManager=a&force=true"
+    owned = await core.done("PATCH", path, applied, "application/apply-patch+yaml")
+    assert owned["spec"]["size"] == 8
+    applied = {**thing(OF, "v2", "large", spec={"dimensions": {"width": 9}}), "metadata": {"name": "large"}}
+    path = at(OF, "v2", "large") + "?fieldManager=b&force=true"
+    owned = await core.done("PATCH", path, applied, "application/apply-patch+yaml")
+    assert owned["spec"]["dimensions"]["width"] == 9
+    assert {each["apiVersion"] for each in owned["metadata"]["managedFields"]} == {f"{GROUP}/v1", f"{GROUP}/v2"}
+    assert all(len(each["request"]["objects"]) == 1 for each in webhook.asked)
+
+
+async def test_two_servers_on_a_store_show_the_same(converted: tuple[Core, Webhook]) -> None:
+    core, webhook = converted
+    other = core.server()
+    other.webhook_caller.outgoing = webhook
+    await other.start()
+    first = core.api
+    await core.done("POST", at(OF, "v2"), thing(OF, "v2", "a"))
+    expected = await core.done("GET", at(OF, "v2"))
+    core.api = other
+    await _served(core, "v1", "v2")
+    found = await core.done("GET", at(OF, "v2"))
+    assert found["items"] == expected["items"]
+    await core.done("PATCH", at(OF, "v1", "a"), {"spec": {"size": 50}}, MERGE)
+    core.api = first
+    assert _widths(await core.done("GET", at(OF, "v2"))) == {"a": 50}
+    await other.stop()
 
 
 @pytest.mark.parametrize("seed", range(12))
