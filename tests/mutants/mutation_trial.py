@@ -97,26 +97,35 @@ def _answers(tree: Tree, change: Change, coverage: Coverage, judges: list[str]) 
 
 
 def _fit(tree: Tree, change: Change, coverage: Coverage, names: list[str], warm: bool) -> Iterator[Answer]:
-    """One answer, without the tests that fail without the mutant, too: they say nothing."""
+    """One answer, without the tests whose failure says nothing of the mutant."""
     left = names
     while left:
         allowed_s = {name: round(ALLOWANCE * coverage.cost_s[name], 1) for name in left}
         request = Request("tests", left, cpu_s=round(GRACE_S + sum(allowed_s.values())), allowed_s=allowed_s)
-        if warm:
-            answer = tree.ask_warm(request, change)
-        else:
-            with tree.planted(change):
-                answer = tree.ask(request)
+        answer = _asked(tree, change, request, warm)
         failed = base(answer.by)
-        if answer.outcome == "failed" and failed in left:
-            # Where the mutant was exchanged in what is loaded, so it must be healthy there.
-            alone = request._replace(names=[failed])
-            healthy = tree.ask_warm(alone, None) if warm else tree.ask(alone)
-            if healthy.outcome != "passed":
-                left = [name for name in left if name != failed]
-                continue
+        if answer.outcome == "failed" and failed in left and not _repeats(tree, change, request, failed, warm):
+            left = [name for name in left if name != failed]
+            continue
         yield answer
         return
+
+
+def _asked(tree: Tree, change: Change, request: Request, warm: bool) -> Answer:
+    if warm:
+        return tree.ask_warm(request, change)
+    with tree.planted(change):
+        return tree.ask(request)
+
+
+def _repeats(tree: Tree, change: Change, request: Request, name: str, warm: bool) -> bool:
+    """Whether a test that failed fails alone, too, with the mutant, and not without. A test on the machine's own clock
+    can fail because the machine is busy; that is no kill."""
+    alone = request._replace(names=[name])
+    if _asked(tree, change, alone, warm).outcome != "failed":
+        return False
+    # Where the mutant was exchanged in what is loaded, so it must be healthy there.
+    return (tree.ask_warm(alone, None) if warm else tree.ask(alone)).outcome == "passed"
 
 
 def _rounds(names: list[str]) -> Iterator[list[str]]:

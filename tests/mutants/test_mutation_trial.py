@@ -21,7 +21,16 @@ OTHER = "tests/unit/raft/test_raft_quorum.py"
 UNFIT = "tests/unit/raft/test_raft_progress.py::test_that_is_not_there"
 FLAKY = "tests/unit/wal/test_wal_flaky.py"
 ENDLESS = "tests/unit/wal/test_wal_endless.py"
-TESTS = (JUDGE, OTHER, FLAKY, ENDLESS)
+BUSY = "tests/unit/wal/test_wal_busy.py"
+TESTS = (JUDGE, OTHER, FLAKY, ENDLESS, BUSY)
+ONCE = """
+from pathlib import Path
+def test_once():
+    seen = Path("seen")
+    if not seen.exists():
+        seen.touch()
+        assert False
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +41,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
     tree = Tree(tmp_path_factory.mktemp("tree"), commit_of())
     (tree.folder / FLAKY).write_text("def test_red():\n    assert False\n")
     (tree.folder / ENDLESS).write_text("def test_endless():\n    while True:\n        pass\n")
+    (tree.folder / BUSY).write_text(ONCE)
     tree.warm_up(TESTS)
     yield tree
     tree.close()
@@ -96,6 +106,15 @@ def test_what_cannot_be_imported_counts_as_neither(tree: Tree) -> None:
 def test_a_test_that_fails_without_the_mutant_says_nothing(tree: Tree) -> None:
     verdict = by_tests(tree, some_change(tree), coverage(f"{FLAKY}::test_red", OTHER))
     assert verdict.status == SURVIVED
+
+
+@pytest.mark.parametrize("at_import", [False, True])
+def test_a_failure_that_does_not_come_again_kills_nothing(tree: Tree, at_import: bool) -> None:
+    """As that of a test which waited too short a time on a busy machine."""
+    (tree.folder / "seen").unlink(missing_ok=True)
+    constant = (change for change in of_module(tree) if change.operator == "constant" and not change.function)
+    verdict = by_tests(tree, next(constant) if at_import else some_change(tree), coverage(f"{BUSY}::test_once", OTHER))
+    assert (tree.folder / "seen").exists() and verdict.status == SURVIVED
 
 
 def test_what_never_ends_is_a_timeout(tree: Tree) -> None:
