@@ -31,7 +31,7 @@ class Tree:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         archive = subprocess.run(
-            ["git", "archive", commit, "minikube_py", "tests", "tools", "pyproject.toml"],
+            ["git", "archive", commit, "minikube_py", "tests", "tools", "docs", "pyproject.toml"],
             cwd=ROOT, capture_output=True, check=True,
         )  # fmt: skip
         subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
