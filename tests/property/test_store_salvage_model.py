@@ -82,3 +82,29 @@ def test_what_is_left_and_what_is_missing_is_told_to_the_entry(data: st.DataObje
             assert made.needed(loss) == (loss.last > base)
             gap = next((each for each in made.gaps if each.first <= loss.last and loss.first <= each.last), None)
             assert made.revisions(loss) == ((gap.after + 1, gap.revision) if gap else (0, 0))
+
+
+@given(st.data(), st.integers(1, 8))
+@settings(max_examples=100)
+def test_parts_of_a_newer_snapshot_leave_gaps_that_hold_something_and_do_not_meet(
+    data: st.DataObject, count: int
+) -> None:
+    """Its end is cut off: its keys are had, and what leads there may be missing, or lie behind it at once."""
+    lost = data.draw(st.sets(st.integers(1, count), max_size=count), label="lost")
+    base = data.draw(st.integers(1, count), label="snapshot")
+    entries = [(RecordType.ENTRIES, msgpack.packb((1, index, [pack(put(index))]))) for index in range(1, count + 1)]
+    log, places = segment([*entries, (RecordType.HARD_STATE, msgpack.packb((1, 0, count)))])
+    damaged = bytearray(log)
+    for index in lost:
+        damaged[places[index - 1][1] - 1] ^= 1
+    files = {NAME: bytes(damaged), snapshot_name(base): snapshot(records_of(state_after(base)), base)[:-1]}
+    made = salvage(sorted(files), files.__getitem__)
+    assert made is not None and not (made.whole and lost)
+    applied = next((index - 1 for index in range(1, count + 1) if index in lost), count)
+    assert (made.base, made.applied) == (0, applied) and made.exact.hash() == state_after(applied).hash()
+    start = max(base, applied)
+    behind = [index for index in range(start + 1, count + 1) if index in lost]
+    expected = ([(applied + 1, base)] if base > applied else []) + runs(behind)
+    assert [(gap.first, gap.last) for gap in made.gaps] == expected
+    there = {index for index in range(1, count + 1) if index <= start or index not in lost}
+    assert {kv.key for kv in made.state.index.current.values()} == {put(index).key for index in there}
