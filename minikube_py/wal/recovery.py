@@ -224,8 +224,10 @@ def _check_head(name: str, head: SegmentHead, sequence: int, before: list[Segmen
         raise damage(name, 0, "it belongs to another cluster or member than the segment before it")
     if not before and head.first_index > snapshot_index + 1:
         raise damage(
-            name, 0, f"it begins with entry {head.first_index}, but the newest snapshot ends with {snapshot_index}: "
-            "a snapshot or segments are missing"
+            name,
+            0,
+            f"it begins with entry {head.first_index}, but the newest snapshot ends with {snapshot_index}: "
+            "a snapshot or segments are missing",
         )
 
 

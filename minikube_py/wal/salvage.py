@@ -14,10 +14,10 @@ import msgpack
 
 from minikube_py.errors import Corruption
 from minikube_py.wal.record import Record, RecordType, decode_record, find_records
-from minikube_py.wal.recovery import LogEntry, SavedState, are_counts, well_formed
+from minikube_py.wal.recovery import LogEntry, SavedState, well_formed
 from minikube_py.wal.seed import seed_of
 from minikube_py.wal.segment import HEAD_BYTES, SegmentHead, decode_head, segment_name, segment_sequence
-from minikube_py.wal.snapshot import SnapshotHead, snapshot_index
+from minikube_py.wal.snapshot import SnapshotHead, is_head, snapshot_index
 
 
 class Loss(NamedTuple):
@@ -81,11 +81,13 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
             gaps.append(len(records))
         end = record.end
         plain = _unpacked(record)
-        if record.type == RecordType.SNAPSHOT_HEAD and isinstance(plain, list):
-            if 5 <= len(plain) <= 7 and are_counts(*plain[:5]):
+        if record.type == RecordType.SNAPSHOT_HEAD:
+            if is_head(plain):
                 head = SnapshotHead(*plain[1:])
             else:
-                losses.append(Loss(name, record.offset, record.end, "the snapshot's head does not hold what it should"))
+                size_bytes = record.end - record.offset
+                losses.append(Loss(name, record.offset, size_bytes, "the snapshot's head does not hold what it should"))
+                gaps.append(len(records))
         elif record.type == RecordType.SNAPSHOT_CHUNK and isinstance(plain, list):
             records += plain
             chunks += 1

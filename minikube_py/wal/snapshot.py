@@ -22,6 +22,7 @@ from minikube_py.wal.record import (
     encode_record,
     payload_bytes,
 )
+from minikube_py.wal.recovery import are_counts
 from minikube_py.wal.segment import FORMAT_VERSION, damage, unknown_format, unpack_payload
 
 PART_SUFFIX = ".part"
@@ -41,6 +42,11 @@ class SnapshotHead(NamedTuple):
     term: int
     configuration: Any = None
     members: Any = None
+
+
+def is_head(plain: Any) -> bool:
+    """Whether a record holds what a head does, of whichever format: a checksum does not say who wrote it."""
+    return isinstance(plain, list) and 5 <= len(plain) <= 7 and are_counts(*plain[:5])
 
 
 def snapshot_name(index: int) -> str:
@@ -114,10 +120,12 @@ class SnapshotReader:
         first = self._record(0)
         if first is None or first.type != RecordType.SNAPSHOT_HEAD:
             raise damage(name, 0, "the snapshot's head is not readable")
-        version, *fields = unpack_payload(name, 0, first.payload)
-        if version != FORMAT_VERSION:
-            raise unknown_format(name, version)
-        self.head = SnapshotHead(*fields)
+        plain = unpack_payload(name, 0, first.payload)
+        if isinstance(plain, list) and plain and plain[0] != FORMAT_VERSION:
+            raise unknown_format(name, plain[0])
+        if not is_head(plain):
+            raise damage(name, 0, "the snapshot's head does not hold what it should")
+        self.head = SnapshotHead(*plain[1:])
         self._start = first.end
 
     def check(self) -> None:
@@ -139,8 +147,7 @@ class SnapshotReader:
             count += 1
         if record is None or record.type != RecordType.SNAPSHOT_END:
             raise damage(self._name, offset, "a chunk is broken or the end is missing")
-        chunks, found = unpack_payload(self._name, offset, record.payload)
-        if chunks != count or digest.digest() != found:
+        if unpack_payload(self._name, offset, record.payload) != [count, digest.digest()]:
             raise damage(self._name, offset, "the hash of the whole does not match")
         end = offset + record.end
         if self._read(end, 1):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from typing import Any
 
 import msgpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_store_salvage_shapes import NAME, segment, snapshot
+from test_store_salvage_shapes import HEAD, NAME, NUMBERS, VALUES, segment, snapshot
 
+from minikube_py.errors import Corruption
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.snapshot import records as records_of
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import Put
 from minikube_py.store.salvage import Gap, salvage
-from minikube_py.wal.record import RecordType
-from minikube_py.wal.snapshot import snapshot_name
+from minikube_py.wal.record import RecordType, encode_record
+from minikube_py.wal.salvage import salvage_log, salvage_snapshot
+from minikube_py.wal.segment import SegmentWriter, encode_head, segment_name
+from minikube_py.wal.snapshot import read_snapshot, snapshot_name
 
 SNAPSHOT_TERM = 3
 
@@ -108,3 +113,66 @@ def test_parts_of_a_newer_snapshot_leave_gaps_that_hold_something_and_do_not_mee
     assert [(gap.first, gap.last) for gap in made.gaps] == expected
     there = {index for index in range(1, count + 1) if index <= start or index not in lost}
     assert {kv.key for kv in made.state.index.current.values()} == {put(index).key for index in there}
+
+
+@given(st.sets(st.integers(1, 9), min_size=1))
+def test_each_segment_that_is_not_there_is_named_once(present: set[int]) -> None:
+    """Between the first and the last that are; each segment holds the entry of its number."""
+    files, end = {}, 0
+    for sequence in range(1, 10):
+        head = HEAD._replace(sequence=sequence, first_index=sequence, previous_end=end)
+        writer = SegmentWriter(head)
+        data = encode_head(head) + writer.encode(RecordType.ENTRIES, msgpack.packb((1, sequence, [b"v"])))
+        end = writer.end
+        files[segment_name(sequence)] = data.ljust(head.size_bytes, b"\0")
+    names = [segment_name(sequence) for sequence in sorted(present)]
+    found = salvage_log(names, files.__getitem__)
+    missing = [each for each in range(min(present), max(present)) if each not in present]
+    assert [loss.file for loss in found.losses] == [segment_name(sequence) for sequence in missing]
+    assert found.entries.keys() == present
+    for loss, sequence in zip(found.losses, missing, strict=True):
+        following = min(each for each in present if each > sequence)
+        assert (loss.first, loss.last) == (max(each for each in present if each < sequence) + 1, following - 1)
+
+
+HEADS = st.tuples(st.just(1), NUMBERS, NUMBERS, st.just(42) | NUMBERS, NUMBERS).map(list)
+
+
+@given(
+    VALUES | HEADS | st.tuples(HEADS, st.lists(VALUES, max_size=3)).map(lambda each: each[0] + each[1]), st.booleans()
+)
+@settings(max_examples=200)
+def test_a_sound_head_of_a_snapshot_is_read_alike_by_a_start_and_by_salvage(plain: Any, ends: bool) -> None:
+    """What a start takes salvage takes; what it refuses salvage names at its place, and has the chunks all the same."""
+    name, digest = snapshot_name(42), hashlib.sha256()
+    data, places = b"", 0
+    end: Any = [1, None]
+    for type in (RecordType.SNAPSHOT_HEAD, RecordType.SNAPSHOT_CHUNK, RecordType.SNAPSHOT_END):
+        if type == RecordType.SNAPSHOT_END:
+            end = [1, digest.digest()] if ends else plain
+        payload = {RecordType.SNAPSHOT_HEAD: plain, RecordType.SNAPSHOT_CHUNK: [b"one"]}.get(type, end)
+        record = encode_record(type, msgpack.packb(payload), seed=0, offset=len(data), synced=0)
+        digest.update(record)
+        data += record
+        places = len(data) if type == RecordType.SNAPSHOT_HEAD else places
+    found = salvage_snapshot(name, data)
+    assert found.records == [b"one"] and len(found.gaps) == len(found.losses)
+    named = [(loss.offset, loss.size_bytes) for loss in found.losses if "does not hold" in loss.what]
+    try:
+        head, chunks = read_snapshot(name, data)
+        assert list(chunks) == [[b"one"]]
+    except Corruption as error:
+        assert named == ([(0, places)] if "does not hold" in str(error) else []) or "format" in str(error)
+        assert found.losses or "format" in str(error)
+    else:
+        assert found.head == head and not [loss for loss in found.losses if "under another" not in loss.what]
+
+
+@given(VALUES.filter(lambda plain: not isinstance(plain, list) or len(plain) < 5))
+@settings(max_examples=30)
+def test_a_second_head_that_is_none_is_named_where_it_lies(plain: Any) -> None:
+    data = snapshot([[b"one"]])
+    odd = encode_record(RecordType.SNAPSHOT_HEAD, msgpack.packb(plain), seed=0, offset=len(data), synced=0)
+    found = salvage_snapshot(snapshot_name(42), data + odd)
+    assert [(loss.offset, loss.size_bytes) for loss in found.losses] == [(len(data), len(odd))]
+    assert found.gaps == [1] and found.records == [b"one"]
