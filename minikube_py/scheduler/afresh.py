@@ -97,6 +97,7 @@ class Afresh:
         if self._search.samples:
             everywhere = None if self.matcher is None else partial(self.matched, prepared, pod)
             return self._search.through(lambda slots: fitting(prepared, pod, columns.some(slots)), everywhere)
+        self._search.looked_at(columns.count)
         matched = self.matched(prepared, pod)
         if matched is None:
             matched = np.flatnonzero(fitting(prepared, pod, columns.all()))

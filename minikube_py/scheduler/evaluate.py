@@ -154,7 +154,7 @@ class Evaluator:
 
     def _dry_runs(self, prepared: Prepared, pod: PodInfo) -> DryRuns:
         def rivals(node: NodeInfo) -> list[PodInfo]:
-            return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
+            return self._rivals_on(pod, node)
 
         return DryRuns(prepared, self.profile.extensions, self.columns, pod, rivals)
 
@@ -185,6 +185,7 @@ class Evaluator:
             totals, tops = kept.totals_of(selected)
             place = pick(totals, self._rng)
             return Choice(self._node(selected[place]), state, int(totals[place]), seen, len(selected), tops)
+        self.search.looked_at(count)
         slot = best.pick(self._rng)
         if slot < 0:
             raise FitError(self._kept_diagnosis(kept, pod))
@@ -228,6 +229,7 @@ class Evaluator:
 
         if self.search.samples:
             return self.search.through(fits)
+        self.search.looked_at(columns.count)
         slots = np.flatnonzero(base >= 0)
         if len(slots) == columns.size:
             # A range of columns is read in place.
@@ -284,16 +286,38 @@ class Evaluator:
         return needs(bound for plugin in filters if hasattr(plugin, "bounds") for bound in plugin.bounds(pod))
 
     def _may_preempt(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
-        """Whether the node would do without the pods below this one, so that an attempt may evict some."""
+        """Whether the node would do without the pods below this one, so that an attempt may evict some, or have it
+        nominated to a node that others are leaving."""
         if pod.preemption_policy == "Never" or not self.profile.post_filters:
             return False
-        below = [other for other in node.pods.values() if other.priority < pod.priority]
-        if all(other.deleting for other in below):
+        promised = self._nominations.node_of(pod.uid)
+        if promised and self._is_being_freed(prepared, pod, promised):
             return False
-        emptied = copied(node)
-        for other in below:
-            charge(emptied, other, -1)
+        below = _below(pod, node)
+        if promised == node.name and all(other.deleting for other in below):
+            return False
+        emptied = _without(node, below)
+        for rival in self._rivals_on(pod, node):
+            if rival.uid not in emptied.pods:
+                charge(emptied, rival, 1)
         return _passes(prepared, pod, emptied)
+
+    def _is_being_freed(self, prepared: Prepared, pod: PodInfo, node_name: str) -> bool:
+        """Whether the pod may not preempt others, since some of those below it are being evicted from the node that it
+        is nominated to. One that is beyond help does not hold it back."""
+        node = self.columns.by_name.get(node_name)
+        if node is None or not node.present:
+            return False
+        below = _below(pod, node)
+        return any(other.preempted for other in below) and _passes(prepared, pod, _without(node, below))
+
+    def _rivals_on(self, pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
+        """Those nominated to the node to which `pod` must leave their room."""
+        return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
+
+    def promised(self, pod: PodInfo) -> str:
+        """The node that the pod is nominated to, or ""."""
+        return self._nominations.node_of(pod.uid)
 
     def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
         """For `helps`, which many waiting pods are put to whenever a node changes: what turns pods down most comes
@@ -359,6 +383,17 @@ class Evaluator:
             scores = tuple((s.plugin.name, int(values[i]), s.weight) for s, values in parts)
             found.append(NodeScore(self._node(selected[i]).name, int(totals[i]), scores))
         return found
+
+
+def _below(pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
+    return [other for other in node.pods.values() if other.priority < pod.priority]
+
+
+def _without(node: NodeInfo, pods: Sequence[PodInfo]) -> NodeInfo:
+    found = copied(node)
+    for other in pods:
+        charge(found, other, -1)
+    return found
 
 
 def _passes(prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:

@@ -22,6 +22,10 @@ class Nominations:
     def on(self, node_name: str) -> Collection[PodInfo]:
         return self._by_node.get(node_name, _NOBODY).values()
 
+    def node_of(self, uid: str) -> str:
+        """The node that the pod is promised, or ""."""
+        return self._node_of.get(uid, "")
+
     def rivals(self, pod: PodInfo) -> dict[str, list[PodInfo]]:
         """By node, the pods to which `pod` must leave their room: those of its priority or a higher one."""
         found: dict[str, list[PodInfo]] = {}

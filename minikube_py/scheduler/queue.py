@@ -20,6 +20,7 @@ from minikube_py.scheduler.framework import (
     EVENT_UNSCHEDULABLE_TIMEOUT,
     EVENT_UNSCHEDULED_POD_ADD,
     EVENT_UNSCHEDULED_POD_UPDATE,
+    INT64_MAX,
     WILDCARD,
     ClusterChange,
     ClusterEvent,
@@ -57,9 +58,9 @@ POP_FROM_BACKOFF = "PopFromBackoffQ"
 class Rules:
     """What the queue asks of a profile. `fits(pod, node)`: passes all node-local filters on the node as it is now, or
     as it would be without the pods that it may preempt. `needs(pod)`: how much of each resource must be free for that,
-    as far as is known of every node and for as long as the pod waits."""
+    as far as is known of every node and for as long as the pod waits. `promised(pod)`: the node it is nominated to."""
 
-    __slots__ = ("events", "fits", "hints", "local_plugins", "needs", "pre_enqueue")
+    __slots__ = ("events", "fits", "hints", "local_plugins", "needs", "pre_enqueue", "promised")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Rules:
         local_plugins: frozenset[str],
         pre_enqueue: Callable[[PodInfo], Status],
         needs: Callable[[PodInfo], Mapping[str, int]] = lambda pod: NO_NEEDS,
+        promised: Callable[[PodInfo], str] = lambda pod: "",
     ) -> None:
         self.hints: dict[str, list[EventRegistration]] = {}
         for plugin, registration in events:
@@ -76,12 +78,14 @@ class Rules:
         self.local_plugins = local_plugins
         self.pre_enqueue = pre_enqueue
         self.needs = needs
+        self.promised = promised
 
     @classmethod
     def of(cls, profile: Profile, evaluator: Evaluator, more: Iterable[tuple[str, EventRegistration]]) -> Rules:
         """`more`: what else wakes its pods."""
         events = [*profile.events(), *more]
-        return cls(events, evaluator.helps, profile.local_plugins, profile.run_pre_enqueue, evaluator.needs)
+        local, gates = profile.local_plugins, profile.run_pre_enqueue
+        return cls(events, evaluator.helps, local, gates, evaluator.needs, evaluator.promised)
 
 
 NO_NEEDS: Mapping[str, int] = {}
@@ -302,8 +306,9 @@ class SchedulingQueue:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def on_change(self, change: ClusterChange, but_not: str = "") -> int:
-        """Moves the waiting pods that `change` may help, except the one with the uid `but_not`; returns how many."""
+    def on_change(self, change: ClusterChange, but_not: str = "", priority_max: int = INT64_MAX) -> int:
+        """Moves the waiting pods that `change` may help, but neither the one with the uid `but_not` nor those above
+        `priority_max`; returns how many."""
         if self._in_flight:
             self._record(change)
         moved = 0
@@ -317,7 +322,9 @@ class SchedulingQueue:
             # Pods that share a group share the answer.
             strategy = self._worth(next(iter(group.members.values())), change)
             if strategy:
-                for queued in [q for q in group.members.values() if q.pod.uid != but_not]:
+                members = group.members.values()
+                waking = [q for q in members if q.pod.uid != but_not and q.pod.priority <= priority_max]
+                for queued in waking:
                     self._requeue(queued, strategy, change.event.label)
                     moved += 1
         return moved
@@ -335,8 +342,8 @@ class SchedulingQueue:
         return heard
 
     def _group(self, queued: QueuedPodInfo) -> object:
-        """What decides whether a change helps: the same for all pods of one spec and priority that fail by node-local
-        filters, and for gated ones unless their gate looks at the pod itself, which `update` deals with."""
+        """What decides whether a change helps: the same for all pods of one spec, priority and nomination that fail by
+        node-local filters, and for gated ones unless their gate looks at the pod itself, which `update` deals with."""
         pod = queued.pod
         if queued.queue == GATED:
             # One that was tried before is woken by what turned it down then.
@@ -345,7 +352,7 @@ class SchedulingQueue:
         rules = self._rules.get(pod.scheduler_name)
         if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
             return pod.uid
-        may_preempt = pod.priority, pod.preemption_policy
+        may_preempt = pod.priority, pod.preemption_policy, rules.promised(pod)
         return (pod.scheduler_name, pod.spec, may_preempt, frozenset(queued.unschedulable_plugins))
 
     def _worth(self, queued: QueuedPodInfo, change: ClusterChange) -> int:

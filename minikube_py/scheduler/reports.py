@@ -59,13 +59,16 @@ class SchedulerEvents(EventRecorder):
 class Conditions:
     """Patches PodScheduled=False into pods, and the node they are nominated to.
 
-    One request a pod at a time; of several verdicts the last one counts."""
+    One request a pod at a time; of several verdicts the last one counts. What was sent is not sent again until the pod
+    is seen in another version; from then on its own condition is what a verdict is compared with, so that one that
+    somebody removed or changed is written again. Source: updatePod in pkg/scheduler/schedule_one.go."""
 
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._wanted: dict[str, tuple[PodInfo, str, str, str | None]] = {}
-        self._sent: dict[str, tuple[str, str]] = {}
+        # By uid: reason, message, and the version that the pod had been seen in.
+        self._sent: dict[str, tuple[str, str, str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.patched = self.failed = 0
 
@@ -73,8 +76,11 @@ class Conditions:
         """`nominated`: the node to write, "" to clear it, None to leave it alone."""
         if nominated == pod.nominated_node:
             nominated = None
-        known = self._sent.get(pod.uid)
-        if known is None and pod.scheduled_condition is not None:
+        sent = self._sent.get(pod.uid)
+        known = None
+        if sent is not None and sent[2] == pod.resource_version:
+            known = sent[:2]
+        elif pod.scheduled_condition is not None:
             status, old_reason, old_message, _ = pod.scheduled_condition
             known = (old_reason, old_message) if status == "False" else None
         if pod.uid in self._wanted:
@@ -100,7 +106,7 @@ class Conditions:
         try:
             while (wanted := self._wanted.pop(uid, None)) is not None:
                 pod, reason, message, nominated = wanted
-                self._sent[uid] = (reason, message)
+                self._sent[uid] = (reason, message, pod.resource_version)
                 await self._patch(pod, reason, message, nominated)
         finally:
             del self._tasks[uid]

@@ -301,9 +301,11 @@ class Scheduler:
             self._release_assumed(pod)
 
     def _leave_nominated(self, pod: PodInfo) -> None:
-        """To others a pod that was nominated to a node counted as if it ran there."""
+        """A pod that was nominated to a node counted there, to those that are not above it, as if it ran; where another
+        took the node from it, it looks for one again itself."""
         if pod.nominated_node:
-            self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, pod.nominated_node), pod.uid)
+            left = ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, pod.nominated_node)
+            self._queue.on_change(left, priority_max=pod.priority)
 
     def _release_assumed(self, pod: PodInfo) -> None:
         """A pod on its way to a node is going away: its room is free again, whatever becomes of its binding."""
@@ -500,8 +502,8 @@ class Scheduler:
             self._queue.done(queued.pod.uid)
             return
         pod = queued.pod = known
-        self._queue.fail(queued)
         self.nominations.put(pod, pod.nominated_node if nominated is None else nominated)
+        self._queue.fail(queued)
         if self.config.explained_decisions:
             self._decisions.failed(pod, self._now_s(), message)
         run.events.about(pod, WARNING, "FailedScheduling", message)

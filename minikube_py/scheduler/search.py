@@ -55,7 +55,7 @@ class Search:
         count = len(order.slots)
         wanted = self.nodes_to_find(count)
         if len(fitting) <= wanted:
-            return fitting, count
+            return self._found(fitting, count)
         start = order.next_start % count
         places = np.sort((order.places[fitting] - start) % count)[: wanted + 1]
         return self._found(order.slots[(places[:wanted] + start) % count], int(places[wanted]))
@@ -90,14 +90,15 @@ class Search:
                 everywhere = None
             # As many slots as the share so far promises to be enough, and a quarter more.
             window = max((wanted - total + 1) * seen * 5 // (4 * max(total, 1)), WINDOW_MIN)
-        return np.sort(np.concatenate(found)), count
+        return self._found(np.sort(np.concatenate(found)), count)
 
     def _found(self, selected: IntArray, seen: int) -> tuple[IntArray, int]:
         self.looked_at(seen)
         return selected, seen
 
     def looked_at(self, number: int) -> None:
-        """The next search begins after so many nodes more, whatever profile it is of."""
+        """The next search begins after so many nodes more, whatever profile it is of. One that looked at all nodes is
+        to say so too: the place is kept modulo their number, and there may be another number by then."""
         if self._columns.order is not None:
             self._columns.order.move_on(number)
 

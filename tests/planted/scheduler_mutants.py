@@ -118,6 +118,36 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "what was found is counted in",
     ),
     SchedulerMutant(
+        "sampled: a search of all nodes is forgotten", TWINS, "evaluate.py",
+        "        self.search.looked_at(count)\n        slot = best.pick(self._rng)",
+        "        slot = best.pick(self._rng)",
+        "going once around ends where it began, as long as the number of nodes stays",
+    ),
+    SchedulerMutant(
+        "conditions: what was written once is never written again", TWINS, "reports.py",
+        "        if sent is not None and sent[2] == pod.resource_version:",
+        "        if sent is not None:",
+        "nobody else was thought to touch the condition",
+    ),
+    SchedulerMutant(
+        "nominations: a pod that lost its nomination sleeps on", TWINS, "scheduler.py",
+        "            self._queue.on_change(left, priority_max=pod.priority)",
+        "            self._queue.on_change(left, pod.uid, pod.priority)",
+        "what a pod leaves was thought to help others alone",
+    ),
+    SchedulerMutant(
+        "helps: a node that all are leaving anyway helps nobody", TWINS, "evaluate.py",
+        "        if promised == node.name and all(other.deleting for other in below):",
+        "        if all(other.deleting for other in below):",
+        "whose victims are going already gets a nomination by an attempt, which others respect",
+    ),
+    SchedulerMutant(
+        "helps: a pod whose victims are leaving is tried for each of them", TWINS, "evaluate.py",
+        "        if promised and self._is_being_freed(prepared, pod, promised):",
+        "        if not promised and self._is_being_freed(prepared, pod, promised):",
+        "it may not preempt more until they are gone",
+    ),
+    SchedulerMutant(
         "sampled: nodes are listed zone after zone", ORDER, "node_order.py",
         "            rows = zip_longest(*self._zones.values())",
         "            rows = self._zones.values()",
@@ -299,8 +329,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "preemption: a pod nominated to the node is no rival unless it is above", FORCE, "evaluate.py",
-        "            return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]",
-        "            return [o for o in self._nominations.on(node.name) if o.priority > pod.priority]",
+        "        return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]",
+        "        return [o for o in self._nominations.on(node.name) if o.priority > pod.priority]",
         "off by one",
     ),
     SchedulerMutant(
@@ -377,8 +407,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "queue: of a group the first alone is woken", QUEUE, "queue.py",
-        "                for queued in [q for q in group.members.values() if q.pod.uid != but_not]:",
-        "                for queued in [q for q in group.values() if q.pod.uid != but_not][:1]:",
+        "                for queued in waking:",
+        "                for queued in waking[:1]:",
         "the answer for one is the answer for all, and was given to one",
     ),
     SchedulerMutant(
