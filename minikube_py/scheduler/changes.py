@@ -12,39 +12,27 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
+_ACTIONS = {
+    "allocatable": Action.UPDATE_NODE_ALLOCATABLE,
+    "labels": Action.UPDATE_NODE_LABEL,
+    "taints": Action.UPDATE_NODE_TAINT,
+    "conditions": Action.UPDATE_NODE_CONDITION,
+    "annotations_hash": Action.UPDATE_NODE_ANNOTATION,
+    "declared_features": Action.UPDATE_NODE_DECLARED_FEATURE,
+}
+"""What of a node may have changed."""
+
 
 def node_changes(old: NodeInfo, new: NodeInfo) -> list[ClusterChange]:
     """Empty where nothing that matters to scheduling changed, as with a heartbeat."""
-    actions = []
-    if old.unschedulable and not new.unschedulable:
-        actions.append(Action.UPDATE_NODE_TAINT)
-    if old.allocatable != new.allocatable:
-        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
-    if old.labels != new.labels:
-        actions.append(Action.UPDATE_NODE_LABEL)
-    if old.taints != new.taints:
-        actions.append(Action.UPDATE_NODE_TAINT)
-    if old.conditions != new.conditions:
-        actions.append(Action.UPDATE_NODE_CONDITION)
-    if old.annotations_hash != new.annotations_hash:
-        actions.append(Action.UPDATE_NODE_ANNOTATION)
-    if old.declared_features != new.declared_features:
-        actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
+    actions = [Action.UPDATE_NODE_TAINT] if old.unschedulable and not new.unschedulable else []
+    actions += [action for name, action in _ACTIONS.items() if getattr(old, name) != getattr(new, name)]
     return [ClusterChange(ClusterEvent(NODE, action), old, new, new.name) for action in dict.fromkeys(actions)]
 
 
 def columns_differ(old: NodeInfo, new: NodeInfo) -> bool:
     """Whether the columns must be told. Becoming unschedulable is no event for waiting pods, but it is one for them."""
-    return (
-        old.unschedulable != new.unschedulable
-        or old.allocatable != new.allocatable
-        or old.labels != new.labels
-        or old.taints != new.taints
-        or old.conditions != new.conditions
-        or old.annotations_hash != new.annotations_hash
-        or old.declared_features != new.declared_features
-        or old.images != new.images
-    )
+    return any(getattr(old, name) != getattr(new, name) for name in ("unschedulable", "images", *_ACTIONS))
 
 
 def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterChange]:
