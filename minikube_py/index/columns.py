@@ -12,8 +12,9 @@ enough. Memory: 8 bytes per cell and per logged cell; `compact` frees the log in
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,8 @@ from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Test, Where
 from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, Bound, Cells, Changed, Chunk, Mask, evaluate
-from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Row, RowChange, Value
+from minikube_py.index.contract import Answering, Follower, IndexStats, Matches, Order, Row, RowChange, Value
+from minikube_py.index.ending import GONE, RowsAhead
 from minikube_py.index.key_order import KeyOrder
 from minikube_py.index.strings import UNKNOWN, StringTable
 from minikube_py.index.structure import MISSING
@@ -30,6 +32,9 @@ from minikube_py.index.structure import MISSING
 BLOCK_ROWS = 4096
 COLUMNS_MAX = 256
 """Each costs 8 bytes for every row and every logged change, whether or not the row has the field."""
+FORGET_PER_COMPACT = 2000
+FORGET_PER_APPLY = 32
+"""Rows whose slots a compaction gives back at once, and those that each later change gives back of what is left."""
 
 
 def rows_looked_at(rows: int, needed: float) -> int:
@@ -42,22 +47,6 @@ def rows_looked_at(rows: int, needed: float) -> int:
 
 NARROW_SHARE = 8
 """Where the keys asked about are fewer than one in this many, their rows are picked out one by one."""
-
-
-class Follower(Protocol):
-    """Whoever keeps something beside the rows, and is told what changes in them (`ColumnIndex.follow`)."""
-
-    def column_added(self, name: str, column: int) -> None:
-        """Field `name` is in `column` from now on; told of those that are there already when it begins to follow."""
-
-    def row_changed(self, slot: int, columns: int) -> None:
-        """The row in `slot` has changed in `columns`, a bit each; -1: it came or went."""
-
-    def revision_applied(self, revision: int) -> None:
-        """All changes of `revision` so far have been told."""
-
-    def rows_compacted(self, revision: int) -> None:
-        """What only revisions below it needed is forgotten."""
 
 
 class ColumnIndex(Answering):
@@ -151,12 +140,52 @@ class ColumnIndex(Answering):
             changed.append(key)
             for follower in self._followers:
                 follower.row_changed(slot, columns)
+        if self._gone:
+            self._forget(FORGET_PER_APPLY)
         if changed:
-            self.changes += len(changed)
-            # One that fails follows no more.
-            for follower in tuple(self._followers):
-                follower.revision_applied(revision)
+            self._applied(len(changed))
         return changed
+
+    def _applied(self, rows: int) -> None:
+        self.changes += rows
+        # One that fails follows no more.
+        for follower in tuple(self._followers):
+            follower.revision_applied(self.revision)
+
+    def prepare(self, ahead: RowsAhead, changes: Iterable[RowChange]) -> None:
+        """Takes a slice of changes into `ahead`; nothing can be seen of it. Each is of another row, which exists, and
+        no row gets a field that none has had."""
+        found = [(slot, row) for key, row in changes if self._rows[slot := self._slots[key]] != row]
+        slots = np.array([slot for slot, _ in found], dtype=np.int64)
+        cells = self._cells[: len(self._names), slots]
+        ahead.replaced(slots, cells)
+        cells[:, [place for place, (_, row) in enumerate(found) if row is None]] = MISSING
+        written = []
+        for place, (slot, row) in enumerate(found):
+            columns, old = (0, self._rows[slot] or {}) if row is not None else (GONE, {})
+            for name, value in (row or {}).items():
+                column = self._columns.get(name)
+                if column is not None and old[name] != value:
+                    cells[column, place] = value
+                    columns |= 1 << column
+            written.append(columns)
+        ahead.written(slots, cells, [row for _, row in found], written)
+
+    def finish(self, ahead: RowsAhead) -> None:
+        """What was prepared takes effect, as if by `apply`; nothing else may have been applied since."""
+        self.revision = ahead.revision
+        self._chunks += ahead.chunks
+        for slots, cells in ahead.cells:
+            self._cells[: len(cells), slots] = cells
+        self._gone += ahead.gone
+        self._gone_at.update(ahead.gone_at)
+        self._live -= len(ahead.gone)
+        deque(map(self._rows.__setitem__, ahead.slots, ahead.rows), 0)
+        for follower in self._followers:
+            for columns, changed in ahead.by_columns.items():
+                follower.rows_changed(changed, columns)
+        if ahead.slots:
+            self._applied(len(ahead.slots))
 
     def _write(self, slot: int, old: Row, row: Row) -> int:
         """Returns the columns whose cells were written, a bit each."""
@@ -469,9 +498,17 @@ class ColumnIndex(Answering):
             keep += 1
         # The first chunk left may begin with entries up to `revision`; they are never read again.
         del self._chunks[:keep]
+        self._forget(FORGET_PER_COMPACT)
+        for follower in self._followers:
+            follower.rows_compacted(revision)
+        self._forget_strings()
+
+    def _forget(self, rows: int) -> None:
+        """Gives back the slots of about `rows` objects that are gone at every retained revision; no answer depends on
+        it."""
         done = 0
-        for gone_revision, slot in self._gone:
-            if gone_revision > revision:
+        for gone_revision, slot in islice(self._gone, rows):
+            if gone_revision > self.oldest_revision:
                 break
             done += 1
             # Otherwise the object came back, and may have gone again later.
@@ -480,10 +517,8 @@ class ColumnIndex(Answering):
                 del self._slots[self._keys[slot]]
                 self.key_order.removed.append(self._keys[slot])
                 self._free.append(slot)
-        del self._gone[:done]
-        for follower in self._followers:
-            follower.rows_compacted(revision)
-        self._forget_strings()
+        if done:
+            del self._gone[:done]
 
     def _forget_strings(self) -> None:
         for column, table in self._strings.items():

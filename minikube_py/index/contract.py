@@ -7,7 +7,7 @@ retained revision: from the compacted one to the last applied.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -123,3 +123,22 @@ class Answering(ABC):
     def _compiled(self, where: Where, revision: int) -> CompiledWhere:
         self.require_retained(revision)
         return compile_where(self.field_set, where)
+
+
+class Follower(Protocol):
+    """Whoever keeps something beside the rows, and is notified of what changes in them (`ColumnIndex.follow`)."""
+
+    def column_added(self, name: str, column: int) -> None:
+        """Field `name` is in `column` from now on; told of those that are there already when it begins to follow."""
+
+    def row_changed(self, slot: int, columns: int) -> None:
+        """The row in `slot` has changed in `columns`, a bit each; -1: it came or went."""
+
+    def rows_changed(self, slots: Sequence[int], columns: int) -> None:
+        """The same for many rows."""
+
+    def revision_applied(self, revision: int) -> None:
+        """All changes of `revision` so far have been told."""
+
+    def rows_compacted(self, revision: int) -> None:
+        """What only revisions below it needed is forgotten."""

@@ -12,7 +12,7 @@ between two questions is put once. The past is found in one of two ways:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -205,6 +205,11 @@ class HostedIndex(Answering):
             self._moved = True
             self._waiting.add(slot)
 
+    def rows_changed(self, slots: Sequence[int], columns: int) -> None:
+        if columns & self._mask:
+            self._moved = True
+            self._waiting.update(slots)
+
     def revision_applied(self, revision: int) -> None:
         if not self.ready:
             return
@@ -215,7 +220,11 @@ class HostedIndex(Answering):
                     self._freeze(revision)
             elif self._asked and len(self._waiting) >= WAITING_MAX:
                 self._asked = False
-                self._follow_up()
+                # After a large deletion more wait than one step can put in.
+                if len(self._waiting) <= BEHIND_MAX:
+                    self._follow_up()
+                else:
+                    self.wanted = True
         except Exception as error:
             if self._failed is None:
                 raise

@@ -6,7 +6,8 @@ Referrers may come before their target; a sum is kept by the target's key, wheth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from minikube_py.fields.asked import Asked, asked_of
@@ -17,6 +18,7 @@ from minikube_py.fields.spec import FieldSet, SumSpec
 from minikube_py.fields.whole import clamp
 from minikube_py.index.columns import ColumnIndex
 from minikube_py.index.contract import RowChange
+from minikube_py.index.ending import ROWS_PER_SLICE, Ending, SumAhead
 from minikube_py.index.running import Running
 from minikube_py.index.sample import Sample
 
@@ -92,14 +94,38 @@ class Sum:
         totals = self.totals.get(contribution.target)
         if totals is None:
             totals = self.totals[contribution.target] = {}
-        for resource, units in contribution.members.items():
-            total = totals.get(resource, 0) + sign * units
-            if total:
-                totals[resource] = total
-            else:
-                totals.pop(resource, None)
+        _add_to(totals, contribution.members, sign)
         if not totals:
             del self.totals[contribution.target]
+
+    def prepare(self, ahead: SumAhead, keys: Iterable[bytes]) -> None:
+        """Takes the end of a slice of objects into `ahead`; nothing can be seen of it."""
+        for key in keys:
+            ended = self._contributions.get(key)
+            if ended is not None:
+                ahead.keys.append(key)
+                totals = ahead.totals.get(ended.target)
+                if totals is None:
+                    totals = ahead.totals[ended.target] = dict(self.totals.get(ended.target, NO_TOTALS))
+                _add_to(totals, ended.members, -1)
+
+    def finish(self, ahead: SumAhead) -> list[object]:
+        """What was prepared takes effect; returns what is gone."""
+        for target, totals in ahead.totals.items():
+            if totals:
+                self.totals[target] = totals
+            else:
+                self.totals.pop(target, None)
+        return list(map(self._contributions.pop, ahead.keys))
+
+
+def _add_to(totals: dict[str, int], members: Members, sign: int) -> None:
+    for resource, units in members.items():
+        total = totals.get(resource, 0) + sign * units
+        if total:
+            totals[resource] = total
+        else:
+            totals.pop(resource, None)
 
 
 def _drop(entries: dict[Any, Any], count: int) -> None:
@@ -166,6 +192,36 @@ class Table:
         row_changes = self._changes(changes)
         return self.index.apply(revision, row_changes) if row_changes else []
 
+    def prepare(self, ending: Ending, keys: Sequence[bytes]) -> Iterator[None]:
+        """Makes ready what the end of `keys` changes, in slices that change nothing; the table must stay as it is."""
+        prefix = self.field_set.prefix
+        for start in range(0, len(keys), ROWS_PER_SLICE):
+            part = keys[start : start + ROWS_PER_SLICE]
+            for total, ahead in zip(self.sums, ending.sums):
+                total.prepare(ahead, [key for key in part if key.startswith(total.source_prefix)])
+            own = [key for key in part if key.startswith(prefix)]
+            ending.keys.update(dict.fromkeys(own))
+            self.index.prepare(ending.rows, [RowChange(key, None) for key in own])
+            yield
+        totals = {total.name: ahead.totals for total, ahead in zip(self.sums, ending.sums)}
+        targets = list(dict.fromkeys(chain.from_iterable(totals.values())))
+        for start in range(0, len(targets), ROWS_PER_SLICE):
+            rows = {
+                key: self._whole_row(key, self._own[key], totals)
+                for key in targets[start : start + ROWS_PER_SLICE]
+                if key in self._own and key not in ending.keys
+            }
+            ending.rewritten.update(rows)
+            self.index.prepare(ending.rows, [RowChange(key, row) for key, row in rows.items()])
+            yield
+
+    def finish(self, ending: Ending) -> None:
+        """What was prepared takes effect, as if by `apply`."""
+        ending.remains += [total.finish(ahead) for total, ahead in zip(self.sums, ending.sums)]
+        ending.remains += [list(map(self._own.pop, ending.keys)), list(map(self._rows.pop, ending.keys))]
+        self._rows.update(ending.rewritten)
+        self.index.finish(ending.rows)
+
     def _changes(self, changes: Iterable[Change]) -> list[RowChange]:
         rewritten: dict[bytes, Row | None] = {}
         touched: list[tuple[str, Contribution]] = []
@@ -198,10 +254,13 @@ class Table:
                 self._rows[key] = row
         return [RowChange(key, row) for key, row in rewritten.items()]
 
-    def _whole_row(self, key: bytes, own: Own) -> Row:
+    def _whole_row(self, key: bytes, own: Own, ahead: Mapping[str, Mapping[bytes, Totals]] | None = None) -> Row:
+        """`ahead`: totals that are to take the place of those that stand, by sum and target."""
         if not own.parts:
             return own.plain
         totals: dict[str, Totals] = {total.name: total.totals.get(key, NO_TOTALS) for total in self.sums}
+        for name, targets in (ahead or {}).items():
+            totals[name] = targets.get(key, totals[name])
         return self.reader.row(own, totals)
 
     def _follow_sum(self, row: Row, own: Own, name: str, contribution: Contribution) -> None:

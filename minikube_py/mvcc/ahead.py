@@ -1,13 +1,14 @@
 """Deletions of many keys, made ready in slices before they are applied: what is left is one short step.
 
 An entry is applied whole, so that nobody sees half of it. What it creates - an event, a tombstone and a history for
-each key - can be made before, while reads and messages go on, because nothing else is applied in between.
+each key, and what becomes of rows and sums - can be made before, while reads and messages go on, because nothing else
+is applied in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.mvcc.key_index import tombstone
@@ -15,6 +16,7 @@ from minikube_py.mvcc.types import Command, DeleteRange, Event, KeyValue, LeaseR
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
+    from minikube_py.mvcc.tables import RowsEnded
 
 LARGE_KEYS = 2_000
 """From so many keys on a deletion is made ready before."""
@@ -25,12 +27,14 @@ Asked = tuple[int, bytes | int, bytes]
 
 
 class Endings(NamedTuple):
-    """The end of `keys`, which are in order: their deletions, and for each its last version with its tombstone."""
+    """The end of `keys`, which are in order: their deletions, and for each its last version with its tombstone; `rows`:
+    what it makes of tables."""
 
     asked: Asked
     keys: Sequence[bytes]
     events: list[Event]
     histories: list[list[KeyValue]]
+    rows: RowsEnded | None = None
 
 
 def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
@@ -55,21 +59,34 @@ def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
     except InvalidRequest:
         # Apply refuses it at once.
         return None
-    return _slices(state, asked)
+    return _ready(state, asked)
+
+
+def rows_ready(state: StateMachine, asked: Asked) -> RowsEnded | None:
+    """What was made ready of the rows for a deletion of its own; `endings` uses up the rest."""
+    ready = state.endings
+    return ready.rows if ready is not None and ready.asked == asked else None
 
 
 def endings(state: StateMachine, asked: Asked) -> Endings:
     """Those that were made ready, or else made now."""
     ready, state.endings = state.endings, None
-    if ready is None or ready.asked != asked:
-        for _ in _slices(state, asked):
-            pass
-        ready, state.endings = state.endings, None
-        assert ready is not None
-    return ready
+    if ready is not None and ready.asked == asked:
+        return ready
+    slices = _slices(state, asked)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            return cast(Endings, end.value)
 
 
-def _slices(state: StateMachine, asked: Asked) -> Iterator[None]:
+def _ready(state: StateMachine, asked: Asked) -> Iterator[None]:
+    made = yield from _slices(state, asked)
+    state.endings = made._replace(rows=(yield from state.tables.prepare(asked[0], made.keys)))
+
+
+def _slices(state: StateMachine, asked: Asked) -> Generator[None, None, Endings]:
     revision, of, range_end = asked
     keys = sorted(state.lessor.by_id[of].keys) if isinstance(of, int) else list(state.index.keys(of, range_end))
     current = state.index.current
@@ -82,4 +99,4 @@ def _slices(state: StateMachine, asked: Asked) -> Iterator[None]:
         made = [[kv, tombstone(kv[0], revision)] for kv in last]
         histories += made
         events += [Event("DELETE", end, kv) for kv, end in made]
-    state.endings = Endings(asked, keys, events, histories)
+    return Endings(asked, keys, events, histories)

@@ -75,7 +75,7 @@ class KeyIndex:
 
     def end(self, endings: Endings) -> list[Event]:
         """As `delete` for each key of them, in one step."""
-        _, keys, events, histories = endings
+        _, keys, events, histories, _ = endings
         low = self.live.bisect_left(keys[0])
         if self.live[low + len(keys) - 1] == keys[-1]:
             del self.live[low : low + len(keys)]

@@ -19,7 +19,7 @@ from minikube_py.fields.asked import Asked, parts_of
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.declared import INDEXES_PREFIX, declared_since, dump, key_of, parse
 from minikube_py.index.table import Table
-from minikube_py.mvcc.ahead import LARGE_KEYS, Endings, endings
+from minikube_py.mvcc.ahead import LARGE_KEYS, Endings, endings, rows_ready
 from minikube_py.mvcc.alarms import Alarms
 from minikube_py.mvcc.auth import Auth
 from minikube_py.mvcc.budgets import check_compares, check_reads
@@ -32,7 +32,7 @@ from minikube_py.mvcc.scanned import hash_of_rows
 from minikube_py.mvcc.sessions import Sessions
 from minikube_py.mvcc.snapshot import load, records
 from minikube_py.mvcc.successor import FIRST_REVISION, oldest_revision
-from minikube_py.mvcc.tables import RowChanged, Tables, described
+from minikube_py.mvcc.tables import RowsEnded, Tables, described
 from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, path, taken
 from minikube_py.mvcc.types import (
     FROM_KEY,
@@ -82,8 +82,8 @@ TRIM_PER_APPLY: Final = 32
 class StateMachine:
     """`revision` is the last one; reads answer from `compact_revision` (-1: never compacted) to it.
 
-    `last_events` and `last_row_changes` are those of the last apply; `last_lease` is the lease that it granted, or
-    with a TTL of 0 revoked: whoever keeps time for leases follows it, for a command sent twice is executed once.
+    `last_events` are those of the last apply; `last_lease` is the lease that it granted, or with a TTL of 0 revoked:
+    whoever keeps time for leases follows it, for a command sent twice is executed once.
     `version`: of the rules that it follows (`mvcc.versions`); the log of a store begins with the first."""
 
     def __init__(self, version: int = LATEST) -> None:
@@ -91,7 +91,6 @@ class StateMachine:
         self.revision = FIRST_REVISION
         self.compact_revision = -1
         self.last_events: list[Event] = []
-        self.last_row_changes: list[RowChanged] = []
         self.last_lease: LeaseResult | None = None
         self.index = KeyIndex()
         self.log = EventLog(FIRST_REVISION + 1)
@@ -106,6 +105,7 @@ class StateMachine:
         """What `ahead.prepare` made of the deletion that is applied next."""
         self._reads = Reads(self)
         self._untrimmed = FIRST_REVISION + 1
+        self._trimmed_events = 0
         self._apply: dict[type, Callable[[Any], Result]] = {
             Txn: self._apply_txn,
             Release: self._apply_release,
@@ -136,7 +136,6 @@ class StateMachine:
         """Raises: RequestError (its subclasses) where etcd refuses; then nothing has changed. SessionExpired where
         the command was sent in a session that has ended; then it was not executed now."""
         self.last_events = []
-        self.last_row_changes = []
         self.last_lease = None
         kind = type(command)
         handler = self._handlers.get(kind)
@@ -162,8 +161,9 @@ class StateMachine:
         check(delete)
         self._check_delete(delete)
         events: list[Event] = []
+        rows = rows_ready(self, (self.revision + 1, delete.key, delete.range_end))
         result = self._delete(delete, self.revision + 1, events)
-        self._commit(events)
+        self._commit(events, rows)
         return result
 
     def _apply_txn(self, txn: Txn) -> TxnResult:
@@ -215,12 +215,13 @@ class StateMachine:
     def _apply_revoke(self, revoke: LeaseRevoke) -> LeaseResult:
         lease = self.lessor.get(revoke.id, revoke.granted)
         revision = self.revision + 1
+        rows = rows_ready(self, (revision, lease.id, b""))
         if len(lease.keys) < LARGE_KEYS:
             events = [self.index.delete(key, revision) for key in sorted(lease.keys)]
         else:
             events = self.index.end(endings(self, (revision, lease.id, b"")))
         del self.lessor.by_id[lease.id]
-        self._commit(events)
+        self._commit(events, rows)
         self.last_lease = LeaseResult(self.revision, lease.id, 0)
         return LeaseResult(self.revision, lease.id, lease.ttl_s)
 
@@ -244,8 +245,7 @@ class StateMachine:
 
     def _apply_declare(self, declare: DeclareFields) -> CompactResult:
         field_set = declare.field_set
-        known = self.tables.declared.get(field_set.name)
-        if known != field_set or field_set.name in self.tables.degraded:
+        if self.tables.declared.get(field_set.name) != field_set or field_set.name in self.tables.degraded:
             self.tables.check(field_set, self.version)
             self.load_fields(field_set)
         return CompactResult(self.revision)
@@ -370,25 +370,25 @@ class StateMachine:
             ended = self.index.end(endings(self, (revision, key, range_end)))
         else:
             ended = [self.index.delete(each, revision) for each in list(self.index.keys(key, range_end))]
-        previous = [cast(KeyValue, event[2]) for event in ended]
-        for kv in previous:
-            if kv.lease:
-                self.lessor.move(kv.key, kv.lease, 0)
+        previous = cast(list[KeyValue], [event[2] for event in ended])
+        for key, *_, lease in [kv for kv in previous if kv[5]]:
+            self.lessor.move(key, lease, 0)
         events += ended
         return DeleteResult(revision if events else self.revision, len(ended), tuple(previous) if prev_kv else ())
 
-    def _commit(self, events: list[Event]) -> None:
+    def _commit(self, events: list[Event], rows: RowsEnded | None = None) -> None:
         if events:
-            self.commit(self.revision + 1, events)
+            self.commit(self.revision + 1, events, rows)
 
-    def commit(self, revision: int, events: list[Event]) -> None:
+    def commit(self, revision: int, events: list[Event], rows: RowsEnded | None = None) -> None:
         """The one way in which a revision comes about: what changed in `index` reaches history, watchers and tables.
-        For `apply`, and for whoever follows what others have decided: a snapshot's replay, the mirror of an etcd."""
+        For `apply`, and for whoever follows what others have decided: a snapshot's replay, the mirror of an etcd.
+        `rows`: what is ready of it."""
         self.revision = revision
         self.log.append(tuple(events))
         self.last_events = events
         if events and self.tables.by_name:
-            self.last_row_changes = self.tables.apply(revision, events)
+            self.tables.apply(revision, events, rows)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -497,8 +497,11 @@ class StateMachine:
         compacted = min(self.compact_revision, self.log.last)
         keys: list[bytes] = []
         while self._untrimmed <= compacted and len(keys) < budget:
-            keys += [event.kv.key for event in self.log.at(self._untrimmed)]
-            self._untrimmed += 1
+            events, start = self.log.at(self._untrimmed), self._trimmed_events
+            self._trimmed_events = start + budget - len(keys)
+            keys += [event.kv.key for event in events[start : self._trimmed_events]]
+            if self._trimmed_events >= len(events):
+                self._untrimmed, self._trimmed_events = self._untrimmed + 1, 0
         self.index.trim(dict.fromkeys(keys), self.compact_revision)
         # The events of the compacted revision itself can still be watched.
         self.log.trim(min(self._untrimmed, self.compact_revision))

@@ -7,7 +7,7 @@ fields that no table holds yet have to be decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikube_py.errors import InvalidRequest
@@ -16,9 +16,10 @@ from minikube_py.fields.evaluate import check_field_set
 from minikube_py.fields.spec import FieldSet
 from minikube_py.index.columns import COLUMNS_MAX, ColumnIndex
 from minikube_py.index.declared import MAX_INDEXES, IndexSpec, check_against, check_spec, extended
+from minikube_py.index.ending import Ending
 from minikube_py.index.reports import IndexReport
 from minikube_py.index.running import Counts, Running
-from minikube_py.index.table import Table
+from minikube_py.index.table import Change, Table
 from minikube_py.mvcc.decoding import changes_of
 from minikube_py.mvcc.key_index import end_of
 from minikube_py.mvcc.successor import Successor
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 MAX_FIELD_SETS = 64
 
-RowChanged = tuple[str, bytes]
-"""A FieldSet's name and the key of a row of it that changed."""
+RowsEnded = dict[Table, Ending | None]
+"""What is ready of a large deletion, by table; None where it could not be made."""
 
 
 class Degraded(NamedTuple):
@@ -63,7 +64,7 @@ class Tables:
         self._counts: dict[str, Counts] = {}
         self._successors: dict[str, Successor] = {}
         self._following: list[tuple[str, Table]] = []
-        self._retired: list[Table] = []
+        self._retired: list[Table | Ending] = []
         """Nobody asks them any more; to free one at once would take as long as to build it."""
         self._prefixes: tuple[bytes, ...] = ()
 
@@ -208,26 +209,44 @@ class Tables:
 
     # -- what happens to the rows --------------------------------------------------------------------------------------
 
-    def apply(self, revision: int, events: Sequence[Event]) -> list[RowChanged]:
-        """Brings all tables to `revision`; each object's bytes are decoded once."""
-        changes = changes_of(events, self._prefixes)
-        if not changes:
-            return []
-        changed: list[RowChanged] = []
-        for name, table in self._following:
-            full = table.index.full
+    def prepare(self, revision: int, keys: Sequence[bytes]) -> Generator[None, None, RowsEnded]:
+        """Makes ready what the end of `keys` at `revision` changes, in slices; nothing may be applied until it is."""
+        endings: RowsEnded = {}
+        while missing := [table for _, table in self._following if table not in endings]:
+            yield
+            table = missing[0]
+            ending = endings[table] = Ending(revision, len(table.sums))
             try:
-                keys = table.apply(revision, changes)
+                yield from table.prepare(ending, keys)
+            except MemoryError:
+                raise
+            except Exception:
+                # It has been put out of use meanwhile; or fails again in `apply`, and is degraded there.
+                endings[table] = None
+        return endings
+
+    def apply(self, revision: int, events: Sequence[Event], endings: RowsEnded | None = None) -> None:
+        """Brings all tables to `revision`; each object's bytes are decoded once. `endings`: what was prepared."""
+        ready = endings or {}
+        changes: list[Change] | None = None
+        for name, table in self._following:
+            full, ending = table.index.full, ready.get(table)
+            try:
+                if ending is not None:
+                    table.finish(ending)
+                    self._retired.append(ending)
+                    continue
+                if changes is None:
+                    changes = changes_of(events, self._prefixes)
+                if changes:
+                    table.apply(revision, changes)
             except MemoryError:
                 raise
             except Exception as error:
                 self.degrade(name, revision, described(error))
                 continue
-            if table is self.by_name.get(name):
-                changed += [(name, key) for key in keys]
-                if table.index.full and not full:
-                    self._filled(name, table, revision)
-        return changed
+            if table is self.by_name.get(name) and table.index.full and not full:
+                self._filled(name, table, revision)
 
     def _filled(self, name: str, table: Table, revision: int) -> None:
         """There are more fields than columns: those without one are answered by scan."""
@@ -386,7 +405,7 @@ class Tables:
         return size + sum(report.size_bytes for report in self.reports())
 
 
-def _disposed(table: Table, rows: int) -> bool:
+def _disposed(table: Table | Ending, rows: int) -> bool:
     """True once nothing is left of it; what it fails on is left to Python."""
     try:
         return table.dispose(rows)

@@ -276,9 +276,10 @@ Command = SessionCommand | OpenSession | InSession | CloseSession | RaiseVersion
 
 
 def bare(command: Command) -> Command:
-    """What is to be done, without the session and the user that it came with."""
+    """What is to be done, without the session and the user that it came with, and without why."""
     command = command.command if type(command) is InSession else command
-    return command.command if type(command) is AsUser else command
+    command = command.command if type(command) is AsUser else command
+    return command.txn if type(command) is Release else command
 
 
 class PutResult(NamedTuple):

@@ -44,7 +44,6 @@ from minikube_py.mvcc.types import (
     Op,
     Put,
     RaiseVersion,
-    Release,
     Txn,
     bare,
 )
@@ -184,7 +183,7 @@ class BehindGaps:
             self._attach(key, 0, kv.lease)
         for index, command in commands:
             self._index, self._guessed = index, any(_compares(command))
-            if self._may(command) and self._apply(_bare(command)):
+            if self._may(command) and self._apply(bare(command)):
                 self.revision += 1
             if self._guessed:
                 self.assumed.append(index)
@@ -359,12 +358,6 @@ def _revisions_made(commands: list[tuple[int, Any]], known: int, missing: int) -
     return list(dict.fromkeys([*common, most, *range(most, max(least, most - CANDIDATES_MAX) - 1, -1)]))
 
 
-def _bare(command: Any) -> Any:
-    """Without who sent it, and why."""
-    command = bare(command)
-    return command.txn if type(command) is Release else command
-
-
 def _may_have_had_users(records: list[Any], lost: int) -> bool:
     """Of a snapshot without their record: they come before sessions and keys, and from version `USERS` of the rules."""
     head = records[0] if records and records[0][0] == records_of.HEAD else None
@@ -375,14 +368,14 @@ def _may_have_had_users(records: list[Any], lost: int) -> bool:
 
 
 def _compares(command: Any) -> Iterator[Compare]:
-    command = _bare(command)
+    command = bare(command)
     if type(command) is Txn:
         yield from command.compare
 
 
 def _written(command: Any) -> Iterator[bytes]:
     """The keys that a command writes or deletes where its conditions hold."""
-    command = _bare(command)
+    command = bare(command)
     if type(command) in (Put, DeleteRange):
         yield command.key
     elif type(command) is Txn:

@@ -29,7 +29,7 @@ from minikube_py.mvcc.alarms import grows
 from minikube_py.mvcc.budgets import check_deletions
 from minikube_py.mvcc.codec import NewerMessage, pack, unpack
 from minikube_py.mvcc.state import StateMachine
-from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Release, Result, Txn, bare
+from minikube_py.mvcc.types import Command, LeaseResult, RaiseVersion, Result, Txn, bare
 from minikube_py.mvcc.validate import require_known, validate, validate_own
 from minikube_py.mvcc.watch import WatchHub
 from minikube_py.raft.codec import decode_change
@@ -187,8 +187,7 @@ class Replica:
         else:
             validate(command)
         require_known(command, self.state.version)
-        inner: Any = bare(command)
-        inner = inner.txn if type(inner) is Release else inner
+        inner = bare(command)
         if type(inner) is Txn:
             try:
                 check_deletions(inner, self.state.index)
@@ -394,7 +393,8 @@ class Replica:
         state = self.state
         apply = state.apply
         outcomes: list[tuple[Reply, Result | None, MinikubeError | None]] = []
-        if state.endings is not None:
+        made_ready = state.endings is not None
+        if made_ready:
             entries, self._committed = entries[:1], entries[1:]
         for place, entry in enumerate(entries):
             _, index, data, kind = entry
@@ -417,6 +417,7 @@ class Replica:
                 continue
             self._ahead = prepare(state, command)
             if self._ahead is not None:
+                assert not made_ready, f"entry {index} was made ready, and is to be made ready again"
                 if reply is not None:
                     waiting.appendleft((index, command, reply))
                 entries, self._committed = entries[:place], entries[place:]

@@ -6,9 +6,11 @@ import pytest
 from replica_net import ReplicaNet
 
 from minikube_py.errors import InvalidRequest
+from minikube_py.fields.builtin import NODES, PODS
+from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc.ahead import KEYS_PER_SLICE, LARGE_KEYS
 from minikube_py.mvcc.budgets import DELETED_MAX
-from minikube_py.mvcc.types import DeleteRange, Put, RangeRequest, Txn
+from minikube_py.mvcc.types import DeclareFields, DeleteRange, Put, RangeRequest, Txn, prefix_end
 from minikube_py.store.replica import Replica
 
 EVERYTHING = RangeRequest(b"/k/", b"/k0", count_only=True)
@@ -85,3 +87,37 @@ def test_a_txn_that_deletes_more_than_its_bound_never_reaches_the_log() -> None:
     assert net.propose(leader, DeleteRange(b"/k/", b"/k0")) is not None
     net.settle()
     assert leader.state.range(EVERYTHING).count == 0
+
+
+@pytest.mark.parametrize("turns", [2, 7, 9])
+def test_a_member_that_ends_between_the_slices_has_the_same_rows_after_its_start(turns: int) -> None:
+    """Of rows and sums, too, nothing is kept that a start would not make again."""
+    pods, net = LARGE_KEYS + 10, ReplicaNet(members=3, segment_bytes=1 << 20)
+    leader = net.leader()
+    for field_set in (NODES, PODS):
+        net.propose(leader, DeclareFields(field_set))
+    for number in range(50):
+        net.propose(leader, Put(NODES.prefix + b"n%d" % number, b'{"status":{"allocatable":{"cpu":"9","pods":"99"}}}'))
+    for number in range(pods):
+        net.propose(leader, Put(PODS.prefix + b"d/%06d" % number, b'{"spec":{"nodeName":"n%d"}}' % (number % 60)))
+        if number % 100 == 0:
+            net.settle()
+    net.settle()
+    deletion = net.propose(leader, DeleteRange(PODS.prefix, prefix_end(PODS.prefix)))
+    while not leader.unfinished:
+        step(net, leader)
+    for _ in range(turns):
+        leader.turn()
+    assert not deletion.ended
+    node = net.nodes[leader.member_id]
+    node.crash(power=False)
+    node.start()
+    for _ in range(100):
+        net.tick()
+    net.assert_alike()
+    assert len({net[id].state.hash() for id in net.nodes}) == 1
+    free = Where((Comparison("free.pods", "=", ("99",)),))
+    for id in net.nodes:
+        state = net[id].state
+        assert state.range(RangeRequest(PODS.prefix, prefix_end(PODS.prefix), count_only=True)).count == 0
+        assert len(state.range(RangeRequest(NODES.prefix, prefix_end(NODES.prefix), where=free)).kvs) == 50
