@@ -20,6 +20,7 @@ from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, typical
 from minikube_py.scheduler.packing.policies import GPU_RESOURCE, MODEL_LABEL, POLICIES
 from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.registry import BUILT_IN
 
 MODELS = ("", "T4", "A10")
 MILLIS = st.sampled_from((1, 250, 499, 500, 501, 999, 1000))
@@ -295,3 +296,10 @@ def test_wrong_typical_pods_are_refused(given_: Any, words: str) -> None:
     lent: Any = Lent(Cache())
     with pytest.raises(ConfigError, match=words):
         POLICIES["fgd"]({"typicalPods": given_}, lent)
+
+
+def test_each_policy_is_a_built_in_plugin_of_its_name_and_no_other_is() -> None:
+    """The registry names them without loading them."""
+    policies = {policy.name: policy for policy in POLICIES.values()}
+    assert {name for name in BUILT_IN if name.startswith("Gpu")} == policies.keys()
+    assert all(policy.__name__ == name for name, policy in policies.items())
