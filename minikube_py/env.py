@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import random
+import stat
 import sys
 import time
 import weakref
@@ -144,8 +145,11 @@ class Outside(Protocol):
 
 
 def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """A file that somebody wrote for us to read, whatever it is. Raises: OSError."""
-    with path.open("rb") as file:
+    """A file that somebody wrote for us to read, whatever it is. Raises: OSError, also for what is no regular file: a
+    FIFO would be waited for without end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise OSError(errno.EFBIG, f"larger than {bytes_max:,} bytes")

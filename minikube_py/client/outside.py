@@ -6,7 +6,6 @@ Errors have the words of Go's net/http, since users know those from upstream's e
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import ssl
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from minikube_py.api.errors import go_quote
 from minikube_py.env import Answer, Tls
+from minikube_py.env import read_file as read_bounded
 from minikube_py.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
 def read_file(name: str) -> bytes:
     """Raises: ValueError, in Go's words."""
     try:
-        return Path(name).read_bytes()
+        return read_bounded(Path(name))
     except OSError as error:
-        why = os.strerror(error.errno or 0).lower()
+        why = (error.strerror or "").lower()
         raise ValueError(f"open {name}: {why}") from None

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from minikube_py.errors import InvalidRequest, MinikubeError
 from minikube_py.etcd.errors import BAD_TOKEN, Refused, status_of
 from minikube_py.mvcc.auth import OLD_REVISION, READ, USER_EMPTY, Auth
 from minikube_py.mvcc.lease import Lease
 from minikube_py.mvcc.types import AsUser, Txn, UserCommand
+from minikube_py.ports.port import address_of
 from minikube_py.store.member import StoreMember
 
 TOKEN_S: Final = 300.0
@@ -27,10 +29,11 @@ GO_CODES: Final = {
 
 
 class Shown(NamedTuple):
-    """`name`: of the client's certificate. Empty: none was shown."""
+    """`name`: of the client's certificate. Empty: none was shown. `peer`: where it connects from, as gRPC writes it."""
 
     token: str = ""
     name: str = ""
+    peer: str = ""
 
 
 class Who(NamedTuple):
@@ -50,12 +53,19 @@ def shown_over_grpc(context: Any) -> Shown:
     found: dict[str, str] = {}
     for key, value in context.invocation_metadata() or ():
         found.setdefault(key, value)
-    return Shown(_token(found, "token", "authorization"), names[0].decode("utf-8", "replace") if names else "")
+    name = names[0].decode("utf-8", "replace") if names else ""
+    return Shown(_token(found, "token", "authorization"), name, context.peer())
 
 
-def shown_over_http(headers: Mapping[str, str]) -> Shown:
+def shown_over_http(headers: Mapping[str, str], host: str = "") -> Shown:
     """As in etcd, certificates do not count: there the gateway shows its own."""
-    return Shown(_token(headers, "Grpc-Metadata-Token", "Authorization"))
+    return Shown(_token(headers, "Grpc-Metadata-Token", "Authorization"), peer=f"tcp:{host}:0")
+
+
+def address_shown(peer: str) -> str:
+    """Whose connections count together (`ports.port.address_of`)."""
+    host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+    return address_of((host,))
 
 
 def _token(headers: Mapping[str, str], *names: str) -> str:
@@ -81,7 +91,7 @@ class Guard:
         """Raises: Refused where the token is unknown, or has ended."""
         if not self.auth.enabled:
             return NOBODY
-        token, name = SHOWN.get()()
+        token, name, _ = SHOWN.get()()
         if not token:
             return Who(name, self.auth.revision) if name else NOBODY
         if token not in self.auth.tokens:

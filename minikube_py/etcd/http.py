@@ -208,7 +208,7 @@ class HttpDoor:
         if request.method != "POST":
             return _failure(StatusCode.UNIMPLEMENTED, "Method Not Allowed")
         clock = self._server.node.member.clock
-        SHOWN.set(partial(shown_over_http, request.headers))
+        SHOWN.set(partial(shown_over_http, request.headers, request.remote or ""))
         try:
             within_s, since_s = timeout_s(request.headers.get("Grpc-Timeout", "")), clock.monotonic_s()
             values = Values(await self._body(request))

@@ -17,7 +17,8 @@ from typing import Any, Final
 from grpc import StatusCode
 
 from minikube_py.errors import InvalidRequest
-from minikube_py.etcd.errors import NO_PASSWORD_USER, PERMISSION_NOT_GIVEN, Refused
+from minikube_py.etcd.errors import NO_PASSWORD_USER, PERMISSION_NOT_GIVEN, TOO_MANY, Refused
+from minikube_py.etcd.guard import SHOWN, address_shown
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.mvcc.auth import (
@@ -38,13 +39,33 @@ SALT_BYTES: Final = 16
 COST: Final = {"n": 1 << 14, "r": 8, "p": 1}
 """16 MiB and about as long as etcd's bcrypt at its default cost."""
 HASHES_AT_ONCE: Final = 2
+HASHES_PER_ADDRESS: Final = 16
+"""Those of one address that are made or wait. One of them is made at a time, so others wait for no more of them."""
 TOKEN_LETTERS: Final = 16
 
 
+Scrypt = Callable[[str, bytes], Awaitable[bytes]]
+"""Password and salt to hash."""
+
+
+async def scrypt(password: str, salt: bytes) -> bytes:
+    return await asyncio.to_thread(hashlib.scrypt, password.encode(), salt=salt, **COST)
+
+
+class _Address:
+    """`waiting`: hashes for it that are made, or wait."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.turn = asyncio.Lock()
+
+
 class Users:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, scrypt: Scrypt = scrypt) -> None:
         self._node = node
+        self._make = scrypt
         self._hashing = asyncio.Semaphore(HASHES_AT_ONCE)
+        self._addresses: dict[str, _Address] = {}
         self.unary: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "Auth/AuthEnable": self._changing("AuthEnable", "enable"),
             "Auth/AuthDisable": self._changing("AuthDisable", "disable"),
@@ -204,5 +225,16 @@ class Users:
         return hmac.compare_digest(await self._scrypt(password, salt), wanted)
 
     async def _scrypt(self, password: str, salt: bytes) -> bytes:
-        async with self._hashing:
-            return await asyncio.to_thread(hashlib.scrypt, password.encode(), salt=salt, **COST)
+        """Raises: Refused where too many wait that come from there."""
+        address = address_shown(SHOWN.get()().peer)
+        mine = self._addresses.setdefault(address, _Address())
+        if mine.waiting >= HASHES_PER_ADDRESS:
+            raise Refused(*TOO_MANY)
+        mine.waiting += 1
+        try:
+            async with mine.turn, self._hashing:
+                return await self._make(password, salt)
+        finally:
+            mine.waiting -= 1
+            if not mine.waiting:
+                del self._addresses[address]

@@ -4,6 +4,7 @@ reason where they are huge, deep, or not what they should be: no file ends a pro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from minikube_py import env
 from minikube_py.api.yaml_text import FILE_DEPTH_MAX, documents
+from minikube_py.client import outside
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.cluster.manifests import _of_path
 from minikube_py.control_plane import kubeconfig, role_clients, store_access, tokens, users
@@ -90,9 +92,27 @@ def test_a_file_has_a_size(tmp_path: Path, reader: str, monkeypatch: pytest.Monk
         READERS[reader](path)
 
 
-def test_a_file_without_end_is_read_up_to_its_bound() -> None:
-    with pytest.raises(OSError, match="larger than 100,000 bytes"):
-        env.read_file(Path("/dev/zero"), 100_000)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_fifo_that_nobody_writes_to_is_refused_and_not_waited_for(tmp_path: Path, reader: str) -> None:
+    path = tmp_path / "given.yaml"
+    os.mkfifo(path)
+    if reader == "control_plane/kubeconfig.py":
+        assert kubeconfig.is_ours(path) is False
+        return
+    with pytest.raises((MinikubeError, ConfigError, OSError), match="not a regular file"):
+        READERS[reader](path)
+
+
+def test_a_fifo_is_no_certificate_of_an_extender_either(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ca.pem")
+    with pytest.raises(ValueError, match=r"open .*/ca.pem: not a regular file"):
+        outside.read_file(str(tmp_path / "ca.pem"))
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/"])
+def test_what_has_no_end_or_is_a_folder_is_no_file(name: str) -> None:
+    with pytest.raises(OSError, match=r"not a regular file|directory"):
+        env.read_file(Path(name), 100_000)
 
 
 @pytest.mark.parametrize("levels", [1, FILE_DEPTH_MAX - 2, FILE_DEPTH_MAX + 2])
