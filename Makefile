@@ -97,6 +97,10 @@ torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken und
 robustness: $(BIN)/.installed-dev  ## RUNS=n of etcd's robustness traffic over its API against three members that are broken
 	@MINIKUBE_PY_ROBUSTNESS=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_etcd_robustness.py
 
+.PHONY: etcd-clients
+etcd-clients: $(BIN)/.installed-dev  ## the suites of etcd's Python clients on three members of ours and of etcd (needs Go, git, unshare)
+	@$(BIN)/python tests/conformance/judge_etcd_clients.py
+
 planted: $(BIN)/.installed-dev  ## bugs planted in store, components, indexes and scheduler: what finds each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py --of cluster
