@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_mvcc_degraded import build, filled, node
+from test_mvcc_degraded import BUSY, build, filled, node
 
 from minikube_py.errors import NoSpace
 from minikube_py.fields.builtin import NODES
@@ -173,3 +174,48 @@ def test_what_a_snapshot_brings_back_takes_as_much_room_as_it_did(
         if each.revision > max(1, each.compact_revision):
             each.apply(Compact(each.revision))
     assert restored.index.size_bytes == state.index.size_bytes
+
+
+@pytest.mark.parametrize("ranges", list(itertools.permutations(RANGES, 3)))
+def test_a_watch_that_another_ends_in_its_turn_keeps_no_third_from_its_events(
+    ranges: tuple[tuple[bytes, bytes], ...],
+) -> None:
+    """The first one told cancels the second before that one's turn."""
+    state = StateMachine()
+    hub = WatchHub(state)
+    shown: list[list[bytes]] = [[], [], []]
+    watchers: list[Watcher] = []
+
+    def sink(at: int) -> Callable[[WatchBatch], None]:
+        def take(batch: WatchBatch) -> None:
+            shown[at] += [event.kv.key for event in batch.events]
+            if at == 0 and batch.events:
+                watchers[1].cancel()
+
+        return take
+
+    watchers += [hub.add(*each, 0, sink(at)) for at, each in enumerate(ranges)]
+    for key in (b"/a", b"/b", b"/a"):
+        state.apply(Put(key, b"v"))
+        hub.notify()
+    for at in (0, 2):
+        key, end = ranges[at]
+        assert shown[at] == [each for each in (b"/a", b"/b", b"/a") if (key <= each < end if end else each == key)]
+
+
+def test_a_watch_whose_where_fails_keeps_no_other_from_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = filled()
+    hub = WatchHub(state)
+    shown: list[list[bytes]] = [[], [], []]
+    bounds, where = BUSY[:2], BUSY.where
+    watchers = [
+        hub.add(*bounds, 0, lambda batch, at=at: shown[at].extend(event.kv.key for event in batch.events), asked)
+        for at, asked in enumerate((None, where, None))
+    ]
+    others = hub.add(b"/other", b"", 0, lambda batch: shown[1].append(b"other") if batch.events else None)
+    monkeypatch.setattr("minikube_py.mvcc.watch.where_events", raising(LookupError("a bug")))
+    change = node(1, memory="1Gi")
+    state.apply(Txn((), (change, Put(b"/other", b"v"))))
+    hub.notify()
+    assert shown == [[change.key], [b"other"], [change.key]] and hub.in_vain == 1
+    assert [watcher.cancelled for watcher in (*watchers, others)] == [False, True, False, False]

@@ -90,3 +90,15 @@ def test_a_snapshot_whose_chunk_does_not_unpack_is_damage(payload: bytes) -> Non
     reader = SnapshotReader("s", lambda offset, size_bytes: data[offset : offset + size_bytes])
     with pytest.raises(Corruption, match=r"s.*does not unpack"):
         list(reader.chunks())
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_slice_of_which_only_single_records_fit_is_split_into_them(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_module, "PAYLOAD_BYTES_MAX", 12)
+    slice_ = [b"%d" % at * 9 for at in range(count)]
+    writer = SnapshotWriter(SnapshotHead(1, 2, 3, 4))
+    data = writer.head_bytes + writer.chunk(slice_) + writer.end()
+    _, chunks = snapshot_module.read_snapshot("a", data)
+    assert list(chunks) == [[record] for record in slice_]
