@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,9 +31,6 @@ HISTORIES, IMPORT = "histories", "import"
 COST_MAX_S: Final = 40.0
 """A test that takes longer than that in all its parameters is left to the histories."""
 
-BRANCH_LINES: Final = 4
-"""A condition and the comments below it have fewer."""
-
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -52,7 +49,7 @@ class Coverage:
         """The tests that run a line of the change, or, for what runs at import, its module. First come the
         cheapest, and those that have killed before: one kill counts as half of the cost."""
         of = self.lines.get(change.path, {})
-        found = {name for line in _lines(change, of) for name in of.get(line, ())}
+        found = {name for line in range(change.line, change.end_line + 1) for name in of.get(line, ())}
         if not found and not change.function:
             found = {name for names in of.values() for name in names}
         fit = (name for name in found.difference(self.unfit) if self.cost_s[name] <= COST_MAX_S)
@@ -63,8 +60,8 @@ class Coverage:
         return any(change.line <= line <= change.end_line for line in of)
 
     def in_histories(self, change: Change) -> bool:
-        of = set(self.histories.get(change.path, []))
-        return bool(of) and (not change.function or not of.isdisjoint(_lines(change, of)))
+        of = self.histories.get(change.path, [])
+        return bool(of) and (not change.function or any(change.line <= line <= change.end_line for line in of))
 
     def add(self, found: dict[str, Any]) -> None:
         """What was measured of one file of tests, as JSON has it."""
@@ -73,15 +70,6 @@ class Coverage:
         for path, of in found["lines"].items():
             for line, names in of.items():
                 self.lines.setdefault(path, {}).setdefault(int(line), []).extend(names)
-
-
-def _lines(change: Change, known: Container[int]) -> Iterable[int]:
-    """Those that must run for the change to matter. Python jumps over a `break` or `continue` that is alone in its
-    branch, and no tracer sees it: then it is the line of the condition."""
-    before = range(change.line - 1, change.line - BRANCH_LINES, -1)
-    if change.operator == "loop" and change.line not in known:
-        return [line for line in before if line in known][:1]
-    return range(change.line, change.end_line + 1)
 
 
 def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[str], None]) -> Coverage:

@@ -157,16 +157,6 @@ def test_the_cheapest_fit_tests_of_a_line_come_first() -> None:
     assert of.judges(change) == ["a", "b"]
 
 
-def test_a_jump_that_no_tracer_sees_is_judged_by_those_that_run_its_condition() -> None:
-    of = Coverage({"a": 1.0, "b": 2.0}, {MODULE: {5: ["a"], 6: ["b"], 20: ["a", "b"]}}, {MODULE: [6]})
-    jump = Change(MODULE, "loop", "f", 8, 8, 0, 1, "continue", "break")
-    assert of.judges(jump) == ["b"] and of.in_histories(jump)
-    other = Change(MODULE, "return", "f", 8, 8, 0, 1, "return 1", "return None")
-    assert of.judges(other) == [] and not of.in_histories(other)
-    far = Change(MODULE, "loop", "f", 19, 19, 0, 1, "continue", "break")
-    assert of.judges(far) == [] and not of.in_histories(far)
-
-
 def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     verdict = Verdict("k1", MODULE, 7, "f", "return", "a", "None", SURVIVED)
     journal = Journal(tmp_path / "journal.jsonl")
