@@ -15,7 +15,7 @@ import logging
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -48,7 +48,7 @@ Served = Sequence[tuple[Kind, Json]]
 @cache
 def _expected() -> tuple[tuple[Kind, Json], ...]:
     """Not to be changed."""
-    recorded = orjson.loads((files(__package__) / "bootstrap_policy.json").read_bytes())
+    recorded = orjson.loads(Path(__file__).with_name("bootstrap_policy.json").read_bytes())
     kinds = (CLUSTERROLES, CLUSTERROLEBINDINGS, ROLES, ROLEBINDINGS)
     return (*((kind, obj) for kind in kinds for obj in recorded[kind.plural]), *_flows(), *_services())
 

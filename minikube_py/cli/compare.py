@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     important_help = "the share of pods that may preempt the others, 0 to 1 (default: 0)"
     parser.add_argument("--important", type=flags.share(1), default=0.0, metavar="P", help=important_help)
     only_help = "decisions alone, over nodes in memory: no API, store, kubelet or time; some ten times faster"
-    parser.add_argument("--scheduler-only", action="store_true", help=only_help)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--scheduler-only", action="store_true", help=only_help)
+    virtual_help = "over the whole control plane in virtual time, as it is without --scheduler-only"
+    which.add_argument("--virtual", action="store_true", help=virtual_help)
     plugin_help = "a plugin of your own, for B alone unless A names it; may be given several times"
     parser.add_argument(
         "--plugin", type=own_code.absolute, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
@@ -110,12 +114,15 @@ def _told(comparison: Comparison) -> str:
         means = (_interval(mean) for mean in (each.mean_first, each.mean_second, each.difference))
         rows.append([f"{measure.name}, {measure.unit}", *means, chance, better])
     heads = ["MEASURE", first, second, "DIFFERENCE", "P", "BETTER"]
+    digests = "".join(one + other for one, other in comparison.digests)
     over = "the scheduler alone" if options.alone else "the whole control plane in virtual time"
     return "\n".join(
         (
             f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}",
             table(heads, rows, set(heads[1:5])),
             "P: how probable a mean difference as large is, where the two do not differ (all signs of the paired ones)",
+            f"placements {sha256(digests.encode()).hexdigest()}: SHA-256 over where the pods went, of all runs; "
+            "the same command comes to the same",
         )
     )
 

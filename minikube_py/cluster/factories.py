@@ -35,6 +35,9 @@ EXPLORED: Final = pytest.StashKey[str]()
 """What the fixture is called that stands for the cluster of each run."""
 MARK: Final = "minikube_explore"
 SEEDS_USUAL: Final = 50
+CHOICES: Final = {"clock": ("real", "virtual"), "isolation": ("namespace", "snapshot")}
+LEAST: Final = {"nodes": 0, "seeds": 1, "seed-only": 1}
+DIGITS_MAX: Final = 19
 OURS: Final[dict[Any, None]] = {}
 _numbers = itertools.count(1)
 
@@ -52,9 +55,9 @@ def minikube_cluster(
     def fixture(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         from minikube_py.cluster.local import Cluster
 
-        how_many = nodes if nodes is not None else int(option(pytestconfig, "nodes"))
+        how_many = nodes if nodes is not None else option(pytestconfig, "nodes")
         time = clock or option(pytestconfig, "clock")
-        named = seed if seed is not None else option(pytestconfig, "seed") or None
+        named = seed if seed is not None else option(pytestconfig, "seed")
         with Cluster(how_many, clock=time, seed=named) as cluster:
             yield cluster
 
@@ -69,9 +72,13 @@ def minikube_noproc(
     @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[OutsideCluster]:
         from minikube_py.cluster.outside import OutsideCluster, default_kubeconfig
+        from minikube_py.errors import RequestError
 
         path = kubeconfig or option(pytestconfig, "kubeconfig") or default_kubeconfig()
-        cluster = OutsideCluster(path, context or option(pytestconfig, "context")).start()
+        try:
+            cluster = OutsideCluster(path, context or option(pytestconfig, "context") or "").start()
+        except RequestError as error:
+            raise pytest.UsageError(f"minikube_noproc: {error}") from None
         yield cluster
         cluster.stop()
 
@@ -91,8 +98,8 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
             return
         running = request.getfixturevalue(cluster)
         how = isolation or option(request.config, "isolation")
-        if how not in ("namespace", "snapshot"):
-            raise pytest.UsageError(f'minikube_isolation is "namespace" or "snapshot", not {how!r}')
+        if how not in CHOICES["isolation"]:
+            raise pytest.UsageError(_one_of("isolation", how))
         used = _with_snapshot if how == "snapshot" else _in_namespace
         for door in used(request, running):
             _lead_to(str(door.kubeconfig_path), monkeypatch)
@@ -118,11 +125,13 @@ def seeds_of(item: pytest.Item) -> list[int]:
     """Those that the test is to be explored with: by the command line, else by its mark."""
     mark = item.get_closest_marker(MARK)
     one, count = option(item.config, "seed-only"), option(item.config, "seeds")
-    if not count and not one:
+    if one is not None:
+        return [one]
+    if count is None:
         if mark is None:
             return []
         count = mark.kwargs.get("seeds", mark.args[0] if mark.args else SEEDS_USUAL)
-    return [int(one)] if one else list(range(1, int(count) + 1))
+    return list(range(1, count + 1))
 
 
 def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +171,18 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
 
 
 def option(config: pytest.Config, name: str) -> Any:
-    """From the command line, else from the ini file."""
-    given = config.getoption(f"minikube_{name.replace('-', '_')}")
-    return given if given is not None else config.getini(f"minikube_{name.replace('-', '_')}")
+    """From the command line, else from the ini file; None where neither says anything. Raises: UsageError."""
+    key = f"minikube_{name.replace('-', '_')}"
+    given = config.getoption(key)
+    text = given if given is not None else config.getini(key)
+    if name in CHOICES and text not in CHOICES[name]:
+        raise pytest.UsageError(_one_of(name, text))
+    if name not in LEAST:
+        return text or None
+    if text and not (text.isascii() and text.isdecimal() and len(text) < DIGITS_MAX and int(text) >= LEAST[name]):
+        raise pytest.UsageError(f"{key} is a whole number from {LEAST[name]} on, not {text!r}")
+    return int(text) if text else None
+
+
+def _one_of(name: str, text: object) -> str:
+    return f"minikube_{name} is {' or '.join(map(repr, CHOICES[name]))}, not {text!r}"

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -36,6 +39,15 @@ minikube = factories.minikube()
 minikube_noproc = factories.minikube_noproc()
 
 
+class AsWritten:
+    """pytest rewrites the asserts of whatever comes with a plugin: here, of a whole control plane, for 4 s of processor
+    time in each process that may not keep what it compiled. Its modules are loaded as Python itself loads them."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("minikube_py.") else None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("minikube_py")
     for name, (text, default) in OPTIONS.items():
@@ -47,6 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     text = "run the test in virtual time under so many seeds, each with its own interleaving and its own faults"
     config.addinivalue_line("markers", f"{factories.MARK}(seeds={factories.SEEDS_USUAL}): {text}")
+    for name in OPTIONS:
+        factories.option(config, name)
+    sys.meta_path.insert(0, AsWritten)
+    config.add_cleanup(lambda: sys.meta_path.remove(AsWritten))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,7 +78,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     from minikube_py.cluster.explore import explore
 
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    nodes = int(factories.option(pyfuncitem.config, "nodes"))
+    nodes = factories.option(pyfuncitem.config, "nodes")
     seeds = factories.seeds_of(pyfuncitem)
     explored = explore(
         lambda cluster: pyfuncitem.obj(**{**arguments, fixture: cluster}), seeds, nodes, (pytest.fail.Exception,)

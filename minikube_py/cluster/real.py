@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.loop_thread import LoopThread
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
 """Small segments, each of which is in memory twice; and the process's garbage collection is its owner's."""
 
+PORT_MAX: Final = 65_535
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -44,6 +47,14 @@ class Options:
     data_dir: Path | None = None
     port: int = 0
     seed: object = None
+
+    def __post_init__(self) -> None:
+        nodes = self.nodes
+        listed = isinstance(nodes, Sequence) and all(isinstance(each, NodeSpec) for each in nodes)
+        if not (nodes >= 0 if isinstance(nodes, int) else listed):
+            raise ClusterError(f"nodes is how many, from 0 on, or a list of NodeSpec, not {nodes!r}")
+        if not 0 <= self.port <= PORT_MAX:
+            raise ClusterError(f"port is a number from 0 to {PORT_MAX}, not {self.port!r}")
 
     @property
     def shapes(self) -> tuple[NodeSpec, ...]:

@@ -15,12 +15,14 @@ import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py import own_code
 from minikube_py.errors import InvalidRequest
 from minikube_py.index.structure import Structure
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "minikube_py.structures"
 
@@ -116,6 +118,8 @@ def admitted() -> tuple[str, ...]:
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in FAMILY}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from minikube_py.own_code import told
 from minikube_py.scheduler.config import NOT_YET, ConfigError
@@ -101,8 +101,8 @@ UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {
 
 
 @cache
-def _entry_points() -> Mapping[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+def _entry_points() -> Mapping[str, Any]:
+    return {each.name: each for each in import_module("importlib.metadata").entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def factory(name: str, own: Mapping[str, PluginFactory]) -> PluginFactory | None:

@@ -10,8 +10,8 @@ import difflib
 import json
 import re
 from functools import lru_cache
-from importlib import resources
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -35,7 +35,7 @@ class _Field(NamedTuple):
 
 @lru_cache(1)
 def _layout() -> dict[str, str]:
-    text = resources.files("minikube_py.api.validation").joinpath("pod_layout.json").read_text()
+    text = Path(__file__).with_name("pod_layout.json").read_text()
     found: dict[str, str] = json.loads(text)
     return found
 

@@ -244,8 +244,8 @@ def in_folder(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(900)
 def test_the_page_as_typed(tmp_path: Path) -> None:
     found = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert [name for name, _ in found] == ["exposer.py", "test_exposer.py"]
-    for name, text in found:
+    assert [name for name, _ in found] == ["exposer.py", "test_exposer.py", "exposer.py"]
+    for name, text in found[:2]:
         (tmp_path / name).write_text(text)
     target = "test_exposer.py::test_it_is_exposed"
     done = in_folder(tmp_path, "minikube_py", "explore", target, "--seeds", "200")
@@ -257,6 +257,9 @@ def test_the_page_as_typed(tmp_path: Path) -> None:
     assert again is not None, done.stdout
     once_more = in_folder(tmp_path, "minikube_py", *again.groups())
     assert once_more.returncode == 1 and f"seed {again[4]} fails: " in once_more.stdout
+    (tmp_path / "exposer.py").write_text(found[2][1])
+    repaired = in_folder(tmp_path, "minikube_py", "explore", target, "--seeds", "30")
+    assert repaired.returncode == 0 and ": 30 seeds, " in repaired.stdout, repaired.stdout + repaired.stderr
 
 
 @pytest.mark.timeout(900)

@@ -208,11 +208,14 @@ def test_virtual_time_by_an_option(pytester: pytest.Pytester) -> None:
     run(pytester, "--minikube-clock=virtual", "--minikube-seed=3").assert_outcomes(passed=1)
 
 
-def test_a_wrong_isolation_is_refused(pytester: pytest.Pytester) -> None:
+def test_a_wrong_isolation_of_a_factory_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "from minikube_py.cluster import factories; minikube = factories.minikube(isolation='none')"
+    )
     pytester.makepyfile("def test_it(minikube): pass")
-    result = run(pytester, "--minikube-isolation=none")
+    result = run(pytester)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(['*minikube_isolation is "namespace" or "snapshot"*'])
+    result.stdout.fnmatch_lines(["*minikube_isolation is 'namespace' or 'snapshot'*"])
 
 
 def test_the_factories_of_the_reference(pytester: pytest.Pytester) -> None:
@@ -226,3 +229,52 @@ def test_the_factories_of_the_reference(pytester: pytest.Pytester) -> None:
         """
     )
     run(pytester).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--minikube-nodes=many", "minikube_nodes is a whole number from 0 on, not 'many'"),
+        ("--minikube-nodes=-1", "minikube_nodes is a whole number from 0 on, not '-1'"),
+        ("--minikube-seeds=0", "minikube_seeds is a whole number from 1 on, not '0'"),
+        ("--minikube-seed-only=1.5", "minikube_seed_only is a whole number from 1 on, not '1.5'"),
+        ("--minikube-clock=sundial", "minikube_clock is 'real' or 'virtual', not 'sundial'"),
+        ("--minikube-isolation=none", "minikube_isolation is 'namespace' or 'snapshot', not 'none'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_before_any_test(pytester: pytest.Pytester, given: str, said: str) -> None:
+    pytester.makepyfile("def test_runs(): print('it ran')")
+    result = run(pytester, "-s", given)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+    result.stdout.no_fnmatch_line("*it ran*")
+
+
+def test_a_kubeconfig_that_is_not_there_is_said_in_a_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_outside(minikube_noproc): pass")
+    result = run(pytester, "--minikube-kubeconfig=none.yaml")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*minikube_noproc: none.yaml: cannot read the kubeconfig: No such file or directory"])
+    result.stdout.no_fnmatch_line("*read_document*")
+
+
+def test_asserts_of_the_control_plane_are_not_rewritten(pytester: pytest.Pytester) -> None:
+    """As it is where the package is installed: pytest marks all that came with a plugin."""
+    pytester.makeconftest("def pytest_configure(config): config.pluginmanager.rewrite_hook.mark_rewrite('minikube_py')")
+    pytester.makepyfile(
+        helper="""
+        import minikube_py.cluster.local, sys
+        loaders = {name: type(each.__loader__) for name, each in sys.modules.items() if name.startswith("minikube_py.")}
+        """,
+        test_loaders="""
+        import importlib.machinery
+
+        def test_loaders(minikube):
+            from helper import loaders
+            rewritten = {name for name, each in loaders.items() if each is not importlib.machinery.SourceFileLoader}
+            assert len(loaders) > 300
+            before = {"", ".factories", ".pytest_plugin"}
+            assert {name.removeprefix("minikube_py.cluster") for name in rewritten} <= before
+        """,
+    )
+    run(pytester).assert_outcomes(passed=1)
