@@ -52,6 +52,8 @@ class Parts:
     """Controllers that do not run."""
     accounts: bool = False
     """Pods run as accounts that must be there, which no controller makes unless `controllers` run."""
+    feature_gates: str = ""
+    """Of all programs, as their flag takes them."""
     certificates: bool = False
     """Client certificates of an authority that signs requests for certificates, too."""
 
@@ -121,9 +123,10 @@ class Upstream:
         url = self._start_api_server(etcd, parts)
         self._write_kubeconfig(url)
         if parts.scheduler:
-            self._start_scheduler()
+            self._start_scheduler(*self._gate_flags(parts))
         if parts.controllers:
-            self._start_controllers(parts.without, *(self._signing_flags() if parts.certificates else ()))
+            signing = self._signing_flags() if parts.certificates else []
+            self._start_controllers(parts.without, *signing, *self._gate_flags(parts))
         if parts.kubelets:
             stages = sorted((bin_folder() / STAGES).glob("*.yaml"))
             self._start(
@@ -131,6 +134,10 @@ class Upstream:
                 "--node-lease-duration-seconds=40", *(f"--config={stage}" for stage in stages),
             )  # fmt: skip
         return url
+
+    @staticmethod
+    def _gate_flags(parts: Parts) -> list[str]:
+        return [f"--feature-gates={parts.feature_gates}"] if parts.feature_gates else []
 
     def _start_api_server(self, etcd: Sequence[str], parts: Parts) -> str:
         (port,) = free_ports(1)
@@ -149,6 +156,8 @@ class Upstream:
             f"--max-requests-inflight={IN_FLIGHT}", f"--max-mutating-requests-inflight={IN_FLIGHT}",
             f"--enable-priority-and-fairness={str(parts.fairness).lower()}",
             *([f"--client-ca-file={self._make_authority()[0]}"] if parts.certificates else []),
+            *self._gate_flags(parts),
+            *(["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if parts.feature_gates else []),
         )  # fmt: skip
         url = f"https://127.0.0.1:{port}"
         self._wait("kube-apiserver", f"{url}/readyz")
@@ -179,14 +188,14 @@ class Upstream:
         }  # fmt: skip
         self.kubeconfig.write_text(json.dumps(document))
 
-    def _start_scheduler(self) -> None:
+    def _start_scheduler(self, *more: str) -> None:
         config = self.folder / "scheduler.yaml"
         connection = {"kubeconfig": str(self.kubeconfig), "qps": CLIENT_PER_S, "burst": CLIENT_PER_S}
         config.write_text(json.dumps({
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False}, "clientConnection": connection,
         }))  # fmt: skip
-        self._start_delegating("kube-scheduler", f"--config={config}")
+        self._start_delegating("kube-scheduler", f"--config={config}", *more)
 
     def _signing_flags(self) -> list[str]:
         certificate, key = self.authority

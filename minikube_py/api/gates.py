@@ -10,12 +10,15 @@ from typing import Any, Final
 
 from minikube_py.api.apply.assigned import EACH, Path
 from minikube_py.api.errors import Json
+from minikube_py.api.feature_gates import GENERIC_WORKLOAD, FeatureGates
 
 _OF_PODS: Final[tuple[Path, ...]] = (
     ("schedulingGroup",),
     *(("volumes", EACH, "projected", "sources", EACH, name) for name in ("clusterTrustBundle", "podCertificate")),
     *((kind, EACH, "lifecycle", "stopSignal") for kind in ("initContainers", "containers", "ephemeralContainers")),
 )
+_OPENED_BY: Final = {"schedulingGroup": GENERIC_WORKLOAD}
+"""By the last name of a path, the gate that keeps what stands there."""
 
 
 def of_pods(*where: str) -> tuple[Path, ...]:
@@ -36,9 +39,11 @@ def _holders(value: Any, path: Path) -> Iterator[Json]:
         yield from _holders(value.get(path[0]), path[1:])
 
 
-def drop(obj: Json, old: Json | None, gated: tuple[Path, ...]) -> None:
-    """In place; a lifecycle that holds nothing else goes as well."""
+def drop(obj: Json, old: Json | None, gated: tuple[Path, ...], on: FeatureGates) -> None:
+    """In place; a lifecycle that holds nothing else goes as well. `on`: the gates that were turned on."""
     for path in gated:
+        if on and _OPENED_BY.get(path[-1]) in on:
+            continue
         if old is not None and any(_holders(old, path)):
             continue
         for holder in list(_holders(obj, path)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from minikube_py.api.apply.assigned import Assigned
 from minikube_py.api.errors import FieldError, Json
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.printing import DEFAULT_PRINTER, Printer
 from minikube_py.fields.spec import FieldSet
 
@@ -36,7 +37,9 @@ NoteSender = Callable[[Json, str, str, Sequence[str], Sequence[tuple[str, Sequen
 
 
 class Cluster(Protocol):
-    """The objects that admission may look at, moments old, as in upstream's informers."""
+    """The objects that admission may look at, moments old, as in upstream's informers. `gates`: those turned on."""
+
+    gates: FeatureGates
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None: ...
 
@@ -55,6 +58,8 @@ class Cluster(Protocol):
 
 class EmptyCluster:
     """Nothing is there."""
+
+    gates = NO_GATES
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         return None

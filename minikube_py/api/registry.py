@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
+from minikube_py.api.feature_gates import GENERIC_WORKLOAD, NO_GATES, FeatureGates
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds import (
     admissionregistration,
@@ -35,10 +37,13 @@ from minikube_py.api.kinds import (
 class Registry:
     """The kinds, in the order of discovery: by group, then by plural."""
 
-    def __init__(self, kinds: tuple[Kind, ...], base: Registry | None = None) -> None:
-        """`base`: the registry of those of the kinds that were there first."""
+    def __init__(
+        self, kinds: tuple[Kind, ...], base: Registry | None = None, gates: FeatureGates = NO_GATES
+    ) -> None:
+        """`base`: the registry of those of the kinds that were there first. `gates`: those that were turned on."""
         self.kinds = kinds
         self.base = base or self
+        self.gates: FeatureGates = base.gates if base is not None else gates
         self._by_plural = {(k.group, k.version, k.plural): k for k in kinds}
         self._by_kind = {(k.group, k.version, k.kind): k for k in kinds}
         self.groups = frozenset(k.group for k in kinds)
@@ -68,3 +73,21 @@ GROUPS: Final = (
     resource, scheduling, storage, volume_attributes,
 )  # fmt: skip
 REGISTRY: Final = Registry(tuple(kind for group in GROUPS for kind in group.KINDS))
+
+
+@cache
+def registry_of(gates: FeatureGates) -> Registry:
+    """What a server serves by default with these gates turned on."""
+    if not gates:
+        return REGISTRY
+    more: dict[str, tuple[Kind, ...]] = {}
+    if GENERIC_WORKLOAD in gates:
+        from minikube_py.api.kinds import pod_groups
+
+        more[pod_groups.GROUP] = pod_groups.KINDS
+    kinds: list[Kind] = []
+    for kind, following in zip(REGISTRY.kinds, (*REGISTRY.kinds[1:], None), strict=True):
+        kinds.append(kind)
+        if following is None or following.group != kind.group:
+            kinds += more.pop(kind.group, ())
+    return Registry(tuple(kinds), gates=gates)

@@ -23,11 +23,11 @@ def prepare_for_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
 
     Raises: StatusError 403 of admission."""
     kind.admit(obj, None, cluster)
-    prepare_create(kind, obj)
+    prepare_create(kind, obj, cluster)
 
 
-def prepare_create(kind: Kind, obj: Json) -> None:
-    gates.drop(obj, None, kind.gated)
+def prepare_create(kind: Kind, obj: Json, cluster: Cluster) -> None:
+    gates.drop(obj, None, kind.gated, cluster.gates)
     kind.prepare_create(obj)
 
 
@@ -69,7 +69,7 @@ def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: C
         kind.prepare_part[subresource](new, old)
         _raise_generation(kind, new, old)
     else:
-        _update_main(kind, new, old)
+        _update_main(kind, new, old, cluster)
     if not metadata.get("uid"):
         metadata["uid"] = before["uid"]
     if before.get("creationTimestamp"):
@@ -80,10 +80,10 @@ def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: C
         metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
 
 
-def _update_main(kind: Kind, new: Json, old: Json) -> None:
+def _update_main(kind: Kind, new: Json, old: Json, cluster: Cluster) -> None:
     if kind.has_status:
         keep(new, old, "status")
-    gates.drop(new, old, kind.gated)
+    gates.drop(new, old, kind.gated, cluster.gates)
     kind.prepare_update(new, old)
     _raise_generation(kind, new, old)
 

@@ -21,12 +21,13 @@ from typing import Final
 import orjson
 
 from minikube_py.api.errors import Json, StatusError
+from minikube_py.api.feature_gates import FeatureGates
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.apiregistration import APISERVICES, as_managed, served_here
 from minikube_py.api.kinds.flowcontrol import AUTO_UPDATE, FLOWS, FLOWSCHEMAS, LEVELS, MANDATORY, PRIORITYLEVELS
 from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, ROLEBINDINGS, ROLES
 from minikube_py.api.meta import namespace_of, new_uid, timestamp
-from minikube_py.api.registry import REGISTRY
+from minikube_py.api.registry import registry_of
 from minikube_py.apiserver.escalation import uncovered
 from minikube_py.apiserver.object_store import OutOfSpace
 from minikube_py.apiserver.preparing import encode
@@ -46,11 +47,28 @@ Served = Sequence[tuple[Kind, Json]]
 
 
 @cache
-def _expected() -> tuple[tuple[Kind, Json], ...]:
+def _expected(gates: FeatureGates) -> tuple[tuple[Kind, Json], ...]:
     """Not to be changed."""
-    recorded = orjson.loads(Path(__file__).with_name("bootstrap_policy.json").read_bytes())
+    here = Path(__file__)
+    recorded = orjson.loads(here.with_name("bootstrap_policy.json").read_bytes())
+    if gates:
+        gated = orjson.loads(here.with_name("bootstrap_policy_gated.json").read_bytes())
+        add_gated(recorded, gated, gates)
     kinds = (CLUSTERROLES, CLUSTERROLEBINDINGS, ROLES, ROLEBINDINGS)
-    return (*((kind, obj) for kind in kinds for obj in recorded[kind.plural]), *_flows(), *_services())
+    return (*((kind, obj) for kind in kinds for obj in recorded[kind.plural]), *_flows(), *_services(gates))
+
+
+def add_gated(recorded: Json, gated: Json, gates: FeatureGates) -> None:
+    """What upstream has beside `recorded` where gates are on: further rules of roles that are there, and objects."""
+    for gate in sorted(gates & gated.keys()):
+        for plural, objects in gated[gate].items():
+            there = {namespace_of(obj) + "/" + obj["metadata"]["name"]: obj for obj in recorded[plural]}
+            for obj in objects:
+                known = there.get(namespace_of(obj) + "/" + obj["metadata"]["name"])
+                if known is None:
+                    recorded[plural].append(obj)
+                else:
+                    known["rules"] = [*known["rules"], *obj["rules"]]
 
 
 @cache
@@ -63,17 +81,23 @@ def _flows() -> tuple[tuple[Kind, Json], ...]:
     )
 
 
-def _services() -> Served:
-    return [(APISERVICES, each) for each in served_here(REGISTRY.group_versions)]
+def _services(gates: FeatureGates) -> Served:
+    return [(APISERVICES, each) for each in served_here(registry_of(gates).group_versions)]
 
 
 async def reconcile(
-    writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float, flows: bool = False
+    writer: Writer,
+    cache: WatchCache,
+    rng: random.Random,
+    wall_s: float,
+    patience_s: float,
+    flows: bool = False,
 ) -> None:
     """`flows`: only flow schemas and priority levels. A store without room does not keep a server from its start.
 
     Raises: StatusError where it does not answer."""
-    served = [(kind, obj) for kind, obj in (_flows() if flows else _expected()) if kind in cache.caches]
+    expected_here = _flows() if flows else _expected(writer.cluster.gates)
+    served = [(kind, obj) for kind, obj in expected_here if kind in cache.caches]
     try:
         for _ in range(_ATTEMPTS_MAX):
             if await _create_missing(served, writer, cache, rng, wall_s, patience_s):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minikube_py.api.errors import Json
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.kind import Kind
 from minikube_py.apiserver.preparing import KindKey, key_of
 from minikube_py.apiserver.projections import Projection, project
@@ -15,7 +16,8 @@ from minikube_py.env import Clock
 class CachedCluster:
     """See `api.kind.Cluster`. What it gives is shared, and must not be changed."""
 
-    def __init__(self, cache: WatchCache, clock: Clock) -> None:
+    def __init__(self, cache: WatchCache, clock: Clock, gates: FeatureGates = NO_GATES) -> None:
+        self.gates = gates
         self._cache = cache
         self.wall_s = clock.wall_s
         by_key = {key_of(kind): kind for kind in cache.caches}

@@ -61,7 +61,7 @@ Steps = Generator[tuple[Kind, Json, Json | None, str, Sequence[str]], list[str],
 def steps_of_create(kind: Kind, obj: Json, cluster: Cluster) -> Steps:
     """What follows once the object was admitted. Raises: StatusError 403, 422."""
     kind = as_stored(kind, obj)
-    strategy.prepare_create(kind, obj)
+    strategy.prepare_create(kind, obj, cluster)
     yield kind, obj, None, "", ()
     conclude(kind, obj, None, "", cluster)
     return obj

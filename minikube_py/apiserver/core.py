@@ -127,7 +127,7 @@ class ApiServer:
         self.watching = Watching(self.store, self.cache, self.lister, self.limits, clock, rng)
         self.addresses = AddressAllocator(self.store, self.cache, clock, rng, cluster_range)
         gate = NamespaceGate(self.store, self.cache)
-        seen = CachedCluster(self.cache, clock)
+        seen = CachedCluster(self.cache, clock, registry.gates)
         quotas = Quotas(self.store, self.cache, self.limits, clock)
         self.writer = Writer(self.store, gate, self.addresses, self.limits, clock, rng, seen, quotas)
         self.accounts = ServiceAccounts(self.writer, gate, self.cache, clock, rng, signing_key)

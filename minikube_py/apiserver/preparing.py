@@ -35,12 +35,13 @@ from minikube_py.api.errors import (
     not_found,
     request_entity_too_large,
 )
+from minikube_py.api.feature_gates import EVERY_GATE, NO_GATES, FeatureGates
 from minikube_py.api.json_text import TOO_DEEP
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import NAMESPACES
 from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
 from minikube_py.api.patch import apply_patch, canonical, read_config
-from minikube_py.api.registry import Registry
+from minikube_py.api.registry import Registry, registry_of
 from minikube_py.api.typed import DecodeError
 from minikube_py.apiserver.checks import check, denials, matched, settled, steps_of_create, steps_of_update
 from minikube_py.apiserver.options import DeleteOptions, delete_options
@@ -323,6 +324,7 @@ class Body(NamedTuple):
     wall_s: float = 0.0
     definition: bytes = b""
     """Of a kind that is built at run time: what it is built of."""
+    gates: FeatureGates = NO_GATES
     sender: Sender = Sender()
     force: bool = False
     halfway: bool = False
@@ -332,7 +334,8 @@ class Body(NamedTuple):
 class Seen:
     """A `Cluster` of what was sent along."""
 
-    def __init__(self, objects: Mapping[KindKey, Sequence[Json]], wall_s: float) -> None:
+    def __init__(self, objects: Mapping[KindKey, Sequence[Json]], wall_s: float, gates: FeatureGates) -> None:
+        self.gates = gates
         self._objects = objects
         self._wall_s = wall_s
 
@@ -373,7 +376,8 @@ def _kind(kinds: Registry, asked: Body) -> Kind:
         from minikube_py.api.custom.kinds import kinds_of
 
         return next(kind for kind in kinds_of(asked.definition) if key_of(kind) == asked.kind)
-    kind = kinds.resource(*asked.kind)
+    # A worker process does not know which kinds are served: what it gets was looked up.
+    kind = kinds.resource(*asked.kind) or registry_of(EVERY_GATE).resource(*asked.kind)
     assert kind is not None, "jobs are made of kinds that are served"
     return kind
 
@@ -436,7 +440,7 @@ def _created(
 ) -> Made:
     reached = _Reached()
     try:
-        seen = Seen(asked.seen, asked.wall_s)
+        seen = Seen(asked.seen, asked.wall_s, asked.gates)
         admit_create(kind, obj, rng, wall_s, seen, reached.admit, sender)
         if asked.halfway:
             return Made(name, _checked(encode(obj)), warnings, generated)
@@ -512,7 +516,7 @@ def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, 
 
 
 def _finished(kind: Kind, asked: Body, new: Json, old: Json, old_value: bytes, warnings: list[str]) -> Made:
-    cluster = Seen(asked.seen, asked.wall_s)
+    cluster = Seen(asked.seen, asked.wall_s, asked.gates)
     strategy.admit_update(kind, new, old, asked.sub, cluster)
     if asked.halfway:
         return Made("", _checked(encode(new)), warnings)
@@ -530,7 +534,7 @@ def _settled(kind: Kind, asked: Body, new: Json, old: Json, cluster: Cluster) ->
 
 def settle(kinds: Registry, asked: Body, new: Json, old: Json | None) -> Made:
     """The second half of a create, without `old`, or of a change."""
-    kind, seen = _kind(kinds, asked), Seen(asked.seen, asked.wall_s)
+    kind, seen = _kind(kinds, asked), Seen(asked.seen, asked.wall_s, asked.gates)
     try:
         if old is not None:
             return _settled(kind, asked, new, old, seen)

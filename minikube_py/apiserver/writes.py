@@ -212,8 +212,8 @@ class Writer:
         return self.conversions() if kind.conversion_webhook is not None and self.conversions is not None else None
 
     def _settling(self, kind: Kind, namespace: str, sub: str = "") -> Body:
-        seen, wall_s = self.cluster.seen_by(kind, namespace), self._clock.wall_s()
-        return Body(key_of(kind), b"", "", "", namespace, "", sub, seen, wall_s, kind.definition)
+        given = self.cluster.seen_by(kind, namespace), self._clock.wall_s(), kind.definition, self.cluster.gates
+        return Body(key_of(kind), b"", "", "", namespace, "", sub, *given)
 
     def _body(self, route: Route, request: Request, options: WriteOptions, passage: Passage | None) -> Body:
         sub = route.subresource.name if route.subresource else ""

@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_structures(parser)
     flags.add_admission_plugins(parser)
+    flags.add_feature_gates(parser)
     secrets = flags.add_secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
@@ -68,8 +69,15 @@ def run(arguments: argparse.Namespace) -> int:
     return run_role(
         "apiserver",
         lambda: ApiServerRole(
-            store, host, port, users, arguments.service_account_signing_key_file, tls, limits,
+            store,
+            host,
+            port,
+            users,
+            arguments.service_account_signing_key_file,
+            tls,
+            limits,
             arguments.enable_admission_plugins,
+            arguments.feature_gates,
         ),
         flags.process(arguments, "apiserver"),
     )

@@ -12,6 +12,7 @@ from minikube_py.cli import flags
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_leader_election(parser, "kube-controller-manager")
+    flags.add_feature_gates(parser)
     key_help = "the key that signs the tokens of service accounts, PEM; without it, Secrets are given none"
     parser.add_argument("--service-account-private-key-file", type=Path, metavar="F", help=key_help)
     for part, what in (("cert", "authority that signs requests for certificates"), ("key", "key of that authority")):
@@ -35,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
             election,
             arguments.service_account_private_key_file,
             signing if all(signing) else None,
+            arguments.feature_gates,
         ),
         flags.process(arguments, "controllers"),
     )

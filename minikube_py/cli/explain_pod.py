@@ -54,11 +54,15 @@ async def _ask(arguments: argparse.Namespace) -> Json:
 def _decided(answer: Json) -> list[str]:
     where = f"is on {answer['node']}" if answer["node"] else "is on no node"
     lines = [f"{answer['pod']} {where}"]
+    if (group := answer.get("group")) is not None:
+        lines.append(f"of its group {group['name']} {group['pods']} pods are there, {group['scheduled']} have a node")
+    if (held := answer.get("heldBack")) is not None:
+        lines.append(f"held back by {held['plugin']}: {held['reason']}")
     decision = answer["decision"]
     if answer.get("flow"):
         lines.append(_flow(answer["flow"]))
     if decision is None:
-        return [*lines, "how that was decided is not remembered", ""]
+        return [*lines, "" if held is not None else "how that was decided is not remembered", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
     head = f"decision {decision['decision']} (of this pod: {numbers})"
     if not decision["node"]:

@@ -13,6 +13,7 @@ from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY
 from minikube_py.own_code import absolute
 
 if TYPE_CHECKING:
+    from minikube_py.api.feature_gates import FeatureGates
     from minikube_py.control_plane.etcd_behind import EtcdBehind
     from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
@@ -164,6 +165,23 @@ def add_matcher(parser: argparse.ArgumentParser) -> None:
         "index family, or FILE.py:CLASS; the decisions are the same (default: columns)"
     )
     parser.add_argument("--matcher", type=matcher, default=DEFAULT_MATCHER, metavar="NAME", help=help_text)
+
+
+def feature_gates(text: str) -> FeatureGates:
+    """A kind of argument: upstream's feature gates, `Name=true,Other=false`."""
+    from minikube_py.api.feature_gates import FeatureGateError, parse
+
+    try:
+        return parse(text)
+    except FeatureGateError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_feature_gates(parser: argparse.ArgumentParser) -> None:
+    help_text = "upstream's feature gates: GenericWorkload (Workload, PodGroup) and GangScheduling can be turned on"
+    parser.add_argument(
+        "--feature-gates", type=feature_gates, default=frozenset(), metavar="NAME=true,...", help=help_text
+    )
 
 
 def add_structures(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "break ties the same way at each start (default: by chance)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
+    flags.add_feature_gates(parser)
     asked_help = "URLs of the API servers whose `explain` and `what-if` it answers (default: that of --kubeconfig)"
     parser.add_argument("--asked-at", type=flags.several(str), default=(), metavar="URL,...", help=asked_help)
     flags.add_leader_election(parser, "kube-scheduler")
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write_config_to is not None:
         from minikube_py.scheduler.configuration.files import write_scheduler
 
-        write_scheduler(flags.chosen(arguments), arguments.write_config_to)
+        write_scheduler(flags.chosen(arguments), arguments.write_config_to, arguments.feature_gates)
         return 0
     election = flags.election(arguments)
     return run_role(
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.matcher,
             arguments.scheduler_name,
             arguments.asked_at,
+            arguments.feature_gates,
         ),
         flags.process(arguments, "scheduler"),
     )

@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_structures(parser)
     flags.add_admission_plugins(parser)
     flags.add_scheduler_config(parser)
+    flags.add_feature_gates(parser)
     beside_help = "run one more scheduler of that name, by that configuration; for pods with that schedulerName"
     parser.add_argument(
         "--scheduler", type=flags.named_file, action="append", default=[], metavar="NAME=F", help=beside_help
@@ -100,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         controllers=arguments.controllers,
         quota_bytes=arguments.quota_bytes,
         reserve_bytes=arguments.reserve_bytes,
+        gates=arguments.feature_gates,
     )
     members = 1 if etcd is not None else member_count(config)
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, members) > 1

@@ -5,23 +5,19 @@ plane, and the door's own methods, pass untouched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
 from minikube_py.api.errors import GroupResource, StatusError, conflict, expired
-from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.options import parse_bool
 from minikube_py.apiserver.routes import ResourcePath, parse_path, verb_of
-from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Batch, Stream
 from minikube_py.client.transport import WatchEvent
 from minikube_py.control_plane.tokens import CONTROLLERS, KUBELET, SCHEDULER
 from minikube_py.control_plane.users import USERS
-from minikube_py.env import Clock, Rng
 from minikube_py.sim.inject_api import Rule
 
 DOOR: Final = replace(ADMIN)
@@ -138,17 +134,15 @@ class GatedServer(ApiServer):
 
     gate: Gate
 
-    def __init__(
-        self, storage: Any, clock: Clock, rng: Rng, *, tokens: Mapping[str, User], signing_key: SigningKey | None
-    ) -> None:
-        super().__init__(storage, clock, rng, tokens=tokens, signing_key=signing_key)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.gate = Gate()
 
     async def handle(self, request: Request) -> Response:
         user = request.user
         if user is DOOR or (user is not None and user.name in COMPONENTS):
             return await super().handle(request)
-        path = parse_path(request.path)
+        path = parse_path(request.path, self.registry)
         if path is None or not path.plural:
             return await super().handle(request)
         verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))

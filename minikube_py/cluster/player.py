@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minikube_py.api.errors import expired
+from minikube_py.api.registry import registry_of
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.rules import User
@@ -141,7 +142,8 @@ class GatedPlane(Plane):
     player: Player
 
     def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
-        core = GatedServer(self.member.storage, self._clock, rng, tokens=users, signing_key=key)
+        registry = registry_of(self.gates)
+        core = GatedServer(self.member.storage, self._clock, rng, tokens=users, registry=registry, signing_key=key)
         self.player = Player(self, core.gate, self._clock)
         return core
 

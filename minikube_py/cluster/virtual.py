@@ -57,7 +57,9 @@ minute in which nothing happens costs a third, and leases end within half a seco
 
 @dataclass(frozen=True, slots=True)
 class VirtualConfig:
-    """`syncs`: how long the disk's syncs take. `ties`: seeds the scheduler's choices among equals; None: the cluster's
+    """The gates of `scheduler` are those of all components.
+
+    `syncs`: how long the disk's syncs take. `ties`: seeds the scheduler's choices among equals; None: the cluster's
     seed does. `heartbeats`: "elided" leaves out Leases and repeated statuses of nodes, which are then never lost; the
     digest says so."""
 
@@ -81,7 +83,7 @@ class VirtualConfig:
     def told(self) -> PlaneConfig:
         """The configuration of the components. Elided: no node renews its Lease, and none is given up for it."""
         kubelet = replace(self.kubelet, nodes=(*self.kubelet.nodes, *self.nodes))
-        controllers = self.controllers
+        controllers = replace(self.controllers, gates=self.scheduler.gates)
         if self.heartbeats == "elided":
             kubelet = replace(kubelet, heartbeats=False)
             controllers = replace(
@@ -129,6 +131,7 @@ class VirtualCluster:
         disk = SimDisk(child_of(self._rng))
         syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
         plane = self._plane = GatedPlane(self.clock, self._rng)
+        plane.gates = config.scheduler.gates
         await plane.start_member(disk, config.member, syncs, self._time.fail)
         self.history.follow(plane.storage, config.name)
         # Drawn aside: what else is drawn of the seed stays as it is.

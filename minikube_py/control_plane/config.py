@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
@@ -29,7 +30,8 @@ class ControlPlaneConfig:
     as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
     snapshot that a store which does not exist yet begins with. `etcd_port`: of etcd's API, of the first member where
     there are several, the next port of the next; None: it is not served. `quota_bytes`, `reserve_bytes`: of each
-    store member. `etcd`: the store is this one, and there are no members.
+    store member. `etcd`: the store is this one, and there are no members. `gates`: feature gates of upstream that are
+    on though they are off by default.
     """
 
     data_dir: Path
@@ -55,6 +57,7 @@ class ControlPlaneConfig:
     etcd: EtcdBehind | None = None
     quota_bytes: int = QUOTA_BYTES
     reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
+    gates: FeatureGates = NO_GATES
 
     @property
     def node_specs(self) -> tuple[NodeSpec, ...]:

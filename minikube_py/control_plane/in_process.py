@@ -68,6 +68,7 @@ class ControlPlane(Plane):
         self.outside = HttpOutside
         self._in_memory = in_memory
         self.config = config
+        self.gates = config.gates
         self.layout = LAYOUT
         self.server = ""
         self.http: HttpServer | None = None
@@ -86,9 +87,9 @@ class ControlPlane(Plane):
 
     async def _start(self) -> None:
         config, running = self.config, self._running
-        scheduler = read_scheduler(config.chosen, config.matcher)
+        scheduler = read_scheduler(config.chosen, config.matcher, gates=config.gates)
         more_schedulers = {
-            name: read_scheduler(config.chosen._replace(file=file), config.matcher, name=name)
+            name: read_scheduler(config.chosen._replace(file=file), config.matcher, name=name, gates=config.gates)
             for name, file in config.more_schedulers
         }
         running.callback(DataDir(config.data_dir).close)
@@ -103,6 +104,7 @@ class ControlPlane(Plane):
                 scheduler=scheduler,
                 more_schedulers=more_schedulers,
                 controllers=ControllerConfig(
+                    gates=config.gates,
                     root_ca_pem=authority_pem,
                     signing_key=self.credentials.signing_key,
                     signing_authority=read_signing_authority(certificates.clients_file, certificates.clients_key_file),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
+from minikube_py.api.registry import registry_of
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -60,6 +62,8 @@ class Plane:
         self.enabled_plugins: tuple[str, ...] = ()
         self.outside: Callable[[], Outside | None] = lambda: None
         """Makes a scheduler's way to its extenders; where there is none, a configuration with extenders is refused."""
+        self.gates: FeatureGates = NO_GATES
+        """Feature gates that are on though upstream has them off: of what `prepare_core` makes."""
         self._running = AsyncExitStack()
         self._other: Storage | None = None
 
@@ -81,7 +85,13 @@ class Plane:
         """The API server on the storage, before it starts; `users` by their tokens. `key` signs the tokens of
         service accounts; None: a new one."""
         return ApiServer(
-            self.storage, self._clock, rng, tokens=users, signing_key=key, enabled_plugins=self.enabled_plugins
+            self.storage,
+            self._clock,
+            rng,
+            tokens=users,
+            registry=registry_of(self.gates),
+            signing_key=key,
+            enabled_plugins=self.enabled_plugins,
         )
 
     async def stop(self) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
+from minikube_py.api.registry import registry_of
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
@@ -55,10 +57,12 @@ class ApiServerRole(StackedRole):
         tls: TlsFiles,
         limits: Limits | None = None,
         enabled_plugins: Sequence[str] = (),
+        gates: FeatureGates = NO_GATES,
     ) -> None:
         """`key_file`: of the key that signs the tokens of service accounts."""
         super().__init__()
         self._key_file, self._enabled_plugins = key_file, enabled_plugins
+        self._gates = gates
         self._limits = limits or Limits()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
         self._core: ApiServer | None = None
@@ -85,9 +89,16 @@ class ApiServerRole(StackedRole):
         self.running.push_async_callback(storage.close)
         limits = self._limits
         core = ApiServer(
-            storage, clock, random.Random(), tokens=users, limits=limits, outgoing=HttpsOutgoing(), signing_key=key,
+            storage,
+            clock,
+            random.Random(),
+            tokens=users,
+            limits=limits,
+            registry=registry_of(self._gates),
+            outgoing=HttpsOutgoing(),
+            signing_key=key,
             enabled_plugins=self._enabled_plugins,
-        )  # fmt: skip
+        )
         http = HttpServer(core, host, port, context)
         # The core ends its watches first; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)

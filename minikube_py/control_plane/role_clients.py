@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.client.events import EventRecorder
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
@@ -151,8 +152,10 @@ class SchedulerRole(ClientRole):
         matcher: str,
         name: str = "",
         asked_at: Sequence[str] = (),
+        gates: FeatureGates = NO_GATES,
     ) -> None:
         super().__init__(kubeconfig, "scheduler")
+        self._gates = gates
         self._asked_at = asked_at
         self._chosen, self._seed, self._election, self._matcher = chosen, seed, election, matcher
         self._profile = name
@@ -164,7 +167,7 @@ class SchedulerRole(ClientRole):
         from minikube_py.scheduler.configuration.files import read_scheduler
         from minikube_py.scheduler.scheduler import Scheduler
 
-        config = read_scheduler(self._chosen, self._matcher, name=self._profile)
+        config = read_scheduler(self._chosen, self._matcher, name=self._profile, gates=self._gates)
         if config.unused:
             say(f"flags of this command say what {', '.join(config.unused)} of {self._chosen.file} would say")
         where = await self.run(
@@ -194,8 +197,10 @@ class ControllersRole(ClientRole):
         election: Election | None,
         key_file: Path | None = None,
         signing: tuple[Path, Path] | None = None,
+        gates: FeatureGates = NO_GATES,
     ) -> None:
         super().__init__(kubeconfig, "controllers")
+        self._gates = gates
         self._key_file, self._signing = key_file, signing
         self._election = election
 
@@ -208,7 +213,7 @@ class ControllersRole(ClientRole):
         key = None if self._key_file is None else read_signing_key(self._key_file)
         signing = None if self._signing is None else read_signing_authority(*self._signing)
         config = ControllerConfig(
-            root_ca_pem=authority.decode("ascii"), signing_key=key, signing_authority=signing
+            gates=self._gates, root_ca_pem=authority.decode("ascii"), signing_key=key, signing_authority=signing
         )
         return await self.run(
             self._election,

@@ -218,7 +218,12 @@ class SplitControlPlane:
             *("--client-ca-file", str(certificates.clients_file)),
             *(f"--enable-admission-plugins={name}" for name in self.config.enabled_plugins),
             *self._structures(),
+            *self._gates(),
         ]
+
+    def _gates(self) -> list[str]:
+        on = ",".join(f"{name}=true" for name in sorted(self.config.gates))
+        return ["--feature-gates", on] if on else []
 
     def _store_flags(self) -> list[str]:
         if self.config.etcd is not None:
@@ -249,7 +254,7 @@ class SplitControlPlane:
         flags = ["--kubeconfig", str(kubeconfig), "--healthz", f"{LOOPBACK}:0"]
         if role in LED:
             # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
-            flags += ["--leader-elect-identity", f"up-{name}"]
+            flags += ["--leader-elect-identity", f"up-{name}", *self._gates()]
         if role == tokens.CONTROLLERS:
             certificates = self.credentials.certificates
             flags += ["--service-account-private-key-file", str(self.config.accounts_key_file)]

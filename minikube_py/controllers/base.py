@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.rest import (
@@ -51,6 +52,7 @@ from minikube_py.controllers.volume_views import (
     CLAIMS,
     DEVICE_CLAIMS,
     DEVICE_TEMPLATES,
+    POD_GROUPS,
     QUOTAS,
     STORAGE_CLASSES,
     VOLUMES,
@@ -101,6 +103,8 @@ class ControllerConfig:
     autoscaler: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     signing_key: SigningKey | None = None
     """Of the tokens that Secrets hold; None leaves these Secrets as they are."""
+    gates: FeatureGates = NO_GATES
+    """Feature gates that are on though upstream has them off by default."""
     signing_authority: SigningAuthority | None = None
     """Signs requests for certificates; None leaves them as they are."""
 
@@ -185,6 +189,7 @@ _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     CERTIFICATE_REQUESTS: project_whole,
     SERVICE_CIDRS: project_whole,
     ADDRESSES: project_whole,
+    POD_GROUPS: project_whole,
 }
 _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
     PODS: {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
+from minikube_py.api.feature_gates import GENERIC_WORKLOAD, FeatureGates
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
@@ -84,6 +85,15 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
 }
 
 
+def _gated(gates: FeatureGates) -> Mapping[str, Callable[[ControllerContext], Controller]]:
+    """The controllers that these gates add."""
+    if GENERIC_WORKLOAD not in gates:
+        return {}
+    from minikube_py.controllers.group_protection import GroupProtection
+
+    return {GroupProtection.name: GroupProtection}
+
+
 class ControllerManager:
     """`names` are those of upstream's `--controllers` (None: all)."""
 
@@ -96,10 +106,12 @@ class ControllerManager:
         names: Collection[str] | None = None,
         config: ControllerConfig | None = None,
     ) -> None:
-        chosen = list(CONTROLLERS) if names is None else list(names)
-        unknown = sorted(set(chosen) - set(CONTROLLERS))
+        config = config if config is not None else ControllerConfig()
+        there = {**CONTROLLERS, **_gated(config.gates)}
+        chosen = list(there) if names is None else list(names)
+        unknown = sorted(set(chosen) - set(there))
         if unknown:
-            raise RequestError(f"no such controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
+            raise RequestError(f"no such controllers: {', '.join(unknown)}; there are: {', '.join(there)}")
         client = RestClient(transport)
         self._informers = shared_informers(client, clock, rng)
         self._starting = Starting(self._informers, clock)
@@ -108,12 +120,12 @@ class ControllerManager:
             client,
             clock,
             rng,
-            config if config is not None else ControllerConfig(),
+            config,
             Needs(self._informers),
             Timers(clock),
         )
         self.controllers: dict[str, Controller] = {
-            name: CONTROLLERS[name](replace(self._context, informers=self._needs[name])) for name in chosen
+            name: there[name](replace(self._context, informers=self._needs[name])) for name in chosen
         }
 
     async def start(self) -> None:

@@ -18,7 +18,7 @@ VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 CLASS_FINALIZER: Final = "kubernetes.io/vac-protection"
 
 
-class _Protection(QueueController):
+class Protection(QueueController):
     """Puts the finalizer where it is missing, and takes it off what nobody uses."""
 
     name = ""
@@ -53,7 +53,7 @@ class _Protection(QueueController):
         raise NotImplementedError
 
 
-class ClaimProtection(_Protection):
+class ClaimProtection(Protection):
     """A claim is used by each pod that has a node, even one that has ended; by an ephemeral volume only until then."""
 
     name = "persistentvolumeclaim-protection-controller"
@@ -109,7 +109,7 @@ def _names(pod: Object, claim: WholeView) -> bool:
     return False
 
 
-class VolumeProtection(_Protection):
+class VolumeProtection(Protection):
     """A volume is used while it is bound."""
 
     name = "persistentvolume-protection-controller"
@@ -121,7 +121,7 @@ class VolumeProtection(_Protection):
         return (view.obj.get("status") or {}).get("phase") == "Bound"
 
 
-class AttributesClassProtection(_Protection):
+class AttributesClassProtection(Protection):
     """A VolumeAttributesClass is used while a volume or claim has it, had it, or is to get it."""
 
     name = "volumeattributesclass-protection-controller"

@@ -17,6 +17,7 @@ AUTOSCALERS: Final = ResourceRef("autoscaling", "v2", "horizontalpodautoscalers"
 BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
 QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
 DEVICE_CLAIMS: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaims")
+POD_GROUPS: Final = ResourceRef("scheduling.k8s.io", "v1alpha2", "podgroups")
 DEVICE_TEMPLATES: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaimtemplates")
 
 

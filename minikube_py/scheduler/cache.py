@@ -8,6 +8,7 @@ never expires: its bind ends in one of the two.
 from __future__ import annotations
 
 from minikube_py.scheduler.columns import NodeColumns
+from minikube_py.scheduler.groups.state import Groups
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 
@@ -27,6 +28,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.columns = NodeColumns()
+        self.groups = Groups()
         self._pods: dict[str, _Counted] = {}
         self.assumed = 0
 
@@ -37,6 +39,8 @@ class Cache:
         """Raises: ValueError where the pod is counted already."""
         if pod.uid in self._pods:
             raise ValueError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
+        if pod.group:
+            self.groups.assume(pod)
         self._pods[pod.uid] = _Counted(pod, node_name, True)
         self.columns.add_pod(pod, node_name)
         self.assumed += 1
@@ -57,11 +61,15 @@ class Cache:
             return False
         del self._pods[uid]
         self.assumed -= 1
+        if counted.pod.group:
+            self.groups.forget(counted.pod)
         self.columns.remove_pod(counted.pod, counted.node_name)
         return True
 
     def put_pod(self, pod: PodInfo) -> None:
         """A bound pod as the informer has it; confirms what was assumed, or corrects it."""
+        if pod.group:
+            self.groups.put(pod)
         counted = self._pods.get(pod.uid)
         if counted is None:
             self._pods[pod.uid] = _Counted(pod, pod.node_name, False)
@@ -85,6 +93,8 @@ class Cache:
             return ""
         if counted.assumed:
             self.assumed -= 1
+        if counted.pod.group:
+            self.groups.remove(counted.pod)
         self.columns.remove_pod(counted.pod, counted.node_name)
         return counted.node_name
 

@@ -11,19 +11,14 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py.scheduler.configuration.merging import ConfigError, Enabled, PluginSet
-from minikube_py.scheduler.configuration.reading import MEANT_FOR_PROCESSES, UPSTREAM_DEFAULTS, plugin_sets, read
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
+from minikube_py.scheduler.configuration.merging import ConfigError, PluginSet
+from minikube_py.scheduler.configuration.reading import MEANT_FOR_PROCESSES, plugin_sets, read
 from minikube_py.scheduler.extenders.config import ExtenderConfig, read_extenders
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
 __all__ = ["ConfigError", "PluginSet", "ProfileConfig", "SchedulerConfig", "load", "parse"]
-
-NOT_YET: Final = frozenset(("GangScheduling",))
-"""Plugins of upstream that do nothing here yet; they may be named as disabled."""
-
-DEFAULT_PLUGINS: Final[Enabled] = tuple(item for item in UPSTREAM_DEFAULTS if item[0] not in NOT_YET)
-"""(name, weight), in upstream's order."""
 
 SCORE_ALL_NODES: Final = 100
 
@@ -54,7 +49,9 @@ class SchedulerConfig:
 
     `extenders`: in the order in which they are asked.
 
-    `unused`: fields of the file that say how upstream's process runs, which flags say here."""
+    `unused`: fields of the file that say how upstream's process runs, which flags say here.
+
+    `gates`: feature gates of upstream that are on though they are off by default (`api.feature_gates`)."""
 
     profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
     percentage_of_nodes_to_score: int = SCORE_ALL_NODES
@@ -70,6 +67,7 @@ class SchedulerConfig:
     matcher_options: Mapping[str, int | str] = field(default_factory=dict)
     extenders: tuple[ExtenderConfig, ...] = ()
     unused: tuple[str, ...] = ()
+    gates: FeatureGates = NO_GATES
 
 
 def parse(document: Any) -> SchedulerConfig:
@@ -77,11 +75,12 @@ def parse(document: Any) -> SchedulerConfig:
     return load(orjson.dumps(document))
 
 
-def load(body: bytes) -> SchedulerConfig:
+def load(body: bytes, gates: FeatureGates = NO_GATES) -> SchedulerConfig:
     """A KubeSchedulerConfiguration, YAML or JSON. What concerns only upstream's process (`unused`) is checked and left
     out. Raises: ConfigError, with upstream's message."""
-    given, full, names = read(body)
+    given, full, names = read(body, gates)
     return SchedulerConfig(
+        gates=gates,
         profiles=tuple(_profile(profile, own) for profile, own in _pairs(full, given)),
         extenders=read_extenders(full.get("extenders") or ()),
         percentage_of_nodes_to_score=given.get("percentageOfNodesToScore", SCORE_ALL_NODES),

@@ -249,9 +249,28 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
     explanation = decisions.explain(pod.uid, run.evaluator, wanted) if wanted is not None else None
     if run.rounds is not None and (placed := run.rounds.decision(pod.uid)) is not None:
         document["flow"] = {**placed._asdict(), "path": [step._asdict() for step in placed.path], "price": placed.price}
+    document |= waits(scheduler, run, pod)
     document["decisions"] = numbers
     document["decision"] = None if explanation is None or wanted is None else decision_json(wanted, explanation)
     return document
+
+
+def waits(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Json:
+    """What keeps a pod from being tried or bound though nodes may fit: a plugin before the queue, or one at Permit; and
+    how far its group has come."""
+    found: Json = {}
+    queued, waiting = scheduler.queue.get(pod.key), scheduler.waiting_pods.get(pod.uid)
+    if queued is not None and queued.gating_plugin:
+        status = run.profile.run_pre_enqueue(pod)
+        found["heldBack"] = {"plugin": status.plugin or queued.gating_plugin, "reason": status.message}
+    elif waiting is not None:
+        plugins = ", ".join(waiting.pending)
+        found["heldBack"] = {"plugin": plugins, "reason": f"it has a place on {waiting.node_name} and waits at Permit"}
+    if pod.group:
+        group = scheduler.groups.get(pod.group)
+        counts = (len(group.pods), group.scheduled_count) if group is not None else (0, 0)
+        found["group"] = {"name": pod.group.partition("/")[2], "pods": counts[0], "scheduled": counts[1]}
+    return found
 
 
 def _unplaced(pod: PodInfo) -> PodInfo:

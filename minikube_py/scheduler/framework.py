@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from minikube_py.env import Clock, Rng
     from minikube_py.scheduler.columns import NodeColumns, Nodes
     from minikube_py.scheduler.dry_run import DryRuns
+    from minikube_py.scheduler.groups.state import Groups
     from minikube_py.scheduler.kinds import LentKinds, NeededKind
     from minikube_py.scheduler.metrics import Labels
     from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
@@ -504,6 +505,10 @@ class Handle(Protocol):
     @property
     def kinds(self) -> LentKinds:
         """The informers of all other kinds."""
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of pods, and who of them has a node."""
 
     def pod(self, key: str) -> PodInfo | None:
         """The pod `namespace/name`; None if unknown or finished."""

@@ -198,7 +198,8 @@ _specs: dict[object, PodSpec] = {}
 class PodInfo:
     """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if there is one.
     `controller`: (apiVersion, kind, name) of the owner that controls it, if there is one. `body`: the object as
-    extenders get it, empty where none is configured."""
+    extenders get it, empty where none is configured. `group`: `namespace/name` of its PodGroup, "" without one, or
+    where the gate GenericWorkload is off (`groups.state`)."""
 
     __slots__ = (
         "body",
@@ -208,6 +209,7 @@ class PodInfo:
         "finished",
         "gates",
         "generation",
+        "group",
         "images",
         "key",
         "labels",
@@ -252,6 +254,7 @@ class PodInfo:
         self.images = NO_IMAGES
         self.controller: tuple[str, str, str] | None = None
         self.body = b""
+        self.group = ""
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -577,16 +580,6 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
     node.declared_features = frozenset(status.get("declaredFeatures") or ())
     node.images = images_of_node(status)
     return node
-
-
-def find_untolerated(
-    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]
-) -> Taint | None:
-    """The first taint with one of `effects` that no toleration tolerates."""
-    for taint in taints:
-        if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
-            return taint
-    return None
 
 
 def project_live(obj: Any) -> PodInfo | None:

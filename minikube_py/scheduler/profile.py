@@ -11,9 +11,10 @@ from functools import cmp_to_key, partial
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.api.errors import aggregate
-from minikube_py.scheduler.config import DEFAULT_PLUGINS, ConfigError, PluginSet, ProfileConfig
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
+from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig
 from minikube_py.scheduler.configuration.args import validate, with_defaults
-from minikube_py.scheduler.configuration.merging import expanded, listed, merged, score_weights
+from minikube_py.scheduler.configuration.merging import default_plugins, expanded, listed, merged, score_weights
 from minikube_py.scheduler.configuration.messages import ARGS, MULTI_POINT, POINTS
 from minikube_py.scheduler.framework import (
     EVERYTHING,
@@ -65,6 +66,9 @@ def takes_part(plugin: object, point: str) -> bool:
     return point in UPSTREAM_POINTS.get(getattr(plugin, "name", ""), ())
 
 
+WAITED_FOR = "one or more plugins asked to wait and no plugin rejected pod"
+
+
 def _runs(plugin: object, point: str) -> bool:
     return any(callable(getattr(plugin, method, None)) for method in _METHODS[point])
 
@@ -73,11 +77,16 @@ class Profile:
     """Raises from the constructor: ConfigError."""
 
     def __init__(
-        self, config: ProfileConfig, handle: Handle, registry: Mapping[str, PluginFactory] | None = None
+        self,
+        config: ProfileConfig,
+        handle: Handle,
+        registry: Mapping[str, PluginFactory] | None = None,
+        gates: FeatureGates = NO_GATES,
     ) -> None:
         self.name = config.scheduler_name
         self.percentage_of_nodes_to_score = config.percentage_of_nodes_to_score
         self._config = config
+        self._gates = gates
         self._handle = handle
         self._registry = registry or {}
         self._made: dict[str, Any] = {}
@@ -112,11 +121,15 @@ class Profile:
 
     @classmethod
     def named(
-        cls, config: ProfileConfig, handle: Handle, registry: Mapping[str, PluginFactory] | None = None
+        cls,
+        config: ProfileConfig,
+        handle: Handle,
+        registry: Mapping[str, PluginFactory] | None = None,
+        gates: FeatureGates = NO_GATES,
     ) -> Profile:
         """One of a scheduler's profiles. Raises: ConfigError, which says which of them it is."""
         try:
-            return cls(config, handle, registry)
+            return cls(config, handle, registry, gates)
         except ConfigError as error:
             where = f"initializing profiles: creating profile for scheduler name {config.scheduler_name}"
             raise ConfigError(f"{where}: {error}") from error
@@ -127,7 +140,7 @@ class Profile:
         """By point, its plugins in order: as multiPoint has them, as the point itself overrides and adds."""
         plugins = self._config.plugins
         own = {point: merged(plugins.get(point, PluginSet()), ()) for point in POINTS}
-        multi = merged(plugins.get(MULTI_POINT, PluginSet()), DEFAULT_PLUGINS).enabled
+        multi = merged(plugins.get(MULTI_POINT, PluginSet()), default_plugins(self._gates)).enabled
         for name, _ in (*(item for each in own.values() for item in each.enabled), *multi):
             self._make(name)
         asking = {point: partial(self._extends, point) for point in POINTS}
@@ -147,7 +160,7 @@ class Profile:
 
     def _make(self, name: str) -> None:
         """Where there is no such plugin, the point that names it says so. Raises: ConfigError."""
-        make = None if name in self._made else factory(name, self._registry)
+        make = None if name in self._made else factory(name, self._registry, self._gates)
         if make is None:
             return
         args = self._config.plugin_args.get(name, {})
@@ -276,14 +289,16 @@ class Profile:
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """The status, and for Wait, by plugin, how many seconds it may last."""
         waits: dict[str, float] = {}
+        told = SUCCESS
         for name, plugin in self.permitters.items():
             status, timeout_s = plugin.permit(state, pod, node_name)
             if status is None or status.is_success:
                 continue
             if status.code is not Code.WAIT:
-                return Status(status.code, *status.reasons, plugin=name), {}
+                return _of_point("Permit", name, status), {}
             waits[name] = timeout_s
-        return (Status(Code.WAIT), waits) if waits else (SUCCESS, {})
+            told = Status(Code.WAIT, *status.reasons, WAITED_FOR)
+        return told, waits
 
     def pre_binders_of(self, state: CycleState, pod: PodInfo, node_name: str) -> dict[str, Any]:
         """Those that have something to do for the pod."""

@@ -231,6 +231,17 @@ class SchedulingQueue:
             self._count_incoming(ACTIVE, POP_FROM_BACKOFF)
             if queued.initial_attempt_s is None:
                 queued.initial_attempt_s = self._now_s()
+        return self._begin(queued)
+
+    def take(self, pod: PodInfo) -> QueuedPodInfo | None:
+        """As `pop`, of that pod, in whichever queue it is; None where its gates hold it back, or it is in none."""
+        queued = self._all.get(pod.key)
+        if queued is not None and queued.queue != ACTIVE:
+            self._leave(queued)
+            self._to_active(queued, EVENT_FORCE_ACTIVATE.label)
+        return self._begin(queued) if queued is not None and queued.queue == ACTIVE else None
+
+    def _begin(self, queued: QueuedPodInfo) -> QueuedPodInfo:
         self._leave(queued)
         del self._all[queued.pod.key]
         self._count_plugins(queued, -1)
@@ -263,10 +274,11 @@ class SchedulingQueue:
         queued.backoff_until_s = None
         queued.flushed = False
         self._all[pod.key] = queued
-        strategy = SKIP if rejected else AFTER_BACKOFF
+        # Which changes help a group nobody can tell yet: its pods come back by their backoff, as upstream's do.
+        strategy = SKIP if rejected and not pod.group else AFTER_BACKOFF
         if rejected and start is not None and start < self._events_start:
             strategy = AFTER_BACKOFF
-        elif rejected and start is not None:
+        elif strategy == SKIP and start is not None:
             strategy = self._replay(queued, start)
         self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self.done(pod.uid)
@@ -348,7 +360,7 @@ class SchedulingQueue:
         if queued.queue == GATED:
             # One that was tried before is woken by what turned it down then.
             tried = queued.unschedulable_plugins != {queued.gating_plugin}
-            return pod.uid if tried else (pod.scheduler_name, queued.gating_plugin)
+            return pod.uid if tried else (pod.scheduler_name, queued.gating_plugin, pod.group)
         rules = self._rules.get(pod.scheduler_name)
         if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
             return pod.uid
@@ -497,7 +509,9 @@ class SchedulingQueue:
         queued.sequence, queued.queue = self._sequence, BACKOFF
         entry = (self._backoff_until(queued), self._sort_key(queued), self._sequence, queued)
         rejected = queued.unschedulable_plugins or queued.pending_plugins
-        heapq.heappush(self._backoff if rejected else self._error_backoff, entry)
+        # A group whose pods could be popped early would be tried again and again without an end.
+        early = rejected and not queued.pod.group
+        heapq.heappush(self._backoff if early else self._error_backoff, entry)
         self._counts[BACKOFF] += 1
         self._count_incoming(BACKOFF, event)
 

@@ -7,8 +7,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from minikube_py.api.feature_gates import GANG_SCHEDULING, NO_GATES, FeatureGates
 from minikube_py.own_code import told
-from minikube_py.scheduler.config import NOT_YET, ConfigError
+from minikube_py.scheduler.config import ConfigError
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
 from minikube_py.scheduler.plugins.default_binder import DefaultBinder
@@ -65,6 +66,7 @@ BUILT_IN: Mapping[str, PluginFactory] = {
         for name in (
             *(f"packing.policies:Gpu{name}" for name in _GPU),
             "flow.placement:FlowPlacement",
+            "plugins.gang_scheduling:GangScheduling",
             "prediction.overcommit:OvercommitByPrediction",
             "prediction.trimaran:TargetLoadPacking",
             "prediction.trimaran:LoadVariationRiskBalancing",
@@ -95,6 +97,7 @@ UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {
         "ImageLocality": "score",
         "DefaultBinder": "bind",
         "NodeDeclaredFeatures": "preFilter filter",
+        "GangScheduling": "preEnqueue permit",
     }.items()
 }
 """Where upstream's own plugins take part, in 1.36 with its default feature gates."""
@@ -105,13 +108,13 @@ def _entry_points() -> Mapping[str, Any]:
     return {each.name: each for each in import_module("importlib.metadata").entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def factory(name: str, own: Mapping[str, PluginFactory]) -> PluginFactory | None:
+def factory(name: str, own: Mapping[str, PluginFactory], gates: FeatureGates = NO_GATES) -> PluginFactory | None:
     """Looks in `own` first. None where there is no such plugin. Raises: ConfigError."""
     found = own.get(name) or BUILT_IN.get(name)
+    if name == GANG_SCHEDULING and GANG_SCHEDULING not in gates:
+        raise ConfigError(f'plugin "{name}" needs the feature gates GenericWorkload and GangScheduling')
     if found is not None:
         return found
-    if name in NOT_YET:
-        raise ConfigError(f'plugin "{name}" is not supported yet; leave it out')
     if ":" in name or name in _entry_points():
         return find(name, name).make
     return None

@@ -39,6 +39,7 @@ from minikube_py.scheduler.framework import (
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
     EVENT_NODE_DELETE,
+    EVENT_UNSCHEDULED_POD_ADD,
     ClusterChange,
     Code,
     CycleState,
@@ -47,6 +48,9 @@ from minikube_py.scheduler.framework import (
     NoNodesAvailable,
     Status,
 )
+from minikube_py.scheduler.gauges import gauges_of
+from minikube_py.scheduler.groups import starting as starting_groups
+from minikube_py.scheduler.groups.state import POD_GROUPS, Groups, in_groups
 from minikube_py.scheduler.kinds import LentKinds
 from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
@@ -107,7 +111,8 @@ class Scheduler:
         self.nominations = Nominations()
         self._preemptions = Preemptions(self, self._metrics)
         self.extenders = Extenders(config.extenders, outside)
-        self._extended = ExtendedCycle(self, self.extenders)
+        self.extended = ExtendedCycle(self, self.extenders)
+        self._group_cycle = starting_groups.cycle_of(self)
         self.rng = rng
         self._lent = LentInformers(self.client, clock, rng)
         self.matcher = self._make_matcher()
@@ -119,6 +124,7 @@ class Scheduler:
         # Pods that need a kind which is not yet known, by key.
         self._held: dict[str, PodInfo] = {}
         live, there = self.extenders.with_bodies(project_live, project_node)
+        live = live if self._group_cycle is None else in_groups(live)
         self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng)
         self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng)
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
@@ -133,7 +139,7 @@ class Scheduler:
         return None if name == COLUMNS else Matcher(self._cache.columns, name, self.config.matcher_options)
 
     def _run_of(self, config: Any, rng: random.Random) -> ProfileRun:
-        profile = Profile.named(config, self, self.config.registry)
+        profile = Profile.named(config, self, self.config.registry, self.config.gates)
         percentage = self.config.percentage_of_nodes_to_score
         evaluator = Evaluator(profile, self._cache.columns, rng, percentage, self.matcher, self.nominations)
         events = SchedulerEvents(self.client, self._clock, rng, profile.name, self.config.host)
@@ -244,10 +250,14 @@ class Scheduler:
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_ADD, None, pod))
         elif pod.scheduler_name in self.profiles:
             self.nominations.put(pod, "" if pod.gates else pod.nominated_node)
+            if pod.group:
+                self.groups.put(pod)
             self._enqueue(pod)
+            if pod.group:
+                self._queue.on_change(ClusterChange(EVENT_UNSCHEDULED_POD_ADD, None, pod))
 
     def _enqueue(self, pod: PodInfo) -> None:
-        needed = self.profiles[pod.scheduler_name].profile.kinds_needed(pod)
+        needed = self.profiles[pod.scheduler_name].profile.kinds_needed(pod) + ([POD_GROUPS] if pod.group else [])
         if not needed or self.kinds.known(needed):
             self._queue.add(pod)
         else:
@@ -278,6 +288,8 @@ class Scheduler:
         elif old.key in self._held:
             self._held[old.key] = new
         elif new.scheduler_name in self.profiles and old.resource_version != new.resource_version:
+            if new.group:
+                self.groups.put(new)
             if self._cache.is_assumed(new.uid):
                 if new.deleting and not old.deleting:
                     self._release_assumed(new)
@@ -296,6 +308,8 @@ class Scheduler:
         self._held.pop(pod.key, None)
         self.nominations.drop(pod.uid)
         self._queue.delete(pod.key)
+        if pod.group:
+            self.groups.remove(pod)
         self._leave_nominated(pod)
         if self._cache.is_assumed(pod.uid):
             self._release_assumed(pod)
@@ -360,8 +374,10 @@ class Scheduler:
             while queue.has_work and bindings.in_flight < limit:
                 turn_ends_s = now_s() + TURN_S
                 while bindings.in_flight < limit and (queued := queue.pop()) is not None:
-                    if self._extended.concerns(queued.pod):
-                        await self._extended.run(queued)
+                    if queued.pod.group and self._group_cycle is not None:
+                        self._group_cycle.run(queued)
+                    elif self.extended.concerns(queued.pod):
+                        await self.extended.run(queued)
                     else:
                         self._schedule_one(queued)
                     if now_s() >= turn_ends_s:
@@ -383,7 +399,7 @@ class Scheduler:
         try:
             self.place(run, queued, run.evaluator.choose(queued.pod), started_s)
         except FitError as error:
-            nominated = self._post_filter(run, queued.pod, error.diagnosis)
+            nominated = self.post_filter(run, queued.pod, error.diagnosis)
             self.unfit(run, queued, error, nominated, started_s)
         except Exception as error:
             self.broke(run, queued, error, started_s)
@@ -430,7 +446,7 @@ class Scheduler:
         others = run.evaluator.explain(pod, extra + 1, choice.node)[1:] if extra > 0 else ()
         self._decisions.placed(pod, self._now_s(), choice, tuple(others))
 
-    def _post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
+    def post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """The node that the pod is nominated to; "" clears a nomination, None leaves it alone."""
         if not run.profile.post_filters:
             return ""
@@ -535,6 +551,10 @@ class Scheduler:
         return self._cache
 
     @property
+    def groups(self) -> Groups:
+        return self._cache.groups
+
+    @property
     def clock(self) -> Clock:
         return self._clock
 
@@ -575,26 +595,6 @@ class Scheduler:
         return self._nodes.store.get(name)
 
     def metrics(self) -> dict[str, float]:
-        gauges: dict[tuple[str, Labels], float] = {}
         followed: tuple[Informer[Any], ...] = (self._pods, self._nodes, *self._lent.all(), *self.kinds.all())
         left_out = unreadable_metrics(informer.unreadable for informer in followed)
-        for queue, number in self._queue.pending().items():
-            gauges["scheduler_pending_pods", (("queue", queue),)] = number
-        for (queue, event), number in self._queue.incoming.items():
-            gauges["scheduler_queue_incoming_pods_total", (("queue", queue), ("event", event))] = number
-        for (plugin, profile), number in self._queue.unschedulable_by_plugin.items():
-            gauges["scheduler_unschedulable_pods", (("plugin", plugin), ("profile", profile))] = number
-        gauges["scheduler_cache_size", (("type", "nodes"),)] = self._cache.columns.count
-        gauges["scheduler_cache_size", (("type", "pods"),)] = len(self._cache)
-        gauges["scheduler_cache_size", (("type", "assumed_pods"),)] = self._cache.assumed
-        gauges["scheduler_goroutines", (("operation", "binding"),)] = self._bindings.in_flight
-        gauges["scheduler_goroutines", (("operation", "prioritizing_extender"),)] = self.extenders.prioritizing
-        for name, run in self.profiles.items():
-            labels = (("profile", name),)
-            gauges["scheduler_evaluations_reused_total", labels] = run.evaluator.reused
-            gauges["scheduler_evaluations_built_total", labels] = run.evaluator.built
-            for metric, count in run.rounds.metrics().items() if run.rounds is not None else ():
-                gauges[f"scheduler_flow_{metric}_total", labels] = count
-            for metric, value in run.events.metrics().items():
-                gauges[f"scheduler_{metric}", labels] = value
-        return self._metrics.collect(gauges) | left_out
+        return self._metrics.collect(gauges_of(self, self._bindings.in_flight)) | left_out

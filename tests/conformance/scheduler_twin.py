@@ -15,7 +15,7 @@ from typing import Any
 from scheduler_world import FakeApi, ManualClock
 
 from minikube_py.client.transport import ApiResponse
-from minikube_py.scheduler.config import NOT_YET, SchedulerConfig, parse
+from minikube_py.scheduler.config import SchedulerConfig, parse
 from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.framework import Code, Diagnosis, Status
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
@@ -314,7 +314,7 @@ def _attempts_differ(theirs: Json, ours: Json) -> str:
     totals: dict[str, int] = {}
     for node, given in (theirs.get("scores") or {}).items():
         own = ours["scores"][node]
-        for plugin in sorted({*given, *own} - UNSCORED):
+        for plugin in sorted({*given, *own}):
             if given.get(plugin, 0) != own.get(plugin, 0):
                 return f"{plugin} gives {node} {given.get(plugin, 0)} upstream, {own.get(plugin, 0)} here"
         totals[node] = sum(given.values())
@@ -334,9 +334,5 @@ def _both_broke(theirs: Json, ours: Json) -> bool:
 
 
 BROKE = re.compile('running "[^"]+" filter plugin: ')
-UNSCORED = NOT_YET
-"""Plugins of upstream's that are not built here."""
-
-
 def _waits(queue: str | None) -> str | None:
     return "soon" if queue in ("active", "backoff") else "unschedulable" if queue == "gated" else queue

@@ -18,7 +18,8 @@ FORCE = "property/test_preemption_by_force.py"
 MATCHER = "property/test_scheduler_matcher.py property/test_scheduler_scope.py"
 ORDER = "property/test_scheduler_node_order.py"
 TWINS = "unit/scheduler/test_scheduler_twins.py"
-JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER, ORDER)
+GANGS = "property/test_scheduler_gang_laws.py"
+JUDGES = (LAWS, RECOUNTS, DEVICES, DECISIONS, QUEUE, FORCE, TOPOLOGY, TWINS, MATCHER, ORDER, GANGS)
 
 
 class SchedulerMutant(NamedTuple):
@@ -428,5 +429,30 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())):",
         "        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s < now_s - wait_s, self._waiting.values())):",
         "a deadline worked out twice",
+    ),
+    # --- gangs --------------------------------------------------------------------------------------------------------
+    SchedulerMutant(
+        "gangs: one pod too few is enough", GANGS, "plugins/gang_scheduling.py",
+        "        if known.scheduled_count < group.min_count:\n",
+        "        if known.scheduled_count + 1 < group.min_count:\n",
+        "the pod that asks is counted already",
+    ),
+    SchedulerMutant(
+        "gangs: a pod that gives its place back still counts", GANGS, "groups/state.py",
+        "        if group is not None and group.assumed.pop(pod.uid, None) is not None:\n",
+        "        if group is not None and pod.uid not in group.assumed:\n",
+        "assume without forget: a gang has enough pods that nobody placed",
+    ),
+    SchedulerMutant(
+        "gangs: what was placed in memory is not all taken back", GANGS, "groups/cycle.py",
+        "            for revert in reversed(reverts):\n",
+        "            for revert in reversed(reverts[1:]):\n",
+        "the first pod of a gang holds a node that it never gets",
+    ),
+    SchedulerMutant(
+        "gangs: a pod that is deleted still counts", GANGS, "scheduler.py",
+        "        if pod.group:\n            self.groups.remove(pod)\n",
+        "",
+        "a gang has enough pods of the past",
     ),
 )

@@ -20,8 +20,10 @@ BEHIND = "MINIKUBE_PY_BEHIND"
 """Where this says `etcd`, all that is compared with upstream runs on a real etcd."""
 SERVE = """
 ETCD = ""
+GATES = ""
 import asyncio, random, signal, sys
 from pathlib import Path
+from minikube_py.api.feature_gates import parse
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
@@ -31,7 +33,7 @@ PLUGINS = ()
 
 async def main(folder, components, nodes):
     etcd = EtcdBehind(ETCD) if ETCD else None
-    more = {"etcd": etcd, "enabled_plugins": PLUGINS}
+    more = {"etcd": etcd, "enabled_plugins": PLUGINS, "gates": parse(GATES)}
     config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components, **more)
     plane = ControlPlane(config, SystemClock(), random.Random(0))
     stop = asyncio.Event()
@@ -43,6 +45,13 @@ async def main(folder, components, nodes):
 
 asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("".join(sys.argv[3:]) or 0)))
 """
+
+
+
+def gated(gates: str) -> tuple[str, str, str]:
+    """What `serve` starts for a control plane with these feature gates."""
+    return sys.executable, "-c", SERVE.replace('GATES = ""', f'GATES = "{gates}"')
+
 
 DEFAULT = (sys.executable, "-c", SERVE)
 WITH_ACCOUNTS = (sys.executable, "-c", SERVE.replace("PLUGINS = ()", "PLUGINS = ('ServiceAccount',)"))

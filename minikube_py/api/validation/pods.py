@@ -300,7 +300,16 @@ def _validate_rest_of_spec(spec: Json, path: str, volumes: Mapping[str, Json]) -
     if (system := get("os")) is not None:
         errors += _one_of(system.get("name") or "", ("linux", "windows"), f"{path}.os")
         errors += validate_for_system(spec, system.get("name") or "", path)
+    if (group := get("schedulingGroup")) is not None:
+        errors += _validate_group(group, f"{path}.schedulingGroup.podGroupName")
     return errors + _validate_file_volumes(spec, volumes, path)
+
+
+def _validate_group(group: Json, path: str) -> list[FieldError]:
+    name = group.get("podGroupName")
+    if name is None:
+        return [invalid_value(path, None, "must specify one of: `podGroupName`")]
+    return [invalid_value(path, name, message) for message in is_dns1123_subdomain(name)]
 
 
 _NAMES: Final = (("serviceAccountName", is_dns1123_subdomain), ("nodeName", is_dns1123_subdomain))

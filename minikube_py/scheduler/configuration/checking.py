@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.client.informer import Informer
 from minikube_py.client.rest import Object, ResourceRef
 from minikube_py.env import SystemClock
@@ -36,7 +37,7 @@ class NoCluster:
 def checked(config: SchedulerConfig) -> SchedulerConfig:
     """`config`, whose profiles are made once to see that they can be. Raises: ConfigError."""
     lent: Any = NoCluster()
-    require_one_order([Profile.named(profile, lent, config.registry) for profile in config.profiles])
+    require_one_order([Profile.named(profile, lent, config.registry, config.gates) for profile in config.profiles])
     return config
 
 
@@ -45,12 +46,14 @@ def _typed(plugin: str, args: Any) -> Any:
     return {"apiVersion": API_VERSION, "kind": f"{plugin}Args", **args} if plugin in ARGS else args
 
 
-def written(body: bytes, with_own: Callable[[SchedulerConfig], SchedulerConfig]) -> dict[str, Any]:
+def written(
+    body: bytes, with_own: Callable[[SchedulerConfig], SchedulerConfig], gates: FeatureGates = NO_GATES
+) -> dict[str, Any]:
     """The configuration with all that it leaves unsaid. `with_own`: adds the plugins that are not built in.
 
     Raises: ConfigError."""
-    checked(with_own(load(body)))
-    full = read(body).full
+    checked(with_own(load(body, gates)))
+    full = read(body, gates).full
     for profile in full["profiles"]:
         needed = {each["name"] for point in profile["plugins"].values() for each in point.get("enabled", ())}
         configs = sorted((c for c in profile["pluginConfig"] if c["name"] in needed), key=lambda each: each["name"])

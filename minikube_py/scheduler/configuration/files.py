@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from minikube_py.api import yaml_text
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.env import read_file
 from minikube_py.index.catalogue import admit
-from minikube_py.scheduler.config import NOT_YET, ConfigError, PluginSet, SchedulerConfig, load
+from minikube_py.scheduler.config import ConfigError, PluginSet, SchedulerConfig, load
 from minikube_py.scheduler.configuration.checking import checked, written
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.messages import API_VERSION, KIND, MULTI_POINT
@@ -22,7 +23,12 @@ EMPTY: Final = f"apiVersion: {API_VERSION}\nkind: {KIND}\n".encode()
 
 
 def read_scheduler(
-    chosen: ChosenScheduler = DEFAULT_SCHEDULER, matcher: str = "columns", *, name: str = "", needed: str = ""
+    chosen: ChosenScheduler = DEFAULT_SCHEDULER,
+    matcher: str = "columns",
+    *,
+    name: str = "",
+    needed: str = "",
+    gates: FeatureGates = NO_GATES,
 ) -> SchedulerConfig:
     """The default where there is no file. `matcher`: a name, or where a class of one's own is. `name`: of a scheduler
     beside the first, which the file's only profile gets where it has none; `needed`: a profile without which the run
@@ -32,10 +38,10 @@ def read_scheduler(
     matcher = admit(matcher)
     file, own, known = chosen.file, _found(chosen.plugins), _found(chosen.known)
     if file is None:
-        config = with_own(SchedulerConfig(), own)
+        config = with_own(SchedulerConfig(gates=gates), own)
         return replace(checked(config) if own else config, matcher=matcher)
     try:
-        config = checked(with_own(load(_read(file)), own, known))
+        config = checked(with_own(load(_read(file), gates), own, known))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     profiles = config.profiles
@@ -52,7 +58,7 @@ def _found(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
     found: dict[str, OwnPlugin] = {}
     for target in plugins:
         own = find(target)
-        if own.name in BUILT_IN or own.name in NOT_YET:
+        if own.name in BUILT_IN:
             raise ConfigError(f"{target}: {own.name} is a plugin of the scheduler's own; give yours another name")
         if own.name in found:
             raise ConfigError(f"{target}: another plugin is named {own.name} as well; give one of them another name")
@@ -79,12 +85,12 @@ def with_own(
     return replace(config, profiles=tuple(profiles), registry=registry)
 
 
-def write_scheduler(chosen: ChosenScheduler, to: Path) -> None:
+def write_scheduler(chosen: ChosenScheduler, to: Path, gates: FeatureGates = NO_GATES) -> None:
     """Writes what a configuration comes to, as YAML. Raises: ConfigError."""
     body = EMPTY if chosen.file is None else _read(chosen.file)
     own = _found(chosen.plugins)
     try:
-        to.write_bytes(yaml_text.write(written(body, lambda config: with_own(config, own))))
+        to.write_bytes(yaml_text.write(written(body, lambda config: with_own(config, own), gates)))
     except OSError as error:
         raise ConfigError(f"{to}: {error.strerror}") from None
 

@@ -8,10 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from minikube_py.api.feature_gates import GANG_SCHEDULING, FeatureGates
 from minikube_py.errors import RequestError
 
 Enabled = tuple[tuple[str, int], ...]
+
+UPSTREAM_DEFAULTS: Final[Enabled] = (
+    ("SchedulingGates", 0),
+    ("PrioritySort", 0),
+    ("NodeUnschedulable", 0),
+    ("NodeName", 0),
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodePorts", 0),
+    ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
+    ("VolumeBinding", 0),
+    ("VolumeZone", 0),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+    ("DynamicResources", 2),
+    ("DefaultPreemption", 0),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+    ("DefaultBinder", 0),
+    ("NodeDeclaredFeatures", 0),
+)
+"""(name, weight), in upstream's order."""
+
+
+def default_plugins(gates: FeatureGates) -> Enabled:
+    """With these gates on."""
+    return (*UPSTREAM_DEFAULTS, (GANG_SCHEDULING, 0)) if GANG_SCHEDULING in gates else UPSTREAM_DEFAULTS
 
 
 class ConfigError(RequestError):

@@ -14,13 +14,14 @@ from typing import Any, Final, NamedTuple
 
 from minikube_py.api.decode import SCHEME, Document, open_document, read_value
 from minikube_py.api.errors import FieldError, Verbatim, aggregate, duplicate, go_quote, invalid_value, required
+from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.meta import is_qualified_name
 from minikube_py.api.schema import SCHEMA
 from minikube_py.api.typed import DecodeError
 from minikube_py.api.validation.resources import is_extended
 from minikube_py.api.values import duration_ns
 from minikube_py.scheduler.configuration import args as plugin_args
-from minikube_py.scheduler.configuration.merging import ConfigError, Enabled, PluginSet, merged
+from minikube_py.scheduler.configuration.merging import ConfigError, PluginSet, default_plugins, merged
 from minikube_py.scheduler.configuration.messages import (
     API_VERSION,
     ARGS,
@@ -32,30 +33,6 @@ from minikube_py.scheduler.configuration.messages import (
 )
 
 Object = dict[str, Any]
-
-UPSTREAM_DEFAULTS: Final[Enabled] = (
-    ("SchedulingGates", 0),
-    ("PrioritySort", 0),
-    ("NodeUnschedulable", 0),
-    ("NodeName", 0),
-    ("TaintToleration", 3),
-    ("NodeAffinity", 2),
-    ("NodePorts", 0),
-    ("NodeResourcesFit", 1),
-    ("VolumeRestrictions", 0),
-    ("NodeVolumeLimits", 0),
-    ("VolumeBinding", 0),
-    ("VolumeZone", 0),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
-    ("DynamicResources", 2),
-    ("DefaultPreemption", 0),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("ImageLocality", 1),
-    ("DefaultBinder", 0),
-    ("NodeDeclaredFeatures", 0),
-)
-"""(name, weight), in upstream's order."""
 
 REMOVED: Final = frozenset(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"))
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -83,14 +60,14 @@ class Configuration(NamedTuple):
     names: frozenset[str]
 
 
-def read(body: bytes) -> Configuration:
+def read(body: bytes, gates: FeatureGates = NO_GATES) -> Configuration:
     """Raises: ConfigError, with upstream's message."""
     try:
         document = open_document(body)
         given = _decoded(document, body.decode(errors="replace"))
     except DecodeError as error:
         raise ConfigError(_EMBEDDED.sub(rf"struct field {KIND}.DebuggingConfiguration.\1 ", str(error))) from None
-    full = with_defaults(given)
+    full = with_defaults(given, gates)
     errors = _validate(full)
     if errors:
         raise ConfigError(aggregate(str(error) for error in errors))
@@ -155,7 +132,7 @@ def _decoded_args(plugin: str, raw: Any, where: str) -> tuple[Any, str]:
 # --- defaults -------------------------------------------------------------------------------------------------------
 
 
-def with_defaults(given: Object) -> Object:
+def with_defaults(given: Object, gates: FeatureGates) -> Object:
     full = deepcopy(given)
     full["apiVersion"], full["kind"] = API_VERSION, KIND
     profiles = full["profiles"] = full.get("profiles") or [{}]
@@ -163,7 +140,7 @@ def with_defaults(given: Object) -> Object:
         profiles[0].setdefault("schedulerName", DEFAULT_SCHEDULER_NAME)
     for profile in profiles:
         profile.setdefault("schedulerName", "")
-        _default_profile(profile)
+        _default_profile(profile, gates)
     full.setdefault("parallelism", 16)
     full.setdefault("percentageOfNodesToScore", 0)
     full.setdefault("podInitialBackoffSeconds", 1)
@@ -202,10 +179,10 @@ def _build_extenders(full: Object) -> None:
         args["ignoredResources"] = ignored
 
 
-def _default_profile(profile: Object) -> None:
+def _default_profile(profile: Object, gates: FeatureGates) -> None:
     sets = plugin_sets(profile.get("plugins") or {})
     plugins = profile["plugins"] = {
-        point: _shown(merged(sets.get(point, PluginSet()), UPSTREAM_DEFAULTS if point == MULTI_POINT else ()))
+        point: _shown(merged(sets.get(point, PluginSet()), default_plugins(gates) if point == MULTI_POINT else ()))
         for point in (MULTI_POINT, *POINTS)
     }
     needed = sorted({each["name"] for point in plugins.values() for each in point.get("enabled", ())})

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py.api.label_selectors import NOTHING, selector_of
 from minikube_py.api.selectors import LabelRequirement, LabelSelector
-from minikube_py.scheduler.objects import NodeInfo, PodInfo, find_untolerated
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.owners import DefaultSelectors
 from minikube_py.scheduler.plugins.node_affinity import compile_affinity
-from minikube_py.scheduler.plugins.taint_toleration import HARD_EFFECTS
+from minikube_py.scheduler.plugins.taint_toleration import HARD_EFFECTS, find_untolerated
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.framework import Handle

@@ -5,7 +5,7 @@ Source: "Taints and Tolerations" in the scheduling documentation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from minikube_py.scheduler.framework import (
     Status,
     own_update,
 )
-from minikube_py.scheduler.objects import TAINT_NODE_UNSCHEDULABLE, NodeInfo, PodInfo, PodSpec, Taint, find_untolerated
+from minikube_py.scheduler.objects import TAINT_NODE_UNSCHEDULABLE, NodeInfo, PodInfo, PodSpec, Taint, Toleration
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
@@ -47,6 +47,16 @@ class _Table(NamedTuple, Generic[T]):
     sets: list[tuple[Taint, ...]]
     size: int
     values: T | None
+
+
+def find_untolerated(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]
+) -> Taint | None:
+    """The first taint with one of `effects` that no toleration tolerates."""
+    for taint in taints:
+        if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
+            return taint
+    return None
 
 
 def count_preferred_against(taints: Sequence[Taint], spec: PodSpec) -> int:

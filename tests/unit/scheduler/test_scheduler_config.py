@@ -167,7 +167,7 @@ BROKEN = [
         {"score": PluginSet((("NodeAffinity", 1),) * 2)},
         'plugin "NodeAffinity" already registered as "ScorePlugin"',
     ),
-    ("not yet", {"filter": PluginSet((("GangScheduling", 1),))}, "is not supported yet"),
+    ("gate", {"filter": PluginSet((("GangScheduling", 1),))}, "needs the feature gates GenericWorkload"),
     ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'plugin "NodePorts" does not extend BindPlugin plugin'),
     ("no binder", {"bind": PluginSet(disabled=frozenset(("*",)))}, "at least one bind plugin is needed"),
     (

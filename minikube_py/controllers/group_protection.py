@@ -1,0 +1,53 @@
+"""A PodGroup that is being deleted stays while a pod that has not ended names it, by its finalizer.
+
+It runs where the gate GenericWorkload is on. Source: `pkg/controller/scheduling/podgroupprotection`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.rest import PODS, Object
+from minikube_py.controllers.base import ControllerContext
+from minikube_py.controllers.views import TERMINAL_PHASES, PodView
+from minikube_py.controllers.volume_protection import Protection
+from minikube_py.controllers.volume_views import POD_GROUPS, WholeView
+
+FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
+
+
+class GroupProtection(Protection):
+    """Admission puts the finalizer there; this only takes it off."""
+
+    name = "podgroup-protection-controller"
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, POD_GROUPS, FINALIZER)
+        self._pods: Informer[PodView] = context.informers.of(PODS)
+        self._pods.add_handler(Handler(on_update=self._changed, on_delete=self._left))
+
+    def _seen(self, view: WholeView) -> None:
+        if view.deleting and FINALIZER in view.finalizers:
+            self._workers.queue.add(view.key)
+
+    def _changed(self, old: PodView, new: PodView) -> None:
+        if new.terminal and not old.terminal:
+            self._left(new)
+
+    def _left(self, pod: PodView) -> None:
+        """Which group it named is not kept of pods: those that wait for one to go are few."""
+        for view in self._objects.store.values():
+            if view.namespace == pod.namespace:
+                self._seen(view)
+
+    async def _is_used(self, view: WholeView) -> bool:
+        async for page in self._client.pages(PODS, view.namespace):
+            if any(_names(pod, view.name) for pod in page.items):
+                return True
+        return False
+
+
+def _names(pod: Object, group: str) -> bool:
+    named = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return named == group and (pod.get("status") or {}).get("phase") not in TERMINAL_PHASES
