@@ -390,13 +390,13 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "queue: a pod that failed by an error is popped before its time", QUEUE, "queue.py",
-        "        heapq.heappush(self._backoff if rejected else self._error_backoff, entry)",
+        "        heapq.heappush(self._backoff if early else self._error_backoff, entry)",
         "        heapq.heappush(self._backoff, entry)",
         "one heap for both kinds of failures",
     ),
     SchedulerMutant(
         "queue: what happened while a pod was tried is forgotten", QUEUE, "queue.py",
-        "        elif rejected and start is not None:\n            strategy = self._replay(queued, start)",
+        "        elif strategy == SKIP and start is not None:\n            strategy = self._replay(queued, start)",
         "        elif rejected and start is None:\n            strategy = AFTER_BACKOFF",
         "events are heard by those who wait, and by nobody in flight",
     ),
