@@ -68,6 +68,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
     flags.add_scheduler_config(parser)
     flags.add_run(parser, virtual=True)
+    flags.add_page(parser, "with --virtual: the run")
 
 
 def _configure_query(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +178,10 @@ def _density(arguments: argparse.Namespace) -> int:
             chosen=flags.chosen(arguments),
         )
 
-    good = virtual.run(options.seed, density) if virtual.asked(arguments) else run_interruptible(density())
+    if virtual.asked(arguments):
+        good = virtual.run(options.seed, density, page=arguments.page)
+    else:
+        good = run_interruptible(density())
     return 0 if good else 1
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikube_py import own_code
-from minikube_py.cli import flags
+from minikube_py.cli import flags, virtual
 from minikube_py.cli.table import table
+from minikube_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from minikube_py.lab.compare.compare import Comparison
@@ -56,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     results_help = "write JSON and picture under this folder (default: results)"
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
     parser.add_argument("--png", action="store_true", help="the picture as .png (default: .svg)")
+    flags.add_page(parser, "both runs of the first seed, side by side,")
     parser.add_argument("--json", action="store_true", help="print the JSON in place of the table")
     parser.set_defaults(parser=parser)
 
@@ -64,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab import plots, report
     from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, run_compare
 
+    if arguments.page is not None and arguments.scheduler_only:
+        raise InvalidRequest("--scheduler-only has no time that a page could go through; leave one of them out")
     names = _names(arguments.first, arguments.second, bool(arguments.plugin))
     plugins = tuple(arguments.plugin)
     options = CompareOptions(
@@ -75,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes or None,
         important=arguments.important,
         alone=arguments.scheduler_only,
+        recorded=arguments.page is not None,
     )
     report.require_writable(arguments.results)
     comparison = run_compare(options, lambda text: print(f"  {text}", file=sys.stderr, flush=True))
@@ -87,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
         written.append(draw(comparison, folder / ("compare.png" if arguments.png else "compare.svg")))
     else:
         print(plots.MISSING, file=sys.stderr)
+    if arguments.page is not None:
+        virtual.write_page(arguments.page, comparison.recordings, sys.stderr if arguments.json else sys.stdout)
     report.print_written(written, sys.stderr if arguments.json else None)
     return 0
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_scheduler_config(parser)
     flags.add_run(parser, virtual=True)
+    flags.add_page(parser, "with --virtual: the run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
     if virtual.asked(arguments):
-        virtual.run(arguments.seed, demo)
+        virtual.run(arguments.seed, demo, page=arguments.page)
     else:
         run_interruptible(demo())
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,19 @@ def add_run(parser: argparse.ArgumentParser, split: bool = True, virtual: bool =
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
     seed_help = "the same seed makes the same objects in the same order, and breaks ties the same way (default: 0)"
     parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
+
+
+def add_page(parser: argparse.ArgumentParser, what: str) -> None:
+    page_help = f"{what} as one HTML file: the nodes as they fill, and a slider through the run"
+    parser.add_argument("--page", type=new_file, metavar="FILE.html", help=page_help)
+
+
+def new_file(text: str) -> Path:
+    """Where a file can be written: known before a long run rather than after it."""
+    path = Path(text).absolute()
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text}: no file can be written there")
+    return path
 
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:

@@ -45,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_scheduler_config(parser)
     flags.add_etcd_behind(parser)
     flags.add_run(parser, virtual=True)
+    flags.add_page(parser, "with --virtual: the run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     if flags.etcd_behind(arguments) and (arguments.log is not None or virtual.asked(arguments)):
         raise InvalidRequest("--etcd-servers: a real etcd has no part in virtual time")
     if arguments.log is not None:
+        if arguments.page is not None:
+            raise InvalidRequest("--page goes with a trace and --virtual, not with --from")
         return _look(arguments.log, arguments.until, arguments.port)
     if arguments.until is not None:
         raise InvalidRequest("--until goes with --from LOG")
@@ -83,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if virtual.asked(arguments):
         from minikube_py.cluster.virtual import VirtualConfig
 
-        virtual.run(arguments.seed, replay, VirtualConfig(heartbeats=arguments.heartbeats))
+        virtual.run(arguments.seed, replay, VirtualConfig(heartbeats=arguments.heartbeats), arguments.page)
     elif arguments.heartbeats == "elided":
         raise InvalidRequest("--heartbeats elided goes with --virtual: in real time silent nodes are lost")
     else:

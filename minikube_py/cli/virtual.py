@@ -6,12 +6,14 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from minikube_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+    from minikube_py.ui.recording import Recording
 
 T = TypeVar("T")
 
@@ -19,6 +21,8 @@ T = TypeVar("T")
 def asked(arguments: argparse.Namespace) -> bool:
     """Raises: InvalidRequest where something is asked for that virtual time does not have."""
     if not arguments.virtual:
+        if getattr(arguments, "page", None) is not None:
+            raise InvalidRequest("--page records a run in virtual time; add --virtual")
         return False
     for flag, given in (
         ("--split", getattr(arguments, "split", False)),
@@ -30,14 +34,32 @@ def asked(arguments: argparse.Namespace) -> bool:
 
 
 def run(
-    seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]], config: VirtualConfig | None = None
+    seed: int,
+    main: Callable[[VirtualCluster], Coroutine[Any, Any, T]],
+    config: VirtualConfig | None = None,
+    page: Path | None = None,
 ) -> T:
-    """What `main` returns; prints its history. Raises: what `main` raises; SimFailure."""
+    """What `main` returns; prints its history, and writes it to `page`. Raises: what `main` raises; SimFailure."""
     from minikube_py.lab.virtual import in_virtual_time
 
-    result, history = in_virtual_time(seed, main, config)
+    if page is None:
+        result, history = in_virtual_time(seed, main, config)
+    else:
+        from minikube_py.ui.recording import Recording
+
+        recording = Recording(f"{again()} --seed {seed}")
+        result, history = in_virtual_time(seed, main, config, recording)
+        write_page(page, [recording], sys.stdout)
     print("\n" + "\n".join(history.lines(again())), flush=True)
     return result
+
+
+def write_page(path: Path, recordings: Sequence[Recording], out: TextIO) -> None:
+    """Says what to do with it. Raises: OSError."""
+    from minikube_py.ui import recording
+
+    recording.write_page(path, recordings, lambda text: print(text, file=out))
+    print(f"wrote {path}; open it in a browser: a slider goes through the run", file=out, flush=True)
 
 
 def again(words: Sequence[str] | None = None) -> str:

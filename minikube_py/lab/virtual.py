@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.lab.environment import Environment, describe_virtual
+from minikube_py.ui.recording import Recording
 
 T = TypeVar("T")
 LAYOUT = "one process in virtual time: store, API server, scheduler, controllers, kubelet and load"
@@ -51,14 +52,19 @@ class History:
 
 
 def in_virtual_time(
-    seed: int, main: Callable[[VirtualCluster], Coroutine[Any, Any, T]], config: VirtualConfig | None = None
+    seed: int,
+    main: Callable[[VirtualCluster], Coroutine[Any, Any, T]],
+    config: VirtualConfig | None = None,
+    recording: Recording | None = None,
 ) -> tuple[T, History]:
-    """What `main` returns, which brings the cluster up by itself, and the history it made.
+    """What `main` returns, which brings the cluster up by itself, and the history it made. `recording` hears of it.
 
     Raises: SimFailure; what `main` raises."""
     wall_s, cpu_s = time.monotonic(), time.process_time()
     # Not entered: it is `main` that knows what is to stand there.
     cluster = VirtualCluster(seed, config=config)
+    if recording is not None:
+        cluster.on_change(recording.take)
     try:
         result = cluster.run(lambda: main(cluster))
         told = History(

@@ -45,9 +45,9 @@ MATCHED_MAX: Final = 20_000
 _GUEST: Final = "minikube-py:page-login"
 _VIEWER: Final = "minikube-py:page"
 _FILES: Final = {
-    "": ("page.html", "text/html; charset=utf-8"),
-    "page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "page.css": ("page.css", "text/css; charset=utf-8"),
+    "": (("page.html",), "text/html; charset=utf-8"),
+    "page.js": (("grid.js", "page.js"), "text/javascript; charset=utf-8"),
+    "page.css": (("page.css",), "text/css; charset=utf-8"),
 }
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
@@ -217,8 +217,9 @@ class Page:
 def _file(name: str, request: Request) -> Response:
     if request.method not in ("GET", "HEAD"):
         raise method_not_allowed()
-    path, content_type = _FILES[name]
-    response = Response(200, (files("minikube_py.ui") / "static" / path).read_bytes(), content_type, _HEADERS)
+    parts, content_type = _FILES[name]
+    folder = files("minikube_py.ui") / "static"
+    response = Response(200, b"".join((folder / part).read_bytes() for part in parts), content_type, _HEADERS)
     response.exact = True
     return response
 

@@ -247,14 +247,14 @@ class View:
         if node is None or node.facts is None:
             return None
         pods = [self.pods[key] for key in node.pods]
-        return {"name": name, "pods": [[pod.key, pod.phase, _all_shown(pod.requests)] for pod in pods]}
+        return {"name": name, "pods": [[pod.key, pod.phase, shown_amounts(pod.requests)] for pod in pods]}
 
     def pod(self, key: str) -> Json | None:
         """`moments`: when the page's server saw it, in seconds since 1970; "" of what was there before it looked."""
         pod = self.pods.get(key)
         if pod is None:
             return None
-        return {**pod._asdict(), "requests": _all_shown(pod.requests), "moments": self._moments.get(key, {})}
+        return {**pod._asdict(), "requests": shown_amounts(pod.requests), "moments": self._moments.get(key, {})}
 
 
 def _shown(amount: int) -> float:
@@ -262,7 +262,8 @@ def _shown(amount: int) -> float:
     return amount if -(2**53) < amount < 2**53 else float(amount)
 
 
-def _all_shown(amounts: Mapping[str, int]) -> dict[str, float]:
+def shown_amounts(amounts: Mapping[str, int]) -> dict[str, float]:
+    """As JSON: a whole number beyond 53 bits becomes the nearest that a browser has."""
     return {name: _shown(amount) for name, amount in amounts.items()}
 
 

@@ -21,6 +21,7 @@ from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.extenders.asking import Extenders
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
+from minikube_py.ui.recording import Recording
 
 COLUMNS: Final = 4
 
@@ -28,7 +29,8 @@ COLUMNS: Final = 4
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """`first`, `second`: what to call them, and which they are. `seeds`: how many, from `seed` on. `pods`, `nodes`: so
-    many of the trace's, None for all. `important`: the share of pods with a higher priority."""
+    many of the trace's, None for all. `important`: the share of pods with a higher priority. `recorded`: the
+    runs of the first seed are, which needs the whole control plane."""
 
     first: tuple[str, ChosenScheduler]
     second: tuple[str, ChosenScheduler]
@@ -38,6 +40,7 @@ class CompareOptions:
     nodes: int | None
     important: float
     alone: bool
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Comparison:
     options: CompareOptions
     measures: Mapping[Measure, Compared]
     digests: tuple[tuple[str, str], ...]
+    recordings: tuple[Recording, ...]
 
 
 def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparison:
@@ -58,15 +62,20 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
     nodes = trace.nodes[: options.nodes]
     runs: list[tuple[Mapping[str, float | None], ...]] = []
     digests = []
+    recordings: list[Recording] = []
     for seed in range(options.seed, options.seed + options.seeds):
         workload = drawn(nodes, trace.pods, options.pods, options.important, seed)
         ends = []
         for name, chosen in (options.first, options.second):
             say(f"seed {seed}: {name}, {len(workload.pods):,} pods on {len(nodes):,} nodes")
-            ends.append(_run(options, chosen, workload, seed))
+            if options.recorded and seed == options.seed:
+                recordings.append(Recording(f"{name}, seed {seed}"))
+                ends.append(run_whole(workload, _read(chosen), seed, recordings[-1]))
+            else:
+                ends.append(_run(options, chosen, workload, seed))
         runs.append(tuple(figures(nodes, workload.pods, ended) for ended in ends))
         digests.append((ends[0].digest, ends[1].digest))
-    return Comparison(options, _measures(runs), tuple(digests))
+    return Comparison(options, _measures(runs), tuple(digests), tuple(recordings))
 
 
 def _run(options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int) -> Ended:

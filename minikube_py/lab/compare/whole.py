@@ -15,16 +15,19 @@ from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.nodes import wait_ready
 from minikube_py.lab.workload import RUN_LABEL
 from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.ui.recording import Recording
 
 QUIET_S = 60.0
 """Longer than any backoff of the scheduler, and than a victim's grace period."""
 
 
-def run_whole(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
+def run_whole(workload: Workload, config: SchedulerConfig, seed: int, recording: Recording | None = None) -> Ended:
     """Raises: SimFailure, LoadError, ConfigError."""
     cluster = VirtualCluster(
         f"compare {seed}", config=VirtualConfig(nodes=workload.shapes, scheduler=config, heartbeats="elided")
     )
+    if recording is not None:
+        cluster.on_change(recording.take)
     try:
         return cluster.run(lambda: _run(cluster, workload))
     finally:

@@ -1,0 +1,158 @@
+"use strict";
+// What both pages share: small helpers, and the grid of nodes that fill. No library, no build step.
+
+const $ = (id) => document.getElementById(id);
+const ms = (seconds) => seconds < 10 ? `${(seconds * 1000).toFixed(1)} ms` : `${seconds.toFixed(1)} s`;
+const element = (tag, text = "", more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
+function row(...cells) { const tr = element("tr"); tr.append(...cells.map((each) => element("td", each))); return tr; }
+function showPairs(list, pairs) { list.replaceChildren(...pairs.flatMap(([name, value]) => [element("dt", name), element("dd", value)])); }
+
+function showCounts(list, pairs) {
+  list.replaceChildren(...pairs.map(([name, value]) => {
+    const box = element("div");
+    box.append(element("dt", name), element("dd", value.toLocaleString("en")));
+    return box;
+  }));
+}
+
+function amountText(resource, amount) {
+  if (resource === "cpu") return (amount / 1000).toLocaleString("en");
+  if (resource === "memory" || resource.startsWith("hugepages") || resource === "ephemeral-storage") return `${(amount / 2 ** 30).toFixed(1)}Gi`;
+  return amount.toLocaleString("en");
+}
+
+function offerResources(select, names) {
+  const known = new Set([...select.options].map((each) => each.value));
+  for (const name of new Set(names)) {
+    if (!known.has(name)) select.append(element("option", name, { value: name }));
+  }
+  if (!known.size && [...select.options].some((each) => each.value === "cpu")) select.value = "cpu";
+}
+
+const colours = () => {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(["ground", "text", "quiet", "line", "accent", "empty", "full", "down", "match"].map((each) => [each, style.getPropertyValue(`--${each}`).trim()]));
+};
+
+/** A cleared canvas of as many pixels as the screen has, and whether its size has changed. */
+function cleared(canvas) {
+  const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  const resized = canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale);
+  if (resized) {
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+  }
+  const pen = canvas.getContext("2d");
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  return { pen, width, height, resized };
+}
+
+/** Nodes as boxes on a canvas. `nodes`: name -> {zone, ready, open, pods, amounts: {resource: [used, allocatable]}}. */
+class Grid {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.nodes = new Map();
+    this.order = [];              // names as they are laid out
+    this.matched = null;          // names that a selector found, or null
+    this.selected = null;         // a name
+    this.byZone = true;
+    this.laidOut = false;
+    this.cell = { size: 10, gap: 2, titles: [] };
+  }
+
+  layOut(width, height) {
+    const groups = new Map();
+    for (const [name, node] of this.nodes) {
+      const key = this.byZone ? node.zone : "";
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(name);
+    }
+    const titles = [...groups.keys()].sort(), title = titles.length > 1 || titles[0] ? 18 : 0;
+    for (let size = 110; size >= 2; size--) {
+      const gap = size > 60 ? 6 : size > 12 ? 3 : 1, columns = Math.max(1, Math.floor(width / (size + gap)));
+      const rows = titles.reduce((sum, each) => sum + Math.ceil(groups.get(each).length / columns), 0);
+      if (rows * (size + gap) + titles.length * title > height && size > 2) continue;
+      this.place(titles.map((each) => [each, groups.get(each)]), size, gap, columns, title);
+      break;
+    }
+    this.laidOut = true;
+  }
+
+  place(groups, size, gap, columns, title) {
+    this.cell = { size, gap, titles: [] };
+    this.order = [];
+    let y = 0;
+    for (const [zone, names] of groups) {
+      if (title) { this.cell.titles.push([zone || "no zone", y + 13]); y += title; }
+      names.sort((a, b) => a.localeCompare(b, "en", { numeric: true })).forEach((name, index) => {
+        const node = this.nodes.get(name);
+        node.x = (index % columns) * (size + gap);
+        node.y = y + Math.floor(index / columns) * (size + gap);
+        this.order.push(name);
+      });
+      y += Math.ceil(names.length / columns) * (size + gap);
+    }
+  }
+
+  draw(resource) {
+    const { pen, width, height, resized } = cleared(this.canvas), paint = colours();
+    if (resized || !this.laidOut) this.layOut(width, height);
+    pen.font = "12px system-ui, sans-serif";
+    pen.fillStyle = paint.quiet;
+    for (const [text, y] of this.cell.titles) pen.fillText(text, 0, y);
+    let full = 0;
+    for (const name of this.order) full += this.drawNode(pen, paint, name, resource);
+    pen.globalAlpha = 1;
+    const share = this.order.length ? Math.round((100 * full) / this.order.length) : 0;
+    this.canvas.setAttribute("aria-label", `${this.order.length} nodes; on average ${share} % of ${resource} is requested`);
+  }
+
+  drawNode(pen, paint, name, resource) {
+    const node = this.nodes.get(name), { x, y } = node, size = this.cell.size;
+    const [used, all] = node.amounts[resource] || [0, 0], fill = all > 0 ? Math.min(1, used / all) : 0;
+    const found = this.matched === null || this.matched.has(name), high = size * fill;
+    pen.globalAlpha = found ? 1 : 0.25;
+    pen.fillStyle = paint.empty;
+    pen.fillRect(x, y, size, size);
+    pen.fillStyle = paint.full;
+    pen.fillRect(x, y + size - high, size, high);
+    if (size >= 70) {
+      pen.fillStyle = fill > 0.85 ? paint.ground : paint.text;
+      pen.fillText(name, x + 4, y + 14, size - 8);
+    }
+    pen.lineWidth = size > 8 ? 2 : 1;
+    if (this.selected === name) {
+      pen.globalAlpha = 1;
+      pen.setLineDash([]);
+      pen.strokeStyle = paint.accent;
+      const inset = size > 12 ? 3.5 : 0.5;
+      pen.strokeRect(x + inset, y + inset, size - 2 * inset, size - 2 * inset);
+      pen.globalAlpha = found ? 1 : 0.25;
+    }
+    const frame = !node.ready ? paint.down : this.matched !== null && found ? paint.match : !node.open ? paint.quiet : "";
+    if (frame) {
+      pen.strokeStyle = frame;
+      pen.setLineDash(node.ready && !node.open ? [3, 2] : []);
+      pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    }
+    return fill;
+  }
+
+  at(event) {
+    const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    return this.order.find((name) => {
+      const node = this.nodes.get(name);
+      return x >= node.x && x < node.x + this.cell.size && y >= node.y && y < node.y + this.cell.size;
+    });
+  }
+
+  /** The name before or after the selected one. */
+  beside(step) { return this.order[(this.order.indexOf(this.selected) + step + this.order.length) % this.order.length]; }
+
+  describe(name) {
+    const node = this.nodes.get(name);
+    const amounts = Object.entries(node.amounts).map(([resource, [used, all]]) => `${resource} ${amountText(resource, used)} of ${amountText(resource, all)}`);
+    return `${name}${node.ready ? "" : ", not ready"}${node.open ? "" : ", cordoned"}: ${amounts.join(", ")}`;
+  }
+}
