@@ -43,19 +43,17 @@ class Recording:
     def take(self, now_ns: int, event: Event) -> None:
         """Raises: ValueError where an object is no JSON: the API server wrote it."""
         key = event.kv.key
-        if key.startswith(NODES):
-            gone, put = NODE_GONE, self._node
-        elif key.startswith(PODS):
-            gone, put = POD_GONE, self._pod
-        else:
+        is_pod = key.startswith(PODS)
+        if not is_pod and not key.startswith(NODES):
             return
         if event.type == "PUT":
-            moment = put(orjson.loads(event.kv.value))
+            stored = orjson.loads(event.kv.value)
+            moment = self._pod(stored) if is_pod else self._node(stored)
             if self._last.get(key) == moment:
                 return
             self._last[key] = moment
         else:
-            moment = [gone, *self._last.pop(key)[1:2]]
+            moment = [POD_GONE if is_pod else NODE_GONE, *self._last.pop(key)[1:2]]
         if len(self._moments) < self._moments_max:
             self._moments.append([round(now_ns / 1e9, 6), *moment])
         else:
