@@ -44,8 +44,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- mvcc -------------------------------------------------------------------------------------------------------
     Mutant(
         "mvcc: the revision grows per op of a txn", MVCC, "mvcc/state.py",
-        "            self.commit(self.revision + 1, events)",
-        "            self.commit(self.revision + len(events), events)",
+        "            self.commit(self.revision + 1, events, rows)",
+        "            self.commit(self.revision + len(events), events, rows)",
         "revisions counted per event, as a log would",
     ),
     Mutant(
