@@ -15,6 +15,7 @@ import orjson
 
 from minikube_py.api.errors import go_quote
 from minikube_py.errors import RequestError
+from minikube_py.fields.booleans import BOOLEANS
 
 GENERIC_WORKLOAD: Final = "GenericWorkload"
 """The kinds Workload and PodGroup, a pod's schedulingGroup, and the scheduling cycle of a group."""
@@ -28,10 +29,6 @@ FeatureGates = frozenset[str]
 NO_GATES: Final[FeatureGates] = frozenset()
 EVERY_GATE: Final[FeatureGates] = frozenset(NEEDS)
 
-_BOOLEANS: Final = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 _OF_ALL: Final = ("AllAlpha", "AllBeta")
 
 
@@ -53,10 +50,10 @@ def parse(text: str) -> FeatureGates:
         name, given, written = (piece.strip() for piece in part.partition("="))
         if not given:
             raise FeatureGateError(f"missing bool value for {name}")
-        if written not in _BOOLEANS:
+        if written not in BOOLEANS:
             why = f"strconv.ParseBool: parsing {go_quote(written)}: invalid syntax"
             raise FeatureGateError(f"invalid value of {name}={written}, err: {why}")
-        wanted[name] = _BOOLEANS[written]
+        wanted[name] = BOOLEANS[written]
     for name, value in wanted.items():
         _check(name, value)
     on = frozenset(name for name, value in wanted.items() if value and name in NEEDS)

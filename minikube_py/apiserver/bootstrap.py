@@ -34,6 +34,7 @@ from minikube_py.apiserver.preparing import encode
 from minikube_py.apiserver.rules import rule_of
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.writes import Writer
+from minikube_py.fields.booleans import BOOLEANS
 from minikube_py.mvcc.types import KeyValue
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,6 @@ _AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 _TOGETHER_MAX: Final = 100
 """An etcd takes 128 operations in one transaction."""
 _ATTEMPTS_MAX: Final = 10
-_TRUE, _FALSE = ("t", "T", "true", "TRUE", "True"), ("f", "F", "false", "FALSE", "False")
 _SPECS: Final = {PRIORITYLEVELS: LEVELS, FLOWSCHEMAS: FLOWS}
 Served = Sequence[tuple[Kind, Json]]
 
@@ -145,7 +145,7 @@ async def _remove_unwanted(writer: Writer, cache: WatchCache) -> None:
 
 def _says(value: str | None) -> bool | None:
     """What an annotation says, as Go's ParseBool reads it."""
-    return {**dict.fromkeys(("1", *_TRUE), True), **dict.fromkeys(("0", *_FALSE), False)}.get(value or "")
+    return BOOLEANS.get(value or "")
 
 
 def _key(kind: Kind, obj: Json) -> bytes:

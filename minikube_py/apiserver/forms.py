@@ -22,6 +22,7 @@ from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import OPENING
 from minikube_py.client.transport import JSON
+from minikube_py.fields.booleans import BOOLEANS
 
 YAML: Final = "application/yaml"
 SERVED: Final = (JSON, YAML)
@@ -118,7 +119,6 @@ def check_options(form: Form) -> None:
         raise bad_request(f"Unable to convert to Table as requested: {wrong}")
 
 
-_TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _PEOPLES: Final = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -127,7 +127,7 @@ def is_pretty(query: Mapping[str, str], user_agent: str) -> bool:
 
     Source: apiserver `pkg/endpoints/handlers/negotiation/negotiate.go` (isPrettyPrint)."""
     if wanted := query.get("pretty"):
-        return wanted in _TRUE
+        return BOOLEANS.get(wanted, False)
     return user_agent.startswith(_PEOPLES)
 
 

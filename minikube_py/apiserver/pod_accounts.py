@@ -22,13 +22,13 @@ from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.projections import project
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.env import Clock, Rng
+from minikube_py.fields.booleans import BOOLEANS
 
 DEFAULT: Final = "default"
 DEFAULT_ATTEMPTS: Final = 10
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _VOLUME: Final = "kube-api-access-"
 _ENFORCED: Final = "kubernetes.io/enforce-mountable-secrets"
-_TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _TOKEN_SOURCES: Final = orjson.dumps([
     {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
     {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -174,7 +174,7 @@ def _mount_token(spec: Json, rng: Rng) -> None:
 
 
 def _enforces(account: Json) -> bool:
-    return (account["metadata"].get("annotations") or {}).get(_ENFORCED) in _TRUE
+    return BOOLEANS.get((account["metadata"].get("annotations") or {}).get(_ENFORCED, ""), False)
 
 
 def _unmounted(account: Json, spec: Json) -> Iterator[str]:

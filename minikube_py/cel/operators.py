@@ -38,6 +38,7 @@ from minikube_py.cel.values import (
     timestamp_text,
     type_name,
 )
+from minikube_py.fields.booleans import BOOLEANS
 
 _NUMBERS: Final = frozenset((int, UInt, float))
 _KUBERNETES: Final = frozenset(
@@ -321,11 +322,8 @@ def to_string(value: Any) -> Any:
 def to_bool(value: Any) -> Any:
     if type(value) is bool:
         return value
-    if value in ("1", "t", "T", "TRUE", "true", "True") and type(value) is str:
-        return True
-    if value in ("0", "f", "F", "FALSE", "false", "False") and type(value) is str:
-        return False
-    return _not_converted(value, "bool")
+    found = BOOLEANS.get(value) if type(value) is str else None
+    return found if found is not None else _not_converted(value, "bool")
 
 
 def to_bytes(value: Any) -> Any:
