@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
-from minikube_py.api.kind import PARTS
+from minikube_py.api.kind import PARTS, Kind
 from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
@@ -137,7 +137,7 @@ class ApiServer:
         self.deleter = Deleter(self.store, self.limits, clock)
         self.hand_work_to(WorkHere(registry))
         self.subresources = Subresources(self.store, self.writer, clock)
-        self.cache.conversions = self.writer.conversions = self.deleter.conversions = self._converting
+        self.cache.conversions_of = self.writer.conversions_of = self.deleter.conversions_of = self._conversions_of
         self._conversions: Conversions | None = None
         self._inside: Inside | None = None
         self.evictions = Evictions(self.store, self.writer, self.deleter, clock)
@@ -162,7 +162,9 @@ class ApiServer:
         self._inflight: dict[asyncio.Task[object], float] = {}
         self._late: set[asyncio.Task[object]] = set()
 
-    def _converting(self) -> Conversions:
+    def _conversions_of(self, kind: Kind) -> Conversions | None:
+        if kind.conversion_webhook is None:
+            return None
         if self._conversions is None:
             from minikube_py.apiserver.conversions import Conversions
 

@@ -24,7 +24,7 @@ from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
 from minikube_py.apiserver.options import DeleteOptions
 from minikube_py.apiserver.preparing import encode, stored
-from minikube_py.apiserver.watch_cache import Entry
+from minikube_py.apiserver.watch_cache import Entry, nobody_converts
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
 
@@ -49,7 +49,7 @@ class Deleter:
         self._limits = limits
         self._clock = clock
         self._deleting: set[asyncio.Task[Deleted]] = set()
-        self.conversions: Callable[[], Conversions] | None = None
+        self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
 
     async def delete(
         self,
@@ -80,7 +80,7 @@ class Deleter:
         passage: Passage | None,
     ) -> Deleted:
         kv = await self._store.get(resource.key(namespace, name))
-        converting = self.conversions() if resource.conversion_webhook is not None and self.conversions else None
+        converting = self.conversions_of(resource)
         for _ in range(self._limits.update_attempts_max):
             if kv is None:
                 raise not_found(resource, name)

@@ -190,8 +190,8 @@ class Lister:
 
     async def _as_read(self, resource: Kind, kvs: Sequence[KeyValue]) -> Sequence[KeyValue]:
         """Raises: StatusError 500 where a webhook cannot convert them."""
-        if resource.conversion_webhook is not None and self._cache.conversions is not None:
-            return await self._cache.conversions().all_shown(resource, kvs)
+        if (converting := self._cache.conversions_of(resource)) is not None:
+            return await converting.all_shown(resource, kvs)
         return kvs if resource.read is None else [kv_as_read(resource, kv) for kv in kvs]
 
     async def wait_for(self, revision: int) -> None:

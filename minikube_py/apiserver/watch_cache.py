@@ -401,6 +401,12 @@ class SharedKeys:
             cache.take(event)
 
 
+def nobody_converts(kind: Kind) -> Conversions | None:
+    """What a server puts its own conversions in place of, before it serves kinds whose versions a webhook converts."""
+    assert kind.conversion_webhook is None, f"no conversions for {kind.plural}"
+    return None
+
+
 class WatchCache:
     """All resource caches, fed by one watch over `/registry/`, so that they stand at the same revision.
 
@@ -430,7 +436,7 @@ class WatchCache:
             if resource.converts is not None:
                 self.caches[resource] = Face(by_prefix[resource.prefix], resource, limits)
         self._waiting: dict[asyncio.Future[None], int] = {}
-        self.conversions: Callable[[], Conversions] | None = None
+        self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
 
     def of(self, resource: Kind) -> ResourceCache:
         """Raises: StatusError 404 where the resource is served no more."""
@@ -460,13 +466,13 @@ class WatchCache:
             self.caches |= {cache.resource: cache for cache in caches}
 
     def cache_of(self, kind: Kind, shared: SharedKeys) -> ResourceCache:
-        if kind.conversion_webhook is None:
+        converting = self.conversions_of(kind)
+        if converting is None:
             return ResourceCache(self, kind, self._limits)
         # Loaded with the first definition that has a webhook.
         from minikube_py.apiserver.converted_cache import ConvertedCache
 
-        assert self.conversions is not None, "a server has them from its start"
-        return ConvertedCache(self, kind, self._limits, shared, self.conversions())
+        return ConvertedCache(self, kind, self._limits, shared, converting)
 
     def _shared(self, key: bytes) -> SharedKeys:
         """What holds the keys that begin so: `/registry/GROUP/PLURAL/`."""

@@ -58,6 +58,7 @@ from minikube_py.apiserver.quotas import Quotas
 from minikube_py.apiserver.renewals import Renewals, may_renew
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.settling import Settling
+from minikube_py.apiserver.watch_cache import nobody_converts
 from minikube_py.apiserver.work import Work, WorkHere, is_large, is_large_apply, is_large_patch
 from minikube_py.env import Clock, Rng
 from minikube_py.mvcc.types import KeyValue
@@ -99,7 +100,7 @@ class Writer:
         self.settling = Settling(self, cluster)
         self.passing = Passing(self, cluster)
         self.tracks_all = False
-        self.conversions: Callable[[], Conversions] | None = None
+        self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
         self.chain = Chain(())
         self.renewals = Renewals(store)
         self._gate = gate
@@ -208,9 +209,6 @@ class Writer:
         who = options.field_manager, request.user_agent
         return Sender(*who, self._clock.wall_s(), self.tracks_all, request.converted)
 
-    def _converting(self, kind: Kind) -> Conversions | None:
-        return self.conversions() if kind.conversion_webhook is not None and self.conversions is not None else None
-
     def _settling(self, kind: Kind, namespace: str, sub: str = "") -> Body:
         given = self.cluster.seen_by(kind, namespace), self._clock.wall_s(), kind.definition, self.cluster.gates
         return Body(key_of(kind), b"", "", "", namespace, "", sub, *given)
@@ -260,7 +258,7 @@ class Writer:
     async def _put_new(
         self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
     ) -> Written:
-        key, converting = resource.key(namespace, name), self._converting(resource)
+        key, converting = resource.key(namespace, name), self.conversions_of(resource)
         value = value if converting is None else await converting.to_store(resource, value)
         lease = await self.store.lease(resource.ttl_s) if resource.ttl_s and not dry_run else 0
 
@@ -514,7 +512,7 @@ class Writer:
 
     def _owned(self, kind: Kind, request: Request, make: MakeNext) -> MakeNext:
         """With conversions for the owners of fields that speak in other versions."""
-        converting, known = self._converting(kind), request.converted
+        converting, known = self.conversions_of(kind), request.converted
         return make if converting is None or known is None else converting.owned(kind, known, make)
 
     # --- the common way of a change ---------------------------------------------------------------------------------
@@ -553,7 +551,7 @@ class Writer:
     ) -> Written:
         """As `change`. `absent`: that there is nothing to be changed is told as Absent. `sub`: the path that quotas
         are asked about; "-": one that they do not look at."""
-        key, converting = resource.key(namespace, name), self._converting(resource)
+        key, converting = resource.key(namespace, name), self.conversions_of(resource)
         if converting is not None:
             changed = await converting.change(resource, key, make, dry_run, self._limits.update_attempts_max)
             if changed is not None:
