@@ -162,9 +162,6 @@ class Conversions:
         return found
 
 
-
-
-
 def _webhook(kind: Kind) -> ConversionWebhook:
     assert kind.conversion_webhook is not None, "others are not converted by webhooks"
     return kind.conversion_webhook

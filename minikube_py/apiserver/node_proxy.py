@@ -18,6 +18,7 @@ from minikube_py.api.kinds.core import NODES, PODS
 from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.forms import object_bytes
 from minikube_py.apiserver.messages import TEXT, Request, Response
+from minikube_py.apiserver.nonresource import METRICS_TEXT
 from minikube_py.apiserver.proxying import redirected, target_of
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.usage_metrics import source_of
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
 
 _PORT: Final = "10250"
-_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SLICE: Final = 200
 """Pods that are worked out between two turns of the loop."""
 
@@ -107,7 +107,7 @@ async def _metrics(server: ApiServer, node: str) -> Response:
         ("kubelet_running_pods", "Number of pods that have a running pod sandbox", f" {pods}"),
     )  # fmt: skip
     text = "".join(f"# HELP {name} {what}\n# TYPE {name} gauge\n{name}{value}\n" for name, what, value in told)
-    return Response(200, text.encode(), _METRICS)
+    return Response(200, text.encode(), METRICS_TEXT)
 
 
 async def _summary(server: ApiServer, node: str) -> Response:

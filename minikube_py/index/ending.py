@@ -83,4 +83,3 @@ class Ending:
         for each in self.remains:
             del each[-rows:]
         return not any(self.remains)
-

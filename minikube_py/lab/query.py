@@ -26,6 +26,7 @@ from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane.config import ControlPlaneConfig, Step
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
+from minikube_py.fields import builtin
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.lab import plots, report
 from minikube_py.lab.cluster import require_unused
@@ -38,7 +39,7 @@ from minikube_py.store.storage import Storage
 
 T = TypeVar("T")
 
-NODES_PREFIX, PODS_PREFIX = b"/registry/nodes/", b"/registry/pods/"
+NODES_PREFIX, PODS_PREFIX = builtin.NODES.prefix, builtin.PODS.prefix
 PUTS_PER_TXN = 100
 FIRST = 10
 NAMESPACE = "query"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -153,10 +154,7 @@ class Evaluator:
         return self._dry_runs(prepared, pod)(node)
 
     def _dry_runs(self, prepared: Prepared, pod: PodInfo) -> DryRuns:
-        def rivals(node: NodeInfo) -> list[PodInfo]:
-            return self._rivals_on(pod, node)
-
-        return DryRuns(prepared, self.profile.extensions, self.columns, pod, rivals)
+        return DryRuns(prepared, self.profile.extensions, self.columns, pod, partial(self._rivals_on, pod))
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:
         """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down.

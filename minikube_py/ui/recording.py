@@ -12,14 +12,12 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.mvcc.types import Event
 from minikube_py.ui.view import node_facts, pod_facts, shown_amounts
 
 MOMENTS_MAX: Final = 500_000
 """Changes that a recording holds, some 25 bytes each in the file; it keeps the first, and counts those after."""
-
-NODES: Final = b"/registry/nodes/"
-PODS: Final = b"/registry/pods/"
 
 NODE_PUT, NODE_GONE, POD_PUT, POD_GONE = range(4)
 
@@ -43,8 +41,8 @@ class Recording:
     def take(self, now_ns: int, event: Event) -> None:
         """Raises: ValueError where an object is no JSON: the API server wrote it."""
         key = event.kv.key
-        is_pod = key.startswith(PODS)
-        if not is_pod and not key.startswith(NODES):
+        is_pod = key.startswith(PODS.prefix)
+        if not is_pod and not key.startswith(NODES.prefix):
             return
         if event.type == "PUT":
             stored = orjson.loads(event.kv.value)

@@ -32,7 +32,7 @@ from minikube_py.lab.calls.story import diagram, repeated, rows_of
 from minikube_py.lab.cluster import Cluster, cluster
 from minikube_py.lab.load import LoadError, create_namespaces, create_pod, run_bounded
 from minikube_py.lab.measure import PodRecorder
-from minikube_py.lab.query import QueryOptions, fill
+from minikube_py.lab.query import NODES_PREFIX, PODS_PREFIX, QueryOptions, fill
 from minikube_py.lab.questions import Question, free_at_least
 from minikube_py.lab.workload import RUN_LABEL, seeded_nodes, seeded_pods
 from minikube_py.mvcc.types import RangeRequest, prefix_end
@@ -45,7 +45,6 @@ ANOTHER: Final = "API server 2"
 QUERY_NODES, QUERY_PODS = 5000, 5000
 ROUNDS, FIRST = 31, 10
 STRUCTURE: Final = "shapes"
-NODES_PREFIX, PODS_PREFIX = b"/registry/nodes/", b"/registry/pods/"
 QUESTION: Final = Question("large", {"cpu": "64", "memory": "200Gi"})
 
 

@@ -68,20 +68,21 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
         ends = []
         for name, chosen in (options.first, options.second):
             say(f"seed {seed}: {name}, {len(workload.pods):,} pods on {len(nodes):,} nodes")
-            if options.recorded and seed == options.seed:
-                recordings.append(Recording(f"{name}, seed {seed}"))
-                ends.append(run_whole(workload, _read(chosen), seed, recordings[-1]))
-            else:
-                ends.append(_run(options, chosen, workload, seed))
+            recording = Recording(f"{name}, seed {seed}") if options.recorded and seed == options.seed else None
+            if recording is not None:
+                recordings.append(recording)
+            ends.append(_run(options, chosen, workload, seed, recording))
         runs.append(tuple(figures(nodes, workload.pods, ended) for ended in ends))
         digests.append((ends[0].digest, ends[1].digest))
     return Comparison(options, _measures(runs), tuple(digests), tuple(recordings))
 
 
-def _run(options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int) -> Ended:
+def _run(
+    options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int, recording: Recording | None
+) -> Ended:
     # Again for each run, so that no plugin remembers the one before.
     config = _read(chosen)
-    return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed)
+    return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed, recording)
 
 
 def _read(chosen: ChosenScheduler) -> SchedulerConfig:
