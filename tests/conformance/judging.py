@@ -13,6 +13,7 @@ import contextlib
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -163,6 +164,15 @@ def judge_bytes(theirs: RawServer, mine: RawServer, examples: int, seeded: int) 
     return counts, [f"{each!r}\n    upstream: {other}\n    ours:     {own}" for each, other, own in left]
 
 
+@contextlib.contextmanager
+def both(theirs: dict[str, Any] | None = None) -> Iterator[tuple[Server, Server]]:
+    """A live upstream, started here unless `theirs` says where one is (url, token), and ours."""
+    with contextlib.ExitStack() as stack:
+        started = (theirs or stack.enter_context(needs.original()), stack.enter_context(ours.serve()))
+        upstream, own = (stack.enter_context(Server(each["url"], each["token"])) for each in started)
+        yield upstream, own
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=1000)
@@ -170,11 +180,7 @@ def main() -> int:
     parser.add_argument("--url")
     parser.add_argument("--token", default="")
     arguments = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        upstream = {"url": arguments.url, "token": arguments.token} if arguments.url else stack.enter_context(needs.original())
-        local = stack.enter_context(ours.serve())
-        theirs = stack.enter_context(Server(upstream["url"], upstream["token"]))
-        mine = stack.enter_context(Server(local["url"], local["token"]))
+    with both({"url": arguments.url, "token": arguments.token} if arguments.url else None) as (theirs, mine):
         report = judge(theirs, mine, arguments.examples, arguments.seed)
     print(report.text(), report.counts(), sep="\n")
     return 1 if report.findings else 0

@@ -13,8 +13,6 @@ import address_cases
 import certificate_cases
 import judging
 import mutation_cases
-import needs
-import ours
 import patience
 import pod_security_cases
 import policy_cases
@@ -77,13 +75,8 @@ def _refused(server: Server, ask: Ask) -> bool:
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[Server, Server]]:
     """Upstream and ours."""
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
-        yield theirs, mine
+    with judging.both() as found:
+        yield found
 
 
 @pytest.mark.timeout(400)

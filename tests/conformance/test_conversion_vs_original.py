@@ -10,8 +10,6 @@ from pathlib import Path
 
 import conversion_cases
 import judging
-import needs
-import ours
 import patience
 import pytest
 from asking import Answer, Ask, Server
@@ -29,13 +27,8 @@ def _unsided(answer: Answer) -> Answer:
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[Server, Server]]:
     """Upstream and ours."""
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
-        yield theirs, mine
+    with judging.both() as found:
+        yield found
 
 
 def _asked(upstream: Server, ask: Ask) -> Answer:

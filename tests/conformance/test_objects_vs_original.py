@@ -7,9 +7,7 @@ import os
 from functools import partial
 
 import judging
-import needs
 import object_cases
-import ours
 import patience
 import pytest
 from asking import Ask, Server
@@ -28,12 +26,7 @@ def _served(server: Server, ask: Ask) -> bool:
 @pytest.mark.timeout(120 + EXAMPLES)
 def test_objects_become_what_they_become_upstream() -> None:
     report, numbers = judging.Report(), itertools.count()
-    with (
-        needs.original() as upstream,
-        ours.serve() as local,
-        Server(upstream["url"], upstream["token"]) as theirs,
-        Server(local["url"], local["token"]) as mine,
-    ):
+    with judging.both() as (theirs, mine):
         lockstep = judging.Lockstep(theirs, mine, report)
         for ask in object_cases.SETUP:
             lockstep.take(ask)

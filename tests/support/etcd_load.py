@@ -18,7 +18,7 @@ from ports import free_ports
 from store_cluster import HOST, Role, StoreCluster
 from store_load import Life, RealProcess, StoreLoad
 
-from minikube_py.env import Rng, SystemClock, ended
+from minikube_py.env import Rng, ended
 from minikube_py.errors import Compacted, InvalidRequest, MinikubeError, Unavailable
 from minikube_py.etcd.client import Endpoints, EtcdClient, quietly
 from minikube_py.etcd.errors import COMPACTED
@@ -329,25 +329,14 @@ class EtcdLoad(StoreLoad):
         await self.progress(20)
         return self
 
-    def be_born(self) -> None:
-        self._born += 1
-        process = RealProcess(SystemClock(), random.Random(self._rng.getrandbits(64)))
+    def _made(self, process: RealProcess, number: int) -> tuple[Any, Client]:
         access = EtcdAccess(self._doors.etcd_endpoints(), process, self.seen)
         profile = self._profile
         watched = [Watched(profile.prefix, profile.end), Watched(profile.prefix, profile.end, None, 1, roams=True)]
-        if self._born == 1:
+        if number == 1:
             watched.append(Watched(ALL, ALL, None, 1))
-        client = TrafficClient(
-            process,  # type: ignore[arg-type]
-            self._born,
-            access,
-            self.traffic,
-            self.recorder,
-            self._workers,
-            watched,
-            profile=profile,
-        )
-        self._lives[self._born] = Life(self._born, access, asyncio.create_task(client.run()))  # type: ignore[arg-type]
+        given: Any = process, number, access, self.traffic, self.recorder, self._workers, watched
+        return access, TrafficClient(*given, profile=profile)
 
     async def _end(self, life: Life) -> None:
         await super()._end(life)

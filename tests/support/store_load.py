@@ -123,20 +123,16 @@ class StoreLoad:
         """One client more."""
         self._born += 1
         process = RealProcess(SystemClock(), random.Random(self._rng.getrandbits(64)))
+        access, client = self._made(process, self._born)
+        self._lives[self._born] = Life(self._born, access, asyncio.create_task(client.run()))
+
+    def _made(self, process: RealProcess, number: int) -> tuple[RealAccess, Client]:
         access = RealAccess(self._cluster.endpoints(), process)
         watched = [Watched(*self._rng.choice(WATCHED)), Watched(*NODE_RANGE, self._rng.choice(WHERES))]
-        if self._born == 1:
+        if number == 1:
             watched.append(Watched(ALL, ALL))
-        client = Client(
-            process,  # type: ignore[arg-type]
-            self._born,
-            access,
-            self.traffic,
-            self.recorder,
-            self._workers,
-            watched,
-        )
-        self._lives[self._born] = Life(self._born, access, asyncio.create_task(client.run()))
+        given: Any = process, number, access, self.traffic, self.recorder, self._workers, watched
+        return access, Client(*given)
 
     async def die(self) -> None:
         """Any client but the first ends without a word: what it waited for may or may not be done."""
