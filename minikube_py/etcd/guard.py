@@ -59,7 +59,7 @@ def shown_over_grpc(context: Any) -> Shown:
 
 def shown_over_http(headers: Mapping[str, str], host: str = "") -> Shown:
     """As in etcd, certificates do not count: there the gateway shows its own."""
-    return Shown(_token(headers, "Grpc-Metadata-Token", "Authorization"), peer=f"tcp:{host}:0")
+    return Shown(_token(headers, "Grpc-Metadata-Token", "Authorization"), peer=f"tcp:{host}:0" if host else "")
 
 
 def address_shown(peer: str) -> str:

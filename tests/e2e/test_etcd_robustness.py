@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from etcd_load import DoorCluster, EtcdLoad, Watching
+from patience import until
 from store_cluster import make_secrets
 from test_three_members_store import SCENARIOS, Torture
 
@@ -58,6 +59,8 @@ async def test_what_etcd_promises_holds_under_faults(
             torture = Torture(cluster, load, rng, 3 if RUNS else 1, Counter(), [], {}, [])
             await SCENARIOS[fault](torture)
             await cluster.heal()
+            # Under load a whole short run may pass without one.
+            await until(lambda: load.seen.progress, "a watch said how far it is")
             verdicts = await load.finish()
             counts = load.counts()
     finally:
