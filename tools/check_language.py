@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """Checks that text is plain technical English: terms that the project coined are not used again.
 
-    python tools/check_language.py            exits with 1 and lists the terms of each file that has more than it had
-    python tools/check_language.py --shrink   writes the lower counts of files that have got better
+    python tools/check_language.py    exits with 1 and lists each place, with what to write instead
 
-`TERMS` is the list: what not to write, and what to write instead. Files from before the list have a count in
-`language_baseline.json`. It may only get lower; a new file has none.
+`TERMS` is the list: what not to write, and what to write instead.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -18,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-BASELINE = Path(__file__).with_name("language_baseline.json")
 ITSELF = ("tools/check_language.py", "tests/unit/tools/test_check_language.py")
 SUFFIXES = (".md", ".py")
 CHECKED = ("README.md", "CHANGELOG.md", "docs", "minikube_py", "tests", "tools")
@@ -93,43 +89,20 @@ def files(root: Path = ROOT) -> Iterator[Path]:
                 yield file
 
 
-def counted(root: Path = ROOT) -> dict[str, list[Found]]:
-    found = {}
+def found_in(root: Path = ROOT) -> list[Found]:
+    """Every term in the files that are checked, file by file."""
+    found: list[Found] = []
     for file in files(root):
-        name = file.relative_to(root).as_posix()
-        if those := list(occurrences(name, file.read_text(encoding="utf-8"))):
-            found[name] = those
+        found += occurrences(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
     return found
 
 
-def grown(found: dict[str, list[Found]], baseline: dict[str, int]) -> list[str]:
-    """A line for each term in a file that has more of them than it had. Which of them are new cannot be known."""
-    lines = []
-    for name, those in found.items():
-        if len(those) > baseline.get(name, 0):
-            lines.append(f"{name}: {len(those)} terms that are not plain English, where {baseline.get(name, 0)} were:")
-            lines += [f"  {name}:{each.line}: {each.text!r}: write: {each.instead}" for each in those]
-    return lines
-
-
-def read_baseline() -> dict[str, int]:
-    baseline: dict[str, int] = json.loads(BASELINE.read_text())
-    return baseline
-
-
-def main(arguments: list[str]) -> int:
-    found, baseline = counted(), read_baseline()
-    if "--shrink" in arguments:
-        lower = {name: min(count, len(found.get(name, ()))) for name, count in baseline.items()}
-        kept = {name: count for name, count in sorted(lower.items()) if count}
-        BASELINE.write_text(json.dumps(kept, indent=0) + "\n")
-        before, left = sum(baseline.values()), sum(kept.values())
-        print(f"{before - left} fewer; {left} in {len(kept)} files are left")
-        return 0
-    lines = grown(found, baseline)
-    print("\n".join(lines), file=sys.stderr, end="\n" if lines else "")
-    return 1 if lines else 0
+def main() -> int:
+    found = found_in()
+    for each in found:
+        print(f"{each.path}:{each.line}: {each.text!r}: write: {each.instead}", file=sys.stderr)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -58,7 +58,7 @@ class Program:
 
     @property
     def recipe(self) -> dict[str, str]:
-        """All that decides what comes of a build."""
+        """All that decides the result of a build."""
         return {"package": self.package, "module": self.module, "version": self.version, "go": GO_LINE,
                 "ldflags": self.ldflags}  # fmt: skip
 

@@ -310,7 +310,7 @@ def aggregate(messages: Iterable[str]) -> str:
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-ERRORS_TOLD_MAX: Final = 1000
+ERRORS_LISTED_MAX: Final = 1000
 ERRORS_CHARS_MAX: Final = 1 << 20
 """An error may show a whole list, and another error for each of its items."""
 TOLD_CHARS_MAX: Final = 256 << 10
@@ -322,15 +322,15 @@ def invalid(
 ) -> StatusError:
     """422 with one cause a field error. `resource.kind` names the object; `group` where its kind's group differs.
 
-    Of very many errors the first are told, and how many there are: three megabytes can hold a hundred thousand, whose
-    answer would be thirty times as long. Upstream tells them all."""
+    Above `ERRORS_LISTED_MAX` errors the answer lists the first and says how many there are: a body of three megabytes
+    can hold a hundred thousand errors, and the answer would be thirty times as long. Upstream lists them all."""
     kind_group = resource.group if group is None else group
     # Upstream leaves access reviews unnamed.
     kind = "" if resource.kind.endswith("AccessReview") else resource.kind
     message = f"{qualified(kind_group, kind)} {go_quote(name)} is invalid"
     causes: list[Json] = []
     size = 0
-    for error in errors[:ERRORS_TOLD_MAX]:
+    for error in errors[:ERRORS_LISTED_MAX]:
         causes.append(error.cause())
         size += len(causes[-1]["message"])
         if size > ERRORS_CHARS_MAX:
@@ -339,7 +339,7 @@ def invalid(
         told = aggregate(f"{cause['field']}: {cause['message']}" for cause in causes)
         message = f"{message}: {told}"
     if len(causes) < len(errors):
-        message = f"{message}: {len(errors)} errors in all, of which {len(causes)} are told"
+        message = f"{message}: {len(errors)} errors in all, of which {len(causes)} are listed"
     details = {"name": name, "group": kind_group, "kind": kind, "causes": causes}
     return StatusError(422, "Invalid", message, details)
 

@@ -179,8 +179,8 @@ class Kind:
     Facts. `stored` is false for kinds that are only answered (reviews, bindings). `delete_answer` says what a DELETE
     that is done at once answers with; pending grace or finalizers always answer the object. `generation` says whether
     `metadata.generation` is kept. `deprecation` is the warning that every request for the kind is answered with.
-    `field_set`: what may be asked of its objects beyond equality (`free.cpu>=4`). `ttl_s`: objects end so long after
-    their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents, and
+    `field_set`: the fields that selectors may compare beyond equality (`free.cpu>=4`). `ttl_s`: objects expire so long
+    after their last write; 0: never. `orphans_by_default`: a DELETE that does not say otherwise leaves dependents, and
     is answered with `orphaning_warning`.
     `sees`: the kinds (group, version, plural) that its admission looks at, all of them; the server keeps these decoded.
     `is_default`: whether an object of this kind is meant by others that name none.

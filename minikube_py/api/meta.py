@@ -149,7 +149,7 @@ def is_qualified_name(value: str) -> Messages:
         if not parts[0]:
             messages.append(f"prefix part {EMPTY}")
         else:
-            # The prefix's length is told in bytes there, unlike elsewhere.
+            # Upstream states the prefix's length in bytes here, and in characters elsewhere.
             messages += [f"prefix part {m.replace('characters', 'bytes') if m == max_length(253) else m}"
                          for m in is_dns1123_subdomain(parts[0])]  # fmt: skip
     name = parts[-1]

@@ -479,7 +479,7 @@ def _parse_field_selector(resource: Kind, text: str, askable: Askable) -> FieldS
         raise bad_request(f"field selector has {len(terms) + len(comparisons)} terms, limit {TERMS_LIMIT}")
     if len(comparisons) > MAX_COMPARISONS:
         raise bad_request(f"field selector compares {len(comparisons)} times, limit {MAX_COMPARISONS}")
-    # Sorted, as upstream does before it reads them: which of two errors is told depends on it.
+    # Sorted first, as upstream does: the order decides which of two errors is reported.
     split = [split_term(text, term) for term in sorted(terms) if term]
     requirements = [found for parts in split if (found := _supported(resource, *parts)) is not None]
     return FieldSelector(resource, tuple(requirements), tuple(comparisons), askable)

@@ -199,7 +199,7 @@ def _clean(value: Json, drop_nulls: bool) -> None:
 
 
 def _retain_keys(original: Object, patch: Object) -> None:
-    """Obeys `$retainKeys`: members of the original that it does not name go."""
+    """Obeys `$retainKeys`: removes the members of `original` that it does not name."""
     if RETAIN_KEYS not in patch:
         return
     retained = patch.pop(RETAIN_KEYS)

@@ -21,7 +21,7 @@ from minikube_py.api.schema import SCHEMA, Field, Message, Type
 from minikube_py.api.values import BadValue, Mismatch
 
 MAX_STRICT_ERRORS: Final = 100
-"""Of unknown and repeated fields, no more than this many are told (as upstream)."""
+"""At most this many unknown and repeated fields are reported, as upstream does."""
 
 
 class DecodeError(Exception):
@@ -115,7 +115,7 @@ class Reader:
         return f"json: cannot unmarshal {error.value} into Go {where} of type {error.go_type}"
 
     def _save(self, error: Mismatch) -> None:
-        """Of mistakes that do not stop the reading, the first is told."""
+        """Keeps the first mistake that does not stop decoding; it is the one that is reported."""
         if self._saved is None:
             self._saved = self._explain(error)
 

@@ -133,7 +133,7 @@ def read(body: bytes) -> tuple[Any, str]:
 
 
 def _explain(error: yaml.YAMLError) -> str:
-    """The line is told as go-yaml tells it: that of the context where there is one, and never the first."""
+    """Names the line that go-yaml would: that of the context if there is one, and never the first line."""
     problem = getattr(error, "problem", None)
     if problem is None:
         return f"yaml: {getattr(error, 'reason', None) or str(error).splitlines()[0]}"

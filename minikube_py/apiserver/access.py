@@ -115,7 +115,7 @@ class Access:
         return admit
 
     async def may(self, user: User, asked: Asked) -> tuple[bool, str]:
-        """What an access review is told: whether, and why or why not."""
+        """The answer of an access review: whether it is allowed, and the reason."""
         may, why = self.policy.decide(user, asked)
         if may or not is_narrowed(user):
             return may, why

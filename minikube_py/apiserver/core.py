@@ -262,7 +262,7 @@ class ApiServer:
 
     def _take(self, batch: WatchBatch) -> None:
         if batch.error is None:
-            # First, so that nobody who is told of the revision finds the fields of an earlier one.
+            # First, so that whoever sees the new revision never finds the fields of an earlier one.
             self.declared.apply(batch.events)
             self.cache.apply(batch.events, batch.revision)
             self.custom.follow()

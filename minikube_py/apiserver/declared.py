@@ -1,8 +1,7 @@
-"""What can be asked of each resource now: the fields that are built in, and those that indexes declare beside them.
+"""The fields of each resource that selectors can compare now: built-in ones, and those that indexes declare.
 
-The declarations stand in the store as keys, and come by the watch that feeds the cache: so that any API server knows
-of them at the revision they were made at, and forgets them likewise. That one is complete is told by nobody; it is
-asked for.
+Declarations are keys in the store and arrive by the watch that feeds the cache, so every API server adds and removes
+them at the revision they were written at. No event says that an index has been built: the server asks for its status.
 """
 
 from __future__ import annotations

@@ -428,7 +428,7 @@ class Connection(asyncio.Protocol):
         except ConnectionError:
             return False
         except Exception:
-            # The head was sent: what goes wrong now is told as the last event.
+            # The response head was sent, so the error can only be the last event of the stream.
             log.exception("a watch broke off: %s", asked.path)
             last = Batch([error_event(internal("the server met a condition that it does not know"))])
             if not transport.is_closing():

@@ -49,7 +49,7 @@ _KEPT_LENGTH_MAX: Final = 2048
 
 
 class Refused(Exception):
-    """What was sent is no request. `text` is told after the status, if there is one; the connection ends."""
+    """What was sent is not an HTTP request. `text`, if any, follows the status; then the connection is closed."""
 
     def __init__(self, status: int, reason: str, text: str = "") -> None:
         super().__init__(f"{status} {reason}")

@@ -1,6 +1,6 @@
 """Acting as somebody else: the `Impersonate-*` headers, honoured for those who may, refused for all others.
 
-The modes are tried in turn, the constrained ones first; who is refused by all is told of the first that refused.
+The modes are tried in turn, the constrained ones first. If all refuse, the answer is that of the first that refused.
 
 Source: apiserver `pkg/endpoints/filters/impersonation/{constrained_impersonation,mode}.go` (KEP-5284).
 """

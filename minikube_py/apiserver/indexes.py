@@ -159,7 +159,7 @@ async def _create(request: Request, server: ApiServer) -> Response:
         if server.declared.specs.get(spec.name, spec) != spec:
             raise StatusError(409, "AlreadyExists", f"index {spec.name} was made by another just now") from None
         raise
-    # Who is told that it is there may ask for its fields here at once.
+    # A client that sees the answer may use the index's fields on this server at once.
     await server.lister.wait_for(revision)
     return _json(201, await _one(spec.name, server))
 

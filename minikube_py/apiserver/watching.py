@@ -158,8 +158,8 @@ class Watching:
         return stream
 
     def _from_history(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
-        """What happened after a revision, then what happens. Too old a revision is told in the stream, as is one from
-        before the fields asked for were declared: what its watcher was shown then was another set."""
+        """Events after a revision, then events as they happen. A revision that is too old ends the stream with an error
+        event, and so does one from before the selected fields were declared: the watcher's set was another then."""
         broadcaster = self._broadcaster(selection.resource)
         revision = options.revision or broadcaster.cache.revision
         after = revision if revision > broadcaster.cache.revision else 0

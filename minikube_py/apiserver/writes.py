@@ -146,7 +146,7 @@ class Writer:
         sender: Sender | None = None,
         passage: Passage | None = None,
     ) -> Written:
-        """`obj` is used up. A generated name that is taken is told as AlreadyExists, of a name the sender never saw."""
+        """Consumes `obj`. If a generated name is taken, the answer is AlreadyExists with that name."""
         generated = not obj["metadata"].get("name")
         name = named_for_create(resource, namespace, obj, self._rng)
         guard = await self._gate.admit(resource, namespace, name) if resource.namespaced else None
@@ -549,8 +549,8 @@ class Writer:
         absent: bool = False,
         sub: str = "-",
     ) -> Written:
-        """As `change`. `absent`: that there is nothing to be changed is told as Absent. `sub`: the path that quotas
-        are asked about; "-": one that they do not look at."""
+        """Like `change`. `absent`: raises Absent if there is no object to change. `sub`: the subresource that quotas
+        are checked for; "-": none that they count."""
         key, converting = resource.key(namespace, name), self.conversions_of(resource)
         if converting is not None:
             changed = await converting.change(resource, key, make, dry_run, self._limits.update_attempts_max)

@@ -1,4 +1,4 @@
-"""The laboratory: what is asked of a store, what answers it best, and how well policies pack.
+"""The laboratory: which calls reach the store, which index answers them best, and how well policies pack.
 
   minikube-py lab calls
   minikube-py lab packing --seeds 42

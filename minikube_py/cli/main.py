@@ -24,7 +24,7 @@ COMMANDS = {
     "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",
     "demo": "replay a production trace on 1,213 fake nodes and ask range queries while it fills",
     "bench": "measure: density (pods on nodes), query (inequalities), schedule (pods that ask for much of full nodes)",
-    "lab": "the laboratory: calls (what is asked of the store), study (which index answers best), packing of GPUs",
+    "lab": "the laboratory: calls (which calls reach the store), study (which index answers best), packing of GPUs",
     "replay": "replay a trace and write down how long each pod took",
     "compare": "two scheduler configurations on the same pods, in virtual time: table, JSON, picture",
     "explain": "why a pod is on its node, or on none: verdicts and scores of every node",
@@ -49,7 +49,7 @@ COMMANDS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Wrong usage is told in one line that names the flag and where help stands."""
+    """Reports wrong usage in one line that names the flag and the command that prints help."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")

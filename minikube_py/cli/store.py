@@ -139,7 +139,7 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
 
 
 def _reached(host: str | None, listen: str, flag: str) -> str:
-    """The address that others are told: `host`, or what is listened on where that is one host's own address."""
+    """The address that others connect to: `host`, or the listen address if that belongs to one host."""
     from minikube_py.control_plane.listen import parse_address
 
     own, port = parse_address(listen, flag)

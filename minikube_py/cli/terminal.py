@@ -15,8 +15,8 @@ STARTED = f"{platform.python_version()}, started and imported"
 
 
 def process_started_s() -> float:
-    """When this process began, on the scale of time.perf_counter, so that what is told includes the interpreter's own
-    start; now, where the system does not tell."""
+    """When this process began, on the scale of time.perf_counter, so that durations include the interpreter's start;
+    the current time where the system does not say."""
     now_s = time.perf_counter()
     try:
         fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()

@@ -54,7 +54,7 @@ class LeadershipLost(MinikubeError):
 class LeaderElector:
     """`acquire`, then `hold` until it is lost, then start again; or `release`. One candidate for one lease.
 
-    `on_held(may_act)` is told when a holder may not act for a while, and when it may again."""
+    `on_held(may_act)` is called when a holder must pause, and when it may act again."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class LeaderElector:
             done = await self._try(only)
         except (StatusError, Unavailable, OutcomeUnknown) as error:
             # Whether a lost write was done shows at the next try, which reads the lease first.
-            # To come second is nothing to complain of; what else goes wrong is told once.
+            # Losing the race to another candidate is normal; any other error is logged once.
             lost_race = isinstance(error, StatusError) and error.code == 409
             if not lost_race and str(error) != self._last_error:
                 logger.warning("lease %s: %s", self.lock, error)

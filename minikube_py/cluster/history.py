@@ -23,8 +23,8 @@ class HistoryDigest:
     """SHA-256 over the changes of all keys, in order of revision, each as the big-endian virtual time in nanoseconds
     (8 bytes), revision (8), 1 for a put and 0 for a deletion (1), length of key and value (4 each), key, value.
 
-    It follows the store by a watch from the first revision on. `on_change` is told of each change as well. `name`: of a
-    way to run that leaves something out; the sum begins with it."""
+    It watches the store from the first revision. `on_change` is also called with each change. `name`: of a mode that
+    leaves something out; the digest starts with it."""
 
     def __init__(self, now_ns: Callable[[], int], on_change: Told | None = None) -> None:
         self.revision = 0

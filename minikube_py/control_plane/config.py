@@ -1,4 +1,4 @@
-"""What a control plane is told, whichever way its roles are laid out, and where its files are."""
+"""The configuration of a control plane, whether its roles share a process or not, and where its files are."""
 
 from __future__ import annotations
 

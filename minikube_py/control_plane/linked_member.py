@@ -53,8 +53,8 @@ class PeerPort:
 class LinkedMember:
     """`name`, `peer`, `client`: how this member is to be known. Without a `port` it is alone.
 
-    `fatal` and `removed` are told why it ends, and should end the process; `say` what it waits for. `through`: what
-    stands between the member and its links, as a simulation's faults do."""
+    `fatal` and `removed` are called with the reason when it ends, and should end the process; `say` is called with what
+    it waits for. `through`: a layer between the member and its links, such as the faults of a simulation."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Addresses to listen on: a taken port is told before anything else is started, in one line."""
+"""Addresses to listen on: a port that is taken is reported in one line, before anything else starts."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from minikube_py.store.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class PlaneConfig:
-    """What the components are told. `ties`: seeds the scheduler's choices among equals; None: from the plane's Rng.
+    """The configuration of the components. `ties`: seeds the scheduler's choice among equals; None: from its Rng.
     `components`: which of them there are. `more_schedulers`: by name, those that run beside the first."""
 
     scheduler: SchedulerConfig
@@ -51,8 +51,8 @@ class PlaneConfig:
 
 
 class Plane:
-    """The parts, started in the order store, core, components and stopped in reverse. `step` is told of each part that
-    became ready, `progress` how far one is that takes long."""
+    """The parts, started in the order store, core, components and stopped in reverse. `step` is called for each part
+    that became ready, `progress` while one takes long."""
 
     def __init__(self, clock: Clock, rng: Rng, step: Step = lambda *_: None, progress: Say = lambda _: None) -> None:
         self.member: StoreMember

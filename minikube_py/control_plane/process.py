@@ -1,4 +1,4 @@
-"""One role as a process: it starts, says so in one line, serves until it is told to end, and ends in order.
+"""One role as a process: it starts, says so in one line, serves until it is asked to stop, and stops in order.
 
 The line is `ready` and where it can be reached; a supervisor waits for it. A process that was started `with_parent`
 also ends when its standard input does: that happens however the parent ended, `kill -9` included.

@@ -49,8 +49,8 @@ LAYOUT = "one process per role (store, API server, scheduler, controllers, kubel
 
 
 class SplitControlPlane:
-    """`step` is told of each role that became ready, `progress` how far one is that takes long, `say` of each that
-    ended and came back."""
+    """`step` is called for each role that became ready, `progress` while one takes long, `say` when one ended and was
+    started again."""
 
     def __init__(
         self,

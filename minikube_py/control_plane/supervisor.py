@@ -54,8 +54,8 @@ class Child:
         return self._process.pid if self._process else None
 
     async def start(self, progress: Say = lambda _: None) -> str:
-        """Returns where it is reached; `progress` is told what it says before. Raises: RoleFailed with the last thing
-        it said."""
+        """Returns its address; `progress` is called with the lines it prints before. Raises: RoleFailed with the
+        last line it printed."""
         self._was_ready = False
         with self.log_file.open("ab") as log:
             os.chmod(self.log_file, 0o600)
@@ -102,7 +102,7 @@ class Child:
             code = await self._process.wait()
             lived_s = self._clock.monotonic_s() - started_s
             wait_s = RESTART_FIRST_S if lived_s > STABLE_AFTER_S else wait_s
-            # Of one that never was ready, whoever started it was told.
+            # If it never became ready, `start` has already raised.
             if self._was_ready and not self._is_dismissed(code, say):
                 how = f"{self.name} {self._how_it_ended(code)} after {lived_s:.1f} s"
                 say(f"{how}; starting it again (log: {self.log_file})")

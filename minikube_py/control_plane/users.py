@@ -26,7 +26,7 @@ USERS: Mapping[str, User] = {
 
 
 def users_by_token(tokens: Mapping[str, str]) -> dict[str, User]:
-    """What the API server is told: every token but those of the store, which open no API."""
+    """The tokens that the API server accepts: all but those of the store, which give no access to the API."""
     return {tokens[role]: user for role, user in USERS.items()}
 
 

@@ -1,7 +1,7 @@
 """Who owns whom, by uid. Pure.
 
 Only edges are kept: an object without owners that owns nothing costs nothing here. Owners may be unknown; what is known
-of them is asked of the informers.
+of them comes from the informers.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What can be asked of an object: quantities, paths, pod requests, comparisons."""
+"""What a selector can compare in an object: quantities, paths, pod requests, comparisons."""

@@ -45,7 +45,7 @@ class SumSpec:
 
 @dataclass(frozen=True, slots=True)
 class FieldSet:
-    """All that can be asked of the objects under `prefix`. Declaring the same `name` again replaces it."""
+    """Fields that selectors can compare on the objects under `prefix`. Declaring the same `name` again replaces it."""
 
     name: str
     prefix: bytes

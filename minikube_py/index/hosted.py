@@ -44,7 +44,8 @@ class HostedIndex(Answering):
     """An `Index` (see the contract) over `fields` of the host's rows. It is complete once `build` has said so, or at
     once with `built`; the host is not to be changed but through its own `apply`, of whose changes it tells this.
 
-    `failed` is told what the structure raises when changes are put into it unasked; without it, that is raised."""
+    `failed` is called with what the structure raises while it takes in changes in the background; without `failed`, the
+    exception propagates."""
 
     def __init__(
         self,

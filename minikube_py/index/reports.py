@@ -14,7 +14,7 @@ class IndexReport(NamedTuple):
     """How an index stands at the member that was asked; members build on their own.
 
     `progress`: 0 to 1. `reason`: why it is degraded. `bytes_per_revision`: what a retained change of a row costs.
-    `queries` were asked of its objects since this member started, and it answered `hits` of them."""
+    Since this member started there were `queries` for its objects, and it answered `hits` of them."""
 
     spec: IndexSpec
     state: IndexState

@@ -23,7 +23,7 @@ CATCH_UP_ROWS: Final = 128
 
 
 class Counts:
-    """`queries` were asked of the objects an index is on; it answered `hits` of them."""
+    """There were `queries` for the objects that an index covers; it answered `hits` of them."""
 
     __slots__ = ("hits", "queries")
 

@@ -1,4 +1,4 @@
-"""What the fake kubelets are told: which nodes, how fast pods come and go, how often nodes are heard of."""
+"""The configuration of the fake kubelets: which nodes, how fast pods start and end, how often nodes report."""
 
 from __future__ import annotations
 

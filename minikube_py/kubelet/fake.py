@@ -109,13 +109,13 @@ class FakeKubelet:
         await self._nodes.register(specs)
 
     def power_off(self, name: str) -> None:
-        """The node falls silent: no heartbeats; its pods stay as they are, whatever is asked of them. Idempotent.
+        """The node goes silent: no heartbeats, and its pods stay as they are whatever is requested. Idempotent.
 
         Raises: InvalidRequest where it is not played here."""
         self._nodes.power_off(name)
 
     def power_on(self, name: str) -> None:
-        """It is there again, and deals with what was asked of its pods meanwhile. Idempotent."""
+        """The node is back, and catches up with what was requested for its pods meanwhile. Idempotent."""
         self._nodes.power_on(name)
 
     def power_on_all(self) -> None:

@@ -2,7 +2,7 @@
 
 Saturation: all pods as fast as they are taken (or by ReplicationControllers of up to 3,000 replicas, one for each
 namespace, as upstream uses a Deployment each). Latency: single pods at `latency_rate` per second beside the full
-cluster; their 99th percentile must stay under 5 s. API calls are told by the server's own SLI histogram.
+cluster; their 99th percentile must stay under 5 s. API calls are reported from the server's own SLI histogram.
 Source: https://github.com/kubernetes/perf-tests/tree/master/clusterloader2/testing/density.
 """
 

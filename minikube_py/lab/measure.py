@@ -1,4 +1,4 @@
-"""Latencies of pods, measured the two ways they are defined, and the percentiles they are told by.
+"""Latencies of pods, measured in the two ways they are defined, and the percentiles that are reported.
 
 - **by call**: from the moment the create request was sent to the moment the watch brought the state. This is the
   official startup SLI's view (creation -> all containers started, observed by watch;

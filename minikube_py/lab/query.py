@@ -160,7 +160,7 @@ async def _ask_all(storage: Storage, transport: ApiTransport) -> list[Asked]:
 async def _ask(
     storage: Storage, transport: ApiTransport, question: Question, asked: Callable[[int], None]
 ) -> Asked:
-    """`asked` is told how many of the ways are done."""
+    """`asked` is called with the number of ways that are done."""
     where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in question.at_least.items()))
     everything = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), where=where)
     first_s, _ = await _timed(INDEX_ROUNDS, lambda: storage.range(everything._replace(limit=FIRST)))

@@ -33,9 +33,9 @@ QUIET_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When this share of the GPUs is allocated, the replay stands still until `action` has ended.
+    """When this share of the GPUs is allocated, the replay pauses until `action` has ended.
 
-    `action` is told the share that was reached; it is below `share` where the trace ended, or fits no further."""
+    `action` gets the share that was reached; it is below `share` if the trace ended or nothing more fits."""
 
     share: float
     action: Callable[[float], Awaitable[None]]

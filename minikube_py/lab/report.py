@@ -1,4 +1,4 @@
-"""How a run is told: tables on the terminal, one JSON file, pictures, all in a folder of their own."""
+"""The report of a run: tables on the terminal, one JSON file and pictures, in a folder of its own."""
 
 from __future__ import annotations
 

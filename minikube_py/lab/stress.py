@@ -1,4 +1,4 @@
-"""`bench schedule`: pods whose places are told by inequalities, on nodes that are nearly full, from create to bind.
+"""`bench schedule`: pods that ask for nodes by inequalities, on nodes that are nearly full, from create to bind.
 
 Each pod goes through the API, the store's log and the scheduler, and is bound; pods that leave make room. What is
 measured is the rate of binding, and what a decision of the scheduler costs. Then all is checked by a ledger that knows

@@ -1,4 +1,4 @@
-"""How a run of `bench schedule` is told: a row for each way, one JSON file and a picture."""
+"""The report of `bench schedule`: a row for each way, one JSON file and a picture."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class TraceNode(NamedTuple):
 
 
 class TracePod(NamedTuple):
-    """`models`: the GPU models it accepts, empty for any. `gpu_milli` is asked of each of its `gpus`."""
+    """`models`: the GPU models it accepts, empty for any. `gpu_milli` is the request for each of its `gpus`."""
 
     name: str
     arrival_s: int

@@ -152,7 +152,7 @@ class WatchHub:
         for group, members in list(self._synced.items()):
             key, range_end, where = group
             if not members:
-                # Whoever was told just now has cancelled its watches.
+                # A sink that was just called has cancelled the watches of this group.
                 continue
             if where is not None:
                 found = self._where_or_end(next(iter(members)), members, after, until)

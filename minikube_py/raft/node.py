@@ -334,7 +334,7 @@ class Raft(State):
         self.leader = leader
 
     def _end_office(self) -> None:
-        """What was asked of, or by means of, the leader so far will have no answer."""
+        """Requests that were sent to or through the leader until now get no answer."""
         if self._leading is not None:
             self.read_states += self._leading.ended()
             self._leading = None

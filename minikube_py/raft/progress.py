@@ -58,7 +58,7 @@ class Progress:
     """One peer. match < next always: up to `match` the logs are known to agree and to be durable there, `next` is the
     first entry to send.
 
-    `commit_sent`: the highest commit it was told. `waiting`: a probe is out. `active`: it was heard of since the last
+    `commit_sent`: the highest commit index sent. `waiting`: a probe is out. `active`: it was heard of since the last
     check of the quorum. `quiet`: no progress since the last heartbeat went out. `snapshot_index`: the one it is sent.
     """
 

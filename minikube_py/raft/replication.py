@@ -190,7 +190,7 @@ class Replication:
         state = self._state
         meta = state.latest_snapshot
         if not progress.active:
-            # Nobody there, as far as is known: a snapshot is too dear to be sent into the void.
+            # As far as is known nobody is there, and a snapshot is too expensive to send for nothing.
             return False
         if meta is None or meta.index < state.log.offset or not meta.configuration.contains(node):
             self.snapshot_wanted = True

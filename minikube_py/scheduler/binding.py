@@ -143,9 +143,9 @@ class Bindings:
         return status
 
     async def _bind(self, run: ProfileRun, pod: PodInfo, state: CycleState, node_name: str) -> Status:
-        """Once an answer was lost, the node stays charged until it is known what came of it: by looking, and by
-        binding again to the same node where nothing came yet. To give up instead would be wrong: the API server may
-        read the lost request after it has answered the look-up, which comes by another connection."""
+        """When an answer is lost, the node stays charged until the outcome is known: the pod is read, and bound again
+        to the same node if it is not bound yet. Giving up would be wrong: the API server may read the lost request
+        after it has answered the read, which uses another connection."""
         lost = False
         while True:
             refusal: StatusError | None = None

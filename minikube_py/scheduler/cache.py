@@ -24,7 +24,7 @@ class _Counted:
 
 
 class Cache:
-    """Pods are told apart by uid."""
+    """A pod is identified by its uid."""
 
     def __init__(self) -> None:
         self.columns = NodeColumns()

@@ -281,7 +281,7 @@ class SimDisk:
         self.unreadable.clear()
 
     def used_by(self, lost: Lost, synced_inline: Callable[[], None]) -> None:
-        """Who is told when the power goes, and when a caller itself waited for a sync."""
+        """Callbacks for a loss of power, and for a sync that the caller itself waited for."""
         self._lost = lost
         self.synced_inline = synced_inline
 

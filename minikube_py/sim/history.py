@@ -1,4 +1,4 @@
-"""What clients asked and were told, as plain records: all that the checkers know of a run.
+"""What clients sent and received, as plain records: all that the checkers know of a run.
 
 Whoever runs clients writes these: the simulators, and tests on real processes. Times are microseconds of one clock; in
 a simulation no two events share one. Requests and results are the store's own words (`mvcc.types`).

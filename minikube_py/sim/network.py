@@ -203,7 +203,7 @@ class Network:
             connection.drop(loop, silently=silently)
 
     def power_on(self, host: str) -> None:
-        """A machine that went silently is there again: whoever still talks to its former self is told so."""
+        """A machine that lost power is back: peers that still use its old connections get a reset."""
         if host in self.off:
             del self.off[host]
             for (_, destination), link in self._links.items():

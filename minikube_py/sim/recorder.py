@@ -1,4 +1,4 @@
-"""Writes down what simulated clients ask and are told, in the checkers' own records."""
+"""Records the requests of simulated clients and the answers to them, as the checkers read them."""
 
 from __future__ import annotations
 

@@ -316,7 +316,7 @@ class SimTransport(asyncio.Transport):
             self._read_due = True
             self.loop.call_soon(self._read_ready)
 
-    # -- what the process is told -------------------------------------------------------------------------------------
+    # -- what the process receives ------------------------------------------------------------------------------------
 
     def _read_ready(self) -> None:
         self._read_due = False
@@ -358,7 +358,7 @@ class SimTransport(asyncio.Transport):
             sender._in_flight -= size_bytes
 
     def _fatal(self, error: Exception | None) -> None:
-        """asyncio's `_force_close`: what waits to be written is dropped, the protocol is told soon."""
+        """asyncio's `_force_close`: drops what waits to be written; `connection_lost` is called soon."""
         if self._lost or (self.loop is not None and self.loop.dead):
             return
         self._lost = True

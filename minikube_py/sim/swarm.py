@@ -47,7 +47,7 @@ def _run(of: Histories, seed: int) -> Done:
 
 @dataclass(slots=True)
 class Report:
-    """What came of all histories."""
+    """The results of all histories."""
 
     seeds: range
     jobs: int
@@ -167,7 +167,7 @@ def swarm(
     journal: Journal | None = None,
     of: Histories = STORE,
 ) -> Report:
-    """Runs them all, each by itself, but for those in the journal; what went wrong is told at once."""
+    """Runs all that are not in the journal, each by itself; a failure is printed at once."""
     stream = stream or sys.stdout
     report = Report(seeds, jobs, of)
     if journal is not None:

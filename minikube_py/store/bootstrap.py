@@ -50,7 +50,7 @@ class Intent:
             raise MinikubeError(f"--name {self.me.name} is none of those in --initial-cluster: {known}")
         if names[self.me.name] != self.me.peer:
             raise MinikubeError(
-                f"--initial-cluster says that {self.me.name} is at {names[self.me.name]}, and it is told to be at "
+                f"--initial-cluster says that {self.me.name} is at {names[self.me.name]}, but its own flags say "
                 f"{self.me.peer}: give one address in both"
             )
 

@@ -1,7 +1,7 @@
-"""A watch that outlives connections: begun again behind what it has shown, at whichever member is reached.
+"""A watch that outlives connections: it resumes after the last revision delivered, at whichever member is reached.
 
-Its sink sees each revision once and whole: what came of a batch that a lost connection cut is dropped, and comes again.
-It ends with what no other member could mend: history that is compacted away, fields declared again, a wrong request.
+Its sink sees each revision once and whole: a batch that a lost connection cut short is dropped and read again. It ends
+only with errors that no other member could avoid: compacted history, fields declared again, a wrong request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minikube_py.store.storage import WatchSink
 class ClientWatch:
     """`cancel` may be called at any time; nothing is delivered afterwards. `revision`: delivered up to there.
 
-    `owner` is told when it is over, and when it is to be begun again after a while."""
+    `owner` is called when it is over, and when it is to be started again after a while."""
 
     __slots__ = ("_connection", "_events", "_id", "_over", "_owner", "_request", "_shown", "revision", "sink")
 

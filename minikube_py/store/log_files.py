@@ -207,7 +207,7 @@ class LogFiles:
             start = stop
 
     def witness(self, commit: LogIndex, *, always: bool = False) -> None:
-        """Writes something behind what is durable, if nothing is there yet: by it a record that breaks later is told
+        """Writes something behind what is durable, if nothing is there yet: it distinguishes a record that breaks later
         from one that was never finished. To be called before what is durable is promised to anyone. `commit`: entries
         up to there are committed, and durable here. `always`: also where something is there, as an older `commit`."""
         if always or self._writer.end == self._writer.synced:

@@ -54,8 +54,8 @@ def exit_now(message: str) -> None:
 class StoreMember:
     """One member. `start` recovers and begins to serve; `storage` is its Storage within this process.
 
-    `fatal` is told why the member cannot go on and, unless `removed` is given, that it was removed; it should end the
-    process. After either, everything is refused. `syncs` runs the syncs in place of `config.fsync`."""
+    `fatal` is called with the reason why the member cannot go on and, without `removed`, when it was removed; it
+    should end the process. After either, everything is refused. `syncs` runs the syncs in place of `config.fsync`."""
 
     def __init__(
         self,

@@ -338,7 +338,7 @@ async def answered(
     except TimeoutError:
         raise Unavailable(f"no answer within {within_s:g} s") from None
     except OSError as error:
-        # asyncio tells of an end in the midst of a TLS handshake without a word.
+        # If a connection ends during the TLS handshake, asyncio's error has no text.
         raise Unavailable(error.strerror or str(error) or "the other side ended the connection") from None
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minikube_py.store.peers import Peers
 
 REPORTED_S = 1.0
-"""How often Raft is told that a snapshot still gets on."""
+"""How often it is reported to Raft that a snapshot still makes progress."""
 
 
 class PeerSender:

@@ -59,8 +59,8 @@ async def _sync_inline(sync: Callable[[], None]) -> None:
 
 
 class Peers:
-    """`own`: this member, as the others are to reach it. `say` is told, once for each reason, why a peer cannot be
-    reached. `run_sync` runs a sync of an arriving snapshot's file, where it holds up nobody."""
+    """`own`: this member, as the others are to reach it. `say` is called, once for each reason, when a peer cannot
+    be reached. `run_sync` runs a sync of an arriving snapshot's file, where it holds up nobody."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 Whoever drives it owns time, threads and links: `tick` and `receive` as things arrive, `propose` and `read` as asked;
 then `turn` until it gives None. All that came in before a turn becomes one write and one sync, at most one sync is in
-flight, and what arrives meanwhile is the next batch. Only what is committed is applied; then watchers are told, then
-writers, then readers.
+flight, and what arrives meanwhile is the next batch. Only what is committed is applied; then watchers are notified,
+then writers, then readers.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Failed(MinikubeError):
 class Replica:
     """One member without time, threads and links. `open`, then the loop above.
 
-    `lease_listener` is told of each lease that an applied command granted, or, with a TTL of 0, revoked."""
+    `lease_listener` is called for each lease that an applied command granted or, with a TTL of 0, revoked."""
 
     def __init__(self, files: LogFiles, rng: Rng, config: ReplicaConfig | None = None) -> None:
         self.config = config or ReplicaConfig()
@@ -175,8 +175,8 @@ class Replica:
             self._raise_version()
 
     def propose(self, command: Command, data: bytes, reply: Reply, *, own: bool = False) -> None:
-        """Sends `command`, packed as `data`, into the log; `reply` is told once it is applied, or may never be. `own`:
-        a member asks for it, no client.
+        """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied, or may never be.
+        `own`: a member asks for it, no client.
 
         Raises: RequestTooLarge, InvalidRequest, NoSpace, NotLeader, Unavailable: nothing was done, and `reply` is not
         called."""
@@ -244,7 +244,7 @@ class Replica:
         self.raft.report(to, reachable, snapshot)
 
     def fail(self, why: str) -> None:
-        """Nothing is promised from here on; all that wait are told what can be told."""
+        """Nothing is promised from here on; everyone who waits gets an answer."""
         self.failure = self.failure or why
         self.stop(Unavailable(f"the store failed: {self.failure}"))
 
@@ -266,7 +266,7 @@ class Replica:
         """What is to be done outside now; to be called again until it gives None: nothing is, for now, unless
         something is `unfinished`.
 
-        Raises: Failed: this member must end. Those who wait are told by `fail`."""
+        Raises: Failed: this member must end. `fail` answers those who wait."""
         if self.failure:
             return None
         try:
@@ -359,7 +359,7 @@ class Replica:
             self._persisted(after)
             return Turn([*messages, *after])
         if committed and not self.syncing:
-            # Before anyone is told; what is being synced is a witness too.
+            # Before anyone is notified; what is being synced is a witness too.
             self._witness()
         return Turn(messages) if messages else None
 

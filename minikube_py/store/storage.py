@@ -38,7 +38,7 @@ from minikube_py.mvcc.types import WatchBatch as WatchBatch
 
 WatchSink = Callable[[WatchBatch], None]
 """Called on the event loop, in order; must neither block nor raise. On the embedded store it runs before the write's
-own future resolves, so what a writer was told is already in every watch cache."""
+own future resolves, so every watch cache already has what a writer is answered."""
 
 
 ALARM_ADVICE: Final = (

@@ -8,7 +8,7 @@ nor a value that happens to look like a record can be taken for one.
 
 `synced` is the offset up to which the file was known to be durable when the record was written. It is what tells a
 torn write from damage: a record that is broken although a later one says "all before me was durable" was damaged
-after the fact; without such a witness it was never finished, and nobody was told that it was.
+later; without such a witness it was never finished, and nobody was answered that it was.
 """
 
 from __future__ import annotations

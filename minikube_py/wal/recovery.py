@@ -1,9 +1,9 @@
 """From the bytes of the segments to what the log holds: entries, hard state, and where to go on writing.
 
-A torn tail - the last write, not finished when the process or the machine went down - is cut, since nobody was told
-that it was done. Anything else that does not read is damage, and refuses with file and offset. The two are told apart
-by witnesses (see `record.py`): a later record that was written when the broken place was already durable, or a later
-segment, which exists only after all of the one before it was durable.
+A torn tail - the last write, not finished when the process or the machine went down - is cut, since nobody was
+answered that it was done. Anything else that cannot be read is damage, and is refused with file and offset. Witnesses
+tell the two apart (see `record.py`): a later record that was written when the broken place was already durable, or a
+later segment, which exists only after all of the one before it was durable.
 """
 
 from __future__ import annotations

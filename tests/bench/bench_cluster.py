@@ -3,7 +3,7 @@
 usage: python tests/bench/bench_cluster.py [--rows puts,reads,stall,restart] [--turns N] [--seconds S] [--no-peer]
 
 256-byte values, each synced on a majority before its answer; in the clear on both sides, as `tools/upstream` runs etcd.
-By turns in one run; the load comes from another process. Needs `make upstream` and h2load for the peer.
+Interleaved in one run; the load comes from another process. Needs `make upstream` and h2load for the peer.
 On tmpfs, where a sync costs nothing, it exits with 1. `restart`: a sole member with a million keys, killed.
 """
 
@@ -99,7 +99,7 @@ class Cluster(NamedTuple):
 
 
 async def _leader(cluster: Cluster) -> int:
-    """Asked of each member itself, until one says that it leads."""
+    """Asks each member in turn until one says that it leads."""
     while True:
         for place, port in enumerate(cluster.ports):
             client = StoreClient([Endpoint("127.0.0.1", port, TOKEN)], SystemClock(), random.Random())
@@ -300,7 +300,7 @@ def their_reads(folder: Path, in_flight: int, seconds: float) -> dict[str, float
 
 
 def rows(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Callable[[Path], dict[str, float]]]]:
-    """(row, side, what runs it), by turns."""
+    """(row, side, what runs it), interleaved."""
     wanted, seconds, peer = arguments.rows.split(","), arguments.seconds, not arguments.no_peer
     for _ in range(arguments.turns):
         for in_flight in IN_FLIGHT if "puts" in wanted else ():

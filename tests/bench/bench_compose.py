@@ -3,9 +3,9 @@
 usage: python tests/bench/bench_compose.py [--pods N] [--turns N] [--layouts one,members,compose]
 
 `one`: `minikube-py up`. `members`: `minikube-py up --members 3`, the processes of compose without its containers.
-`compose`: `docker compose up` (three store members, API server, scheduler, controllers, two kubelets); needs Docker. By
-turns in one run; the load is this process. Each pod counts from the first create sent to the last pod seen bound.
-Of the first two, the processor time that each role took for a pod is told as well.
+`compose`: `docker compose up` (three store members, API server, scheduler, controllers, two kubelets); needs Docker.
+They run interleaved; the load is this process. Each pod counts from the first create sent to the last pod seen bound.
+For the first two, the processor time that each role took for a pod is printed as well.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 usage: python tests/bench/bench_declared.py [--nodes N] [--binds N] [--turns N] [--json FILE]
 
 One process with store and API server, no scheduler. Binds go through the API as a scheduler's do (POST .../binding, 64
-at once), by turns with no index and with three over the nodes, which every bind changes. Then the three are declared
+at once), alternating between no index and three over the nodes, which every bind changes. Then the three are declared
 while binds go on, and the longest the event loop was held is measured by a task that asks for its turn again and again;
 the same without a declaration stands beside it. The query asks three inequalities, first 10, as kubectl does: a Table.
 """
@@ -162,7 +162,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             rates = await binds_by_turns(transport, binds, arguments.binds, arguments.turns)
             medians = {name: statistics.median(each) for name, each in rates.items()}
             share = medians["with three"] / medians["without"]
-            print(f"binds/s by turns: {rates}\n  with three indexes {share:.2f} of without")
+            print(f"binds/s, interleaved: {rates}\n  with three indexes {share:.2f} of without")
             held = await pauses_ms(transport, binds, arguments.binds)
             print(f"longest pause of the loop, ms: {held}")
             query_ms = await asyncio.to_thread(table_ms, folder / "kubeconfig")

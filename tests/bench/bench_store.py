@@ -3,7 +3,7 @@
 usage: python tests/bench/bench_store.py [--peer] [--seconds S] [--turns N] [--fsync auto|inline|thread] [--out FILE]
 
 256-byte values, every put synced to disk before its answer; the load comes from another process than the server's.
-`--peer` runs etcd (as `make upstream` built it) under h2load by turns with ours in the same run, and
+`--peer` runs etcd (as `make upstream` built it) under h2load interleaved with ours in the same run, and
 prints ratios. Without the peer, or on tmpfs where a sync costs nothing, `--peer` exits with 1.
 """
 
@@ -341,7 +341,7 @@ def milliseconds(text: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", action="store_true", help="run etcd too, by turns")
+    parser.add_argument("--peer", action="store_true", help="run etcd too, interleaved")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--fsync", default="auto", choices=("auto", "inline", "thread"))

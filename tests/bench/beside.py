@@ -1,4 +1,4 @@
-"""Upstream and ours beside each other, by turns, in one run; prints ratios, writes JSON.
+"""Upstream and ours beside each other, interleaved, in one run; prints ratios, writes JSON.
 
 usage: PYTHONPATH=tests/support python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
                                                          [--turns N] [--out FILE]

@@ -413,4 +413,4 @@ KUBECTL: dict[str, str] = {
     "node leases": "a lease is held by its node's name, as real kubelets hold it; KWOK's by the process",
     "raw namespace": "who owns which field is kept from the first apply on, not from the creation",
 }
-"""Steps of the kubectl session, whose commands are told one by one and not drawn."""
+"""Steps of the kubectl session, whose commands are listed one by one and not drawn."""

@@ -1,7 +1,7 @@
-"""Upstream beside ours: drawn requests, requests told one by one, and kubectl's commands; answers compared one by one.
+"""Upstream beside ours: drawn requests, listed requests, and kubectl's commands; answers compared one by one.
 
-Drawn requests are asked of a live upstream (`judging`). Of the others, upstream's answers are recorded (record.py), so
-that they run where it is not installed. What differs on purpose stands in differences.py with its reason.
+Drawn requests are sent to a live upstream (`judging`). For the others upstream's answers are recorded (record.py), so
+they run where it is not installed. Intended differences are in differences.py, each with its reason.
 """
 
 from __future__ import annotations

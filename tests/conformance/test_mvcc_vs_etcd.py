@@ -504,7 +504,7 @@ def test_watches_of_the_past_show_the_same_events(etcd: Etcd, seed: int) -> None
     histories, state = Histories(200 + seed), StateMachine()
     for _ in range(300):
         request = histories.request(state)
-        # A txn may put and delete one key by turns of nested ones; watchers differ there in what was before.
+        # Nested txns may put and delete the same key in turn; there watchers differ in the previous value.
         if not isinstance(request, Txn) or all(type(op) is not Txn for op in (*request.success, *request.failure)):
             assert_same(etcd, state, request)
     hub = WatchHub(state)

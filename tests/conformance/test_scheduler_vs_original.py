@@ -158,7 +158,7 @@ class Both:
         await self.client.request("POST", "/api/v1/namespaces/default/pods", None, obj)
 
     async def settled(self, name: str) -> dict[str, Any]:
-        """The pod once it is bound or was told why not."""
+        """The pod once it is bound, or says why it is not."""
         async with asyncio.timeout(WAIT_S):
             selector = {"fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
             watch: Any = self.client.transport.watch("/api/v1/namespaces/default/pods", selector)
@@ -200,7 +200,7 @@ class Both:
                     return
 
     async def events(self, name: str) -> list[dict[str, Any]]:
-        """What was told of the pod, as soon as there is something."""
+        """The events about the pod, as soon as there are any."""
         async with asyncio.timeout(WAIT_S):
             selector = {"fieldSelector": f"involvedObject.name={name}", "resourceVersion": "0"}
             watch: Any = self.client.transport.watch("/api/v1/namespaces/default/events", selector)

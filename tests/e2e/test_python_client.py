@@ -501,7 +501,7 @@ def test_many_threads_share_one_client(v1: client.CoreV1Api, namespace: str) -> 
 
 
 def test_expired_versions_are_410_and_a_new_list_goes_on(tmp_path: Path) -> None:
-    """The store is told to forget, as its age limit would; then the API server is killed, so that it too forgets."""
+    """The store compacts, as its age limit would; then the API server is killed, so that its cache is lost too."""
     flags = ("--split", "--nodes", "0", "--data-dir", str(tmp_path / "data"))
     with up(*flags) as running, connected(running) as api:
         v1 = client.CoreV1Api(api)

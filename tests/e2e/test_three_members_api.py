@@ -1,5 +1,5 @@
-"""Two API servers on three store processes that are killed, stopped and parted under them: every 201 is there, through
-both, and watches miss and repeat nothing."""
+"""Two API servers on three store processes that are killed, stopped and partitioned: every 201 is there, through both
+servers, and watches miss and repeat nothing."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def test_two_servers_agree_after_whatever_happened_to_the_members(tmp_path
         known: list[dict[str, str]] = [{}, {}]
 
         async def follow(api: Api, into: dict[str, str]) -> None:
-            """As an informer does: a list, then its watch; a new one only where it is told so."""
+            """As an informer does: a list, then its watch; a new list only when the server says so."""
             _, listed = await api.ask("GET", MAPS)
             for item in listed["items"]:
                 into[item["metadata"]["name"]] = item["data"]["n"]

@@ -116,7 +116,7 @@ async def test_who_is_unknown_gets_nothing_and_nobody_waits(tls):
 
 
 async def refusal_of(address: tuple[str, int], *frames: bytes, tls: ssl.SSLContext | None = None) -> list[tuple]:
-    """What a connection that says `frames` is told, until it is closed; nothing where it is reset."""
+    """What a connection that sends `frames` receives until it is closed; nothing if it is reset."""
     reader, writer = await asyncio.open_connection(*address, ssl=tls, server_hostname="localhost" if tls else None)
     heard = b""
     try:
@@ -567,7 +567,7 @@ async def test_a_peer_that_reads_nothing_costs_bounded_memory(tls):
 
 
 async def test_what_waited_for_a_link_that_fell_is_not_sent_over_the_next():
-    """It is old by then, and Raft was told that it is lost."""
+    """It is old by then, and its loss was reported to Raft."""
     async with talking_through_a_middle(replace(FAST, beat_s=30.0)) as (one, two, middle):
         middle.stalled.clear()
         sender = one.peers._senders[NodeId(2)]
@@ -654,7 +654,7 @@ async def test_a_snapshot_goes_on_where_it_was_cut(tls):
         kept = two.driver.incoming
         await until(lambda: linked(one) == 1)
         middle.passed_bytes = 0
-        # Raft was told of the loss; it says so again.
+        # The loss was reported to Raft, which sends it again.
         one.send(snapshot_message(1, 2, source))
         await until(lambda: bool(two.driver.restores))
         assert two.driver.incoming is kept and middle.passed_bytes < 16_000_000

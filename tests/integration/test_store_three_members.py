@@ -1,4 +1,4 @@
-"""Clients of three real members, whose leader is killed, cut off, or changes: what is told is true, and goes on."""
+"""Clients of three real members, whose leader is killed, cut off, or changes: answers are true, and service goes on."""
 
 from __future__ import annotations
 

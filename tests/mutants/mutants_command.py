@@ -65,7 +65,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 class Run:
-    """One run at one commit: where its files are, and what is told on stderr."""
+    """One run at one commit: where its files are, and what is printed on stderr."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments

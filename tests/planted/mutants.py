@@ -52,7 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "mvcc: nested compares see the txn's own writes", MVCC, "mvcc/state.py",
         "        return self._run(cast(Txn, op), next(nested), revision, events)",
         "        return self._run(cast(Txn, op), path(cast(Txn, op), self.index), revision, events)",
-        "compares run after the first write: worked out where they are needed instead of before",
+        "compares run after the first write: worked out where they are needed, not in advance",
     ),
     Mutant(
         "mvcc: deleting nothing is a revision", MVCC, "mvcc/state.py",

@@ -14,7 +14,7 @@ MutantT = TypeVar("MutantT")
 
 
 class Outcome(Protocol):
-    """What came of one bug: whether it was `noticed`, and its line of the table."""
+    """The result for one bug: whether it was `noticed`, and its line of the table."""
 
     @property
     def noticed(self) -> bool: ...
@@ -40,7 +40,7 @@ def parse(
 
 
 def look_for(wanted: Sequence[MutantT], search: Callable[[MutantT], Outcome], arguments: argparse.Namespace) -> int:
-    """Searches for all of them, so many at a time, and prints each as it is told. 1 if one went unnoticed."""
+    """Searches for all of them, `jobs` at a time, and prints each result in order. Returns 1 if one went unnoticed."""
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for found in pool.map(search, wanted):

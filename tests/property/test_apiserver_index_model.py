@@ -75,7 +75,7 @@ class World:
         self.watches: dict[str, tuple[Events, set[str]]] = {}
 
     async def nodes(self) -> list[dict[str, Any]]:
-        """What the questions are asked of, read off plain lists."""
+        """The objects that the queries select from, read from plain lists."""
         pods = (await self.core.done("GET", PODS))["items"]
         found = []
         for node in (await self.core.done("GET", NODES))["items"]:

@@ -1,5 +1,5 @@
 """An informer's copy equals the server's state after any interleaving of changes, 410s, restarts and broken watches;
-and what its handlers were told, replayed, gives that same copy. Objects that cannot be read are absent from both."""
+and the handlers' calls, replayed, give the same copy. Objects that cannot be read are absent from both."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def picky(*views: View) -> None:
 
 
 class Replay:
-    """Applies what the handlers are told, and checks that it makes sense."""
+    """Applies the handlers' calls, and checks that they make sense."""
 
     def __init__(self) -> None:
         self.views: set[View] = set()

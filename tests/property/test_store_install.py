@@ -22,7 +22,7 @@ CONFIGURATION = [[OWN, OTHER], [], [], [], False]
 
 
 class History:
-    """What one member was told is durable. `snapshot` is the newest one's (index, term); `entries` follow it."""
+    """What one member knows to be durable. `snapshot` is the newest one's (index, term); `entries` follow it."""
 
     def __init__(self) -> None:
         self.state = HardState()
@@ -121,7 +121,7 @@ def prepared(seed: int) -> tuple[SimDisk, History, int, int]:
 
 
 def check(found: History, before: History, after: History, reached: bool, case: str) -> None:
-    """`reached`: it was told that the snapshot is durable, and `after.entries`; more of what follows may be there."""
+    """`reached`: the member knows that the snapshot and `after.entries` are durable; more entries may be there."""
     installed = found.snapshot == after.snapshot
     assert installed or not reached, f"{case}: an installed snapshot is gone"
     votes = {(after.state.term, after.state.vote)}

@@ -89,7 +89,7 @@ class Schedule:
             replica.read(check)
 
     def highest(self) -> int:
-        """The newest revision that anyone was told of."""
+        """The newest revision that any client has seen."""
         return max((outcome.result.revision for _, _, outcome in self.writes if outcome.done), default=1)
 
     def crash(self) -> None:

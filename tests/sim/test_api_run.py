@@ -1,4 +1,4 @@
-"""API servers on the simulated store: what their clients are told, under faults; and that planted bugs show in it."""
+"""API servers on the simulated store, under faults: their clients' answers are right, and planted bugs show in them."""
 
 from __future__ import annotations
 

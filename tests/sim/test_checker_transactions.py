@@ -149,7 +149,7 @@ BAD = {
     "a wrong value": ([put(1, 2, b"a", b"1", 2), got(3, 4, b"a", [kv(b"a", b"x", 2)], 2)], "was seen as"),
     "a wrong version": ([put(1, 2, b"a", b"1", 2), got(3, 4, b"a", [kv(b"a", b"1", 2, 2, 2)], 2)], "was seen as"),
     "against real time": ([put(1, 2, b"a", b"1", 3), put(3, 4, b"b", b"2", 2)], "before its write"),
-    "two writes of one revision": ([put(1, 9, b"a", b"1", 2), put(2, 8, b"b", b"2", 2)], "two writes were told"),
+    "two writes of one revision": ([put(1, 9, b"a", b"1", 2), put(2, 8, b"b", b"2", 2)], "were both answered"),
     "a revision too many": ([put(1, 2, b"a", b"1", 3)], "no write is known"),
     "an unknown write done twice": (
         [unknown(1, Put(b"a", b"1")), got(3, 4, b"a", [A2], 2),

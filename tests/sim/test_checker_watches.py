@@ -102,7 +102,7 @@ BAD = {
     "filter: another key's event": (watch(part(3, (3, events(3))), range_end=b""), "came what did not happen"),
     "before the start": (watch(part(3, (3, events(2, 3)))), "before the start"),
     "bookmark: it had not seen all": (watch(part(2, WHOLE[0], (3, []))), "did not come"),
-    "bookmark: beyond the store": (watch(part(2, *WHOLE, (9, []))), "was told of revision 9"),
+    "bookmark: beyond the store": (watch(part(2, *WHOLE, (9, []))), "received revision 9"),
     "an event beyond its batch": (watch(part(2, (2, events(2, 3)))), "with an event of 3"),
     "is-create: a made key as an update": (
         watch(part(2, (2, [events(2)[0]._replace(kv=KeyValue(A, b"1", 1, 2, 2, 0))]))), "what happened was"),

@@ -15,7 +15,7 @@ LOCALHOST = "127.0.0.1"
 
 
 class Recorder(asyncio.Protocol):
-    """Writes down what it is told. `keep_open`: its answer to an end of input."""
+    """Records the calls it gets. `keep_open`: its answer to an end of input."""
 
     def __init__(self, keep_open=False):
         self.calls = []

@@ -1,4 +1,4 @@
-"""Users of several API servers on one store: they write, read and watch, and what they are told is written down."""
+"""Users of several API servers on one store: they write, read and watch, and every answer is recorded."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class ApiLoad:
                     return
                 events.append(Told(now_us(), event["type"], event["object"]))
 
-    # -- what came of it ----------------------------------------------------------------------------------------------
+    # -- the results --------------------------------------------------------------------------------------------------
 
     def _events(self) -> list[Event]:
         return [event for delivery in self.store for event in delivery.batch.events]

@@ -1,4 +1,4 @@
-"""What users of API servers were told, in the checkers' own records, as if they had asked the store itself.
+"""The answers that users of API servers got, as the checkers' records, as if they had asked the store itself.
 
 What the API does to an object is a transaction on its key: a create is guarded by its absence, an update by its
 version. So the checkers of the store's histories judge the API's: nothing acknowledged lost, no read older than what
@@ -90,7 +90,7 @@ class ApiWatch:
 
 
 class ApiRecord:
-    """All that users were told, beside what a watch of the whole store from its first revision on was told."""
+    """All answers that users got, beside what a watch of the whole store from its first revision on received."""
 
     def __init__(
         self, store: Sequence[Delivery], store_from_us: int, asked: Sequence[Asked], watches: Sequence[ApiWatch]
@@ -122,7 +122,7 @@ class ApiRecord:
 
     def wrong_refusals(self) -> list[str]:
         """A name that was never used before was taken; or one that only this user writes had another version than the
-        last one it was told: a request was done twice."""
+        last one it was answered: a request was done twice."""
         doubtful = {asked.name for asked in self._asked if asked.writes and asked.status not in (*DONE, *REFUSED)}
         return [
             f"refused, and nobody else can have done it: {asked}"

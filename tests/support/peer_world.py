@@ -1,4 +1,4 @@
-"""Members that only talk: `Peers` with a driver that remembers what it was told, and snapshots in memory."""
+"""Members that only talk: `Peers` with a driver that remembers its calls, and snapshots in memory."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ applies to the bytes that go that way, over whichever connection.
     drop    they are lost, and so is every connection that lost any, once both its ends can learn of it
     cut     connections are reset, and new ones too
 
-Commands are JSON objects, a line each, on standard input, and each is answered by a line. It ends with its input, and
-takes along the processes it was told of: none outlives whoever started it, not even one that was stopped.
+Commands are JSON objects, a line each, on standard input, and each is answered by a line. It ends when its input
+ends, and kills the processes that were announced to it: none outlives its starter, not even one that was stopped.
 """
 
 from __future__ import annotations

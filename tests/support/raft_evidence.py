@@ -123,7 +123,7 @@ class Evidence:
             told = message.snapshot.index
         else:
             told = message.commit
-        require(log.committed <= told, "a follower commits what it was told of", member.id, log.committed, message)
+        require(log.committed <= told, "a follower commits only what it was sent", member.id, log.committed, message)
 
     def _check_accepted(self, member: Member, message: Message, before: Before) -> None:
         """Figure 2, AppendEntries: what conflicts goes, with all after it; what is there stays."""

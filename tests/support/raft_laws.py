@@ -256,11 +256,11 @@ class Laws:
         kind = MessageType(message.type)
         self.evidence.sends(member, message)
         if kind in PROMISES:
-            require(own.term >= message.term, "a term is durable before it is told", member.id, own, message)
+            require(own.term >= message.term, "a term is durable before it is sent", member.id, own, message)
         if kind == MessageType.VOTE and own.term == message.term:
             require(own.vote == member.id, "a candidate's vote is durable before it asks others", own, message)
         if kind == MessageType.VOTE_REPLY and not message.reject:
-            require(own.term > message.term or own.vote == message.to, "a vote is durable before it is told", own)
+            require(own.term > message.term or own.vote == message.to, "a vote is durable before it is sent", own)
             first = self.granted.setdefault((message.term, member.id), message.to)
             require(first == message.to, "one vote a term (5.2)", member.id, message, first)
         if kind == MessageType.APPEND_REPLY and not message.reject and own.term == message.term:
@@ -269,7 +269,7 @@ class Laws:
             self._check_append(member, message)
         if kind in (MessageType.APPEND, MessageType.HEARTBEAT, MessageType.SNAPSHOT):
             require(self.leaders.get(message.term) == member.id, "only the term's leader leads", message)
-            require(message.commit <= raft.log.committed, "no more is told to be committed than is", message)
+            require(message.commit <= raft.log.committed, "no more is announced as committed than is", message)
         if kind == MessageType.SNAPSHOT:
             require(message.snapshot.index <= self.commit, "a snapshot holds what is committed", message)
 

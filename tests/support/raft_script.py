@@ -159,7 +159,7 @@ class Script(Listener):
             method(plain, options)
         return "\n".join(self._lines) or "ok"
 
-    # What is told
+    # What is printed
 
     def say(self, line: str) -> None:
         if not self._quiet:
@@ -246,7 +246,7 @@ class Script(Listener):
         self.say(f"> {words[0]} restarts")
         self.changed(int(words[0]))
 
-    # Commands: what is asked of one member
+    # Commands to one member
 
     def _ask(self, id: int, what: Callable[[], object]) -> None:
         try:

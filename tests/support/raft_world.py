@@ -1,4 +1,4 @@
-"""Raft members on simulated disks and links, stepped by hand: nothing moves unless it is told to.
+"""Raft members on simulated disks and links, stepped by hand: nothing moves by itself.
 
 Each member has a driver that does what `Ready` says and no more: writes wait in order until they are synced, what had
 to wait for them is sent then, and a crash keeps some first part of what waited. What it observes goes to `Laws`.
@@ -135,7 +135,7 @@ class Listener:
 
 class World:
     """`links` holds what is under way, oldest first; a message over a cut link is lost when it is sent. The disks of
-    `slow` members sync only when they are told to."""
+    `slow` members sync only on request."""
 
     def __init__(self, *, seed: int | None = None, listener: Listener | None = None) -> None:
         self.members: dict[int, Member] = {}

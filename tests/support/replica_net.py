@@ -1,5 +1,5 @@
-"""Replicas wired by hand, for tests: nothing moves unless it is told to. Disks are the simulator's, links lose what
-they are told to lose; a message goes through its packed form, as over a wire."""
+"""Replicas wired by hand, for tests: nothing moves by itself. Disks are the simulator's, links lose what the test asks
+for; a message goes through its packed form, as over a wire."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ HASHES = 12
 
 
 class Members:
-    """What can be asked of a store's members, one by one. `where` they answer, by name: those that are to be members
-    now. `changed`: changes of members that were done."""
+    """Requests to a store's members, one by one. `where`: the addresses of those that should be members now, by name.
+    `changed`: the membership changes that were done."""
 
     def __init__(self, access: StoreAccess) -> None:
         self.where: dict[str, tuple[str, int]] = {}

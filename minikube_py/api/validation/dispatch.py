@@ -1,4 +1,4 @@
-"""What is asked of every object, beside the rules of its kind."""
+"""The rules that hold for every object, before the rules of its kind."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def validate_service_create(service: Json) -> list[FieldError]:
 
 
 def _addresses_first(service: Json, old: Json | None) -> list[FieldError]:
-    """Addresses are looked at before one is found for the service, and what is wrong with them is told alone."""
+    """Addresses are checked before one is allocated; if they are wrong, no other error is reported."""
     spec = service.get("spec") or {}
     before = (old or {}).get("spec") or {}
     return _validate_cluster_ips(spec, tuple(before.get("clusterIPs") or ())) or _validate_configured(spec, before)
@@ -348,7 +348,7 @@ def _validate_kept(spec: Json, before: Json, name: str, unset: str, one: str) ->
     """A list whose first value stays, and whose second may only come and go."""
     values, old = spec.get(name) or [], before.get(name) or []
     shown = values or None
-    # Upstream shows the addresses where a changed family is told, once there is another number of them.
+    # If the number of families changed, upstream shows the addresses in the error about the families.
     shown_other = shown if name == "clusterIPs" else spec.get("clusterIPs") or None
     errors: list[FieldError] = []
     if len(values) == len(old):

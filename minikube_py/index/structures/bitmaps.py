@@ -64,8 +64,8 @@ class _Side(NamedTuple):
 
 class Bitmaps:
     """`levels`: thresholds for each dimension; more make fewer points to recheck, and more bits to flip in a change.
-    `chunk_slots`: rounded up to a power of two; larger chunks make questions faster, changes and frozen states
-    dearer."""
+    `chunk_slots`: rounded up to a power of two; larger chunks make queries faster, and changes and frozen states
+    more expensive."""
 
     structure = "bitmaps"
 

@@ -2,8 +2,8 @@
 
 Every change is noted in a journal. When a box is asked again, only the slots noted since are looked at: those that now
 lie in it enter its result, those that no longer do leave. So a box that never comes again costs nothing but its memory,
-and one that comes again costs the changes in between, or nothing. A box that is new, one that has slept through too
-many changes, and a limit that the slots known do not fill are asked of the structure behind.
+and one that comes again costs the changes in between, or nothing. The structure behind answers for a box that is new,
+for one that missed too many changes, and for a limit that the known slots do not fill.
 
 Limits: the `shapes` boxes asked last are kept, of each at the most `members` slots (a greater result is kept in part,
 which serves questions with a limit), and 4,096 to 8,192 notes of the journal; at 100 bytes a member that is 26 MB for

@@ -3,7 +3,7 @@
 Each sorted dimension is a run of (value, slot). What has changed since the runs were made stands in a small list of
 fresh slots that every question looks at as well; when the list is full it is merged into the runs, in a pass of numpy.
 So a question costs the rows of its most selective interval, and a change its share of a merge. Where even that interval
-is wide, all columns are scanned: rows in the order of a run are four times as dear as rows side by side.
+is wide, all columns are scanned: reading rows in the order of a run costs four times as much as reading them in place.
 
 Source: the sorted run and its memtable of a log-structured merge-tree (O'Neil et al. 1996), with two levels; that the
 most selective list is read and the others are tested is what databases do with several single-column indexes.

@@ -1,7 +1,7 @@
 """The way of one query through the store's modules, by the interpreter's own profile hook while that query runs.
 
 Only calls that cross from one part to another are kept; what is counted at the leaves (decoded objects) is counted.
-Nothing is changed in the parts, so the picture follows the code. The hook slows what it sees: times are told apart.
+Nothing is changed in the parts, so the picture follows the code. The hook slows what it sees; times are separate.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from minikube_py.lab.calls.recorder import Call
 STORE: Final = "store"
 _CLIENTS: Final = ("user", "scheduler", "controllers", "kubelet")
 CANDIDATES: Final = 21
-"""Pods of which the median one is told."""
+"""The number of pods of which the median one is described."""
 _BLOCK_MAX: Final = 8
 """Rows in a sequence that may repeat as a whole."""
 

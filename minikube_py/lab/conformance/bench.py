@@ -26,8 +26,8 @@ Points = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Cost(NamedTuple):
-    """`finds_us` and `examined` by question. `pair_us`: one row changed and the first ten found, by turns, so that
-    what is put off or kept is paid for. `held_bytes`: what Python and numpy hold for it, as tracemalloc counts."""
+    """`finds_us` and `examined` by question. `pair_us`: one row changed and the first ten found, interleaved, so that
+    deferred and cached work is counted. `held_bytes`: what Python and numpy hold for it, as tracemalloc counts."""
 
     structure: str
     rows: int

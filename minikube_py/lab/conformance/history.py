@@ -288,7 +288,7 @@ def _query(life: _Life[I], event: Query, number: int) -> None:
     within = [key for key in sorted(rows) if key >= event.start and (event.end is None or key < event.end)]
     wanted = [key for key in within if holds(event.asked, rows[key])]
     for index in life.asked:
-        # By turns, so that none of the two always finds the index brought up to date by the other.
+        # Alternating, so that neither always finds the index brought up to date by the other.
         may_match_first = number % 2
         if may_match_first:
             _check_may_match(index, event, where, revision, rows, number)

@@ -1,7 +1,7 @@
 """Runs the units that are still to be run: by processes on all cores, or as tasks of a Ray cluster.
 
-What is done is written down as it comes in, by this process alone. A unit that raises is a finding too: it is told, and
-written down as failed, and is tried again by the next `--resume`.
+This process alone writes each result as it comes in. A unit that raises is a result too: it is reported, written down
+as failed, and tried again by the next `--resume`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run_unit(task: Task) -> Record:
 
 
 def weight(unit: Unit) -> float:
-    """About how long a unit takes, against the others: what is left is told by these."""
+    """About how long a unit takes relative to the others; the remaining time is estimated from these."""
     levels = dict(unit.levels)
     return 1.0 + float(levels.get("n", levels.get("keys", 10_000))) / 2_000
 

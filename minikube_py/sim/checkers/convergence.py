@@ -1,4 +1,4 @@
-"""What the members hold, against each other and against what clients were told.
+"""Compares what the members hold with each other and with what clients were answered.
 
 While a run goes on: at most one leader a term, and one log, as far as it is committed (Raft, 5.2 to 5.4). After it:
 equal states at equal revisions, on every member, and nothing that was acknowledged is missing from them.
@@ -116,7 +116,7 @@ class Agreement:
 
     def stands_at(self, member: int, term: int, commit: int, vote: int | None = None) -> None:
         """Where a running member is, and whom it has voted for in that term. A restart may forget what was not
-        promised, a vote that others were told of not among it: tell of it with `restarted`."""
+        promised, but not a vote that was sent; report a restart with `restarted`."""
         promised = self._votes.get((member, term))
         if vote is not None and promised not in (None, vote):
             self._fail(f"member {member:x} voted for {promised:x} in term {term}, and has forgotten it")

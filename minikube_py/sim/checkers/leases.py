@@ -37,7 +37,7 @@ class _Lease:
         self.granted_us = NEVER_US
         self.revoke_call_us = NEVER_US
         self.ends: list[tuple[int, int, str]] = []
-        """(when it was seen that there is no such lease, call of the request that was told so, in words)"""
+        """(when the answer came that there is no such lease, when that request was sent, a description)"""
 
     def end_seen(self) -> tuple[int, str]:
         """The earliest sign that it had ended; what was called before it was known to be there is none."""

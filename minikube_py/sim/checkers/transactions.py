@@ -116,7 +116,7 @@ class _Facts:
         if changes(result):
             other = self.writers.setdefault(revision, operation)
             if other is not operation:
-                self._fail(f"two writes were told that they made revision {revision}:\n  {other}\n  {operation}")
+                self._fail(f"two writes were both answered with revision {revision}:\n  {other}\n  {operation}")
         elif isinstance(request, LeaseRevoke):
             self.revokes.setdefault(revision, []).append(operation)
             self.ended[request.id] = min(revision, self.ended.get(request.id, revision))

@@ -41,7 +41,7 @@ def check_watch(watch: Watch, model: Model, ending: Iterable[Operation] = ()) ->
         return violation(f"{watch}: {problem}")
     first, last = _span(watch)
     if last > model.revision:
-        return violation(f"{watch}: was told of revision {last}, the last one is {model.revision}")
+        return violation(f"{watch}: received revision {last}, the last one is {model.revision}")
     if watch.live:
         last = model.revision
     problem = _of_two_meanings(watch, model, first, last)
@@ -60,7 +60,7 @@ def _deliveries(watch: Watch) -> Iterable[Delivery]:
 
 
 def _span(watch: Watch) -> tuple[int, int]:
-    """The first revision that the watch is answerable for, and the last one it was told of."""
+    """The first revision that the watch must cover, and the last one it received."""
     start = next((part.start_revision for part in watch.parts), 0)
     told = [(part, each.batch) for part in watch.parts for each in part.deliveries if each.batch.error is None]
     if not start and told:
@@ -130,18 +130,18 @@ def _ended_rightly(watch: Watch, ending: list[Operation]) -> str:
 
 
 def _of_two_meanings(watch: Watch, model: Model, first: int, last: int) -> str:
-    """Whoever is told of a revision at which the fields mean something else never hears of what left the set by that.
-    Between two batches they may have been dropped and declared alike."""
+    """If the fields mean something else at a revision that the watch received, it never learns what left its set.
+    Between two batches the fields may have been dropped and declared again in the same way."""
     where = watch.where
     if where is None or first > last:
         return ""
     meaning = model.meaning(watch.key, where, first - 1)
     if meaning is None:
-        return f"it was told of revision {first}, where its fields were not declared at {first - 1}"
+        return f"it received revision {first}, where its fields were not declared at {first - 1}"
     told = {each.batch.revision for each in _deliveries(watch) if each.batch.error is None}
     for revision in sorted(told | {last}):
         if revision >= first and model.meaning(watch.key, where, revision) != meaning:
-            return f"it was told of revision {revision}, where its fields mean something else than at {first - 1}"
+            return f"it received revision {revision}, where its fields mean something else than at {first - 1}"
     return ""
 
 

@@ -149,7 +149,7 @@ def _updates(evidence: Evidence) -> list[str]:
     if not parts:
         return []
     return [
-        "   - The joint bitset breaks even with the max vector at utilisation .9 and more from, in the median, "
+        "   - The joint bitset breaks even with the max vector at utilisation 0.9 and more from, in the median, "
         f"{'; '.join(parts)}."
     ]
 
@@ -183,7 +183,7 @@ def _narrow(evidence: Evidence) -> list[str]:
             if parts:
                 lines.append(
                     f"   - For short ranges and equality over 2^{round(math.log2(universe))} values, "
-                    f"C_behind = {cost_text(cost)}, U/Q = .01, it wins with tight memory in these shares of cells: "
+                    f"C_behind = {cost_text(cost)}, U/Q = 0.01, it wins with tight memory in these shares of cells: "
                     f"{', '.join(parts)}."
                 )
     return lines

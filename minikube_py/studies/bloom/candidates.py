@@ -79,7 +79,7 @@ def candidate(name: str, design: Design, levels: Levels, rebuilding: bool = True
 
 
 def fitted(name: str, longest: int) -> dict[str, int]:
-    """The options by which a filter is told the longest range it is asked for; half-lines are as long as the capacity,
+    """The options that give a filter the longest range it will be asked for; half-lines are as long as the capacity,
     and prefixes then such that the shortest of the registered requests covers one."""
     bits = (longest - 1).bit_length()
     short = min(bits, 6) if longest > 1024 else bits

@@ -140,7 +140,7 @@ def _one(
     except Absent as error:
         absent[name] = str(error)
     except Exception as error:
-        # One that fails is told of, and does not take the others with it.
+        # If one fails, the report says so, and the others go on.
         absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
 
 

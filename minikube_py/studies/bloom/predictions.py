@@ -73,14 +73,14 @@ def in_process(evidence: Evidence) -> Finding:
 
 
 def joint_beats_max(evidence: Evidence) -> Finding:
-    claim = "A joint bitset beats the max vector at utilisation >= .97, correlation <= 0, C_behind >= 50 us, U/Q <= 1"
+    claim = "A joint bitset beats the max vector at utilisation >= 0.97, correlation <= 0, C_behind >= 50 us, U/Q <= 1"
     wins = []
     for cell in evidence.cells("grid"):
         levels = cell.levels
         busy = float(levels["utilisation"]) >= 0.97 and float(levels["correlation"]) <= 0 and levels["shards"] == 256
         if busy and JOINT in cell.names and PLAIN in cell.names:
-            dear = evidence.prices(lambda cost: cost >= 50, lambda ratio: ratio <= 1)
-            wins += [_beats(evidence, cell, JOINT, [PLAIN], price) for price in dear]
+            prices = evidence.prices(lambda cost: cost >= 50, lambda ratio: ratio <= 1)
+            wins += [_beats(evidence, cell, JOINT, [PLAIN], price) for price in prices]
     hits, total = share(wins)
     return _told(hits, total, "are wins", 2 * hits >= total, "P2", claim)
 
@@ -91,7 +91,7 @@ def _beats(evidence: Evidence, cell: Cell, name: str, rivals: Sequence[str], pri
 
 
 def shapes_win(evidence: Evidence) -> Finding:
-    claim = "`shapes` beats every other exact structure at repetition >= .8, U/Q <= 1"
+    claim = "`shapes` beats every other exact structure at repetition >= 0.8, U/Q <= 1"
     wins = []
     for cell in evidence.cells("repetition"):
         if float(cell.levels["repetition"]) >= 0.8 and "shapes" in cell.names:
@@ -164,8 +164,8 @@ def decay(evidence: Evidence) -> Finding:
 
 def narrow_ranges(evidence: Evidence) -> Finding:
     claim = (
-        "Ranges of L <= 32 in a universe of 2^40, C_behind >= 50 us, U/Q = .01: Grafite or Memento at 12 bits and more "
-        "wins; in 2^12 no filter is smaller than the exact copy"
+        "Ranges of L <= 32 in a universe of 2^40, C_behind >= 50 us, U/Q = 0.01: Grafite or Memento at 12 bits and "
+        "more wins; in 2^12 no filter is smaller than the exact copy"
     )
     wins, smaller = [], []
     for cell in evidence.cells("ranges"):
@@ -176,9 +176,9 @@ def narrow_ranges(evidence: Evidence) -> Finding:
                 smaller += [cell.bytes(name) < cell.bytes("exact-copy") for name in evidence.filters(cell)]
         elif int(cell.levels["length"]) <= 32:
             names = [name for name in ("grafite", "memento") if name in cell.names]
-            dear = evidence.prices(lambda cost: cost >= 50, lambda ratio: ratio == 0.01) if names else []
+            prices = evidence.prices(lambda cost: cost >= 50, lambda ratio: ratio == 0.01) if names else []
             wins += [
-                any(cell.verdict(evidence.design, name, price, free=False) == "win" for name in names) for price in dear
+                any(cell.verdict(evidence.design, name, each, free=False) == "win" for name in names) for each in prices
             ]
     hits, total = share(wins)
     found = _told(hits, total, "are wins", 2 * hits >= total and not any(smaller), "P7", claim)
@@ -187,7 +187,7 @@ def narrow_ranges(evidence: Evidence) -> Finding:
 
 
 def joint_breaks_even(evidence: Evidence) -> Finding:
-    claim = "At 256 shards where p_empty >= .5, the joint bitset breaks even with `always` below 50 us at U/Q <= 1"
+    claim = "At 256 shards where p_empty >= 0.5, the joint bitset breaks even with `always` below 50 us at U/Q <= 1"
     below = []
     for cell in evidence.cells("grid"):
         if cell.levels["shards"] == 256 and JOINT in cell.names and cell.p_empty() >= 0.5:
@@ -259,7 +259,7 @@ def real_shards(evidence: Evidence) -> Finding:
 
 
 def correlated(evidence: Evidence) -> Finding:
-    claim = "Correlated requests: prefix Bloom's FPR is above .2 at L = 32; Grafite's stays within its bound"
+    claim = "Correlated requests: prefix Bloom's FPR is above 0.2 at L = 32; Grafite's stays within its bound"
     prefix: list[float] = []
     above = bounded = 0
     for record in evidence.of_block("rates"):
@@ -281,7 +281,7 @@ def correlated(evidence: Evidence) -> Finding:
 
 
 def clustered(evidence: Evidence) -> Finding:
-    claim = "Clustered placement moves p_empty up by .1 or more at utilisation >= .9"
+    claim = "Clustered placement moves p_empty up by 0.1 or more at utilisation >= 0.9"
     empties: dict[str, dict[str, float]] = {}
     for cell in evidence.cells("placement"):
         levels = dict(cell.levels)

@@ -75,7 +75,7 @@ def churn(design: Design, unit: Unit) -> Report:
 
 
 def stream(design: Design, unit: Unit) -> Report:
-    """Requests and updates by turns at each ratio, timed as one; what the ledger tests its arithmetic against."""
+    """Requests and updates interleaved at each ratio, timed as one; what the ledger tests its arithmetic against."""
     levels = dict(unit.levels)
     each = int(design.of_mode("queries_per_batch")) * design.batches
     ratios = [float(level) for level in design.levels("stream", "updates")]

@@ -51,7 +51,7 @@ class Bloom(Study):
         "none, `always`": "no filter: every shard is opened",
         "tight memory": "rivals are no filter, the max vector, and a joint bitset of no more bytes",
         "free memory": "those, and every exact structure that holds all nodes",
-        "win, tie, loss": "the interval of the ratio of costs lies below .95, between .95 and 1.05, above 1.05; else "
+        "win, tie, loss": "the interval of the ratio of costs lies below 0.95, between 0.95 and 1.05, above 1.05; else "
         "undecided",
     }
     mode_notes = {

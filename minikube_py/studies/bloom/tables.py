@@ -159,7 +159,7 @@ def exact(evidence: Evidence, block: str = "grid", limit: str = "1") -> Table:
     """What the structures that hold all nodes cost in process."""
     columns = ("", "nodes", "request us", "busiest us", "update us", "1 : 1 us", "bytes / node")
     table = Table(
-        f"Exact structures in process, limit {limit} (means over cells of `{block}`; busiest: utilisation from .97)",
+        f"Exact structures in process, limit {limit} (means over cells of `{block}`; busiest: utilisation from 0.97)",
         columns,
     )
     grid = [cell for cell in evidence.cells(block) if cell.limit == limit]
@@ -210,7 +210,7 @@ def ranges(evidence: Evidence) -> Table:
         "bytes / key",
         "opened of 256",
         "request us",
-        "1 ms behind, U/Q .01: us",
+        "1 ms behind, U/Q 0.01: us",
         "verdict",
     )
     table = Table("Ranges of L values, one resource, 256 shards (verdict: tight memory)", columns)
@@ -338,7 +338,7 @@ def stream(evidence: Evidence) -> Table:
         "the ledger, from U/Q = 1, us",
         "measured / ledger",
     )
-    table = Table("Requests and updates by turns, limit 1: does the ledger add up?", columns)
+    table = Table("Requests and updates interleaved, limit 1: does the ledger add up?", columns)
     groups: dict[tuple[str, int, str], list[tuple[dict[str, float], dict[str, float]]]] = {}
     for record in evidence.of_block("stream"):
         for name, figures in record["candidates"].items():

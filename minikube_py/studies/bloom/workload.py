@@ -52,7 +52,7 @@ class Cluster:
         self.repetition = float(levels["repetition"])
         self._raw = design.raw
         self.capacity = int(design.raw["capacity"])
-        # Words of the seed: the same nodes whatever is asked of them, the same requests whatever changes.
+        # Parts of the seed: the same nodes whatever is requested, the same requests whatever changes.
         self._rng_nodes, self._rng_requests, self._rng_updates = (
             np.random.default_rng([seed, word, self.nodes, self.dimensions]) for word in range(3)
         )

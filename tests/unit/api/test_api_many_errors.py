@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikube_py.api.errors import ERRORS_TOLD_MAX, invalid, invalid_value
+from minikube_py.api.errors import ERRORS_LISTED_MAX, invalid, invalid_value
 from minikube_py.api.registry import REGISTRY
 
 
@@ -10,8 +10,8 @@ from minikube_py.api.registry import REGISTRY
     ("count", "told"),
     [
         pytest.param(2, 2, id="few"),
-        pytest.param(ERRORS_TOLD_MAX, ERRORS_TOLD_MAX, id="as many as are told"),
-        pytest.param(ERRORS_TOLD_MAX + 1, ERRORS_TOLD_MAX, id="one more"),
+        pytest.param(ERRORS_LISTED_MAX, ERRORS_LISTED_MAX, id="as many as are listed"),
+        pytest.param(ERRORS_LISTED_MAX + 1, ERRORS_LISTED_MAX, id="one more"),
     ],
 )
 def test_errors_are_told_up_to_a_limit(count: int, told: int) -> None:

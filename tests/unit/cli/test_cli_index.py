@@ -1,4 +1,4 @@
-"""`minikube-py index`: what the commands print, which API server they ask, and what wrong usage is told."""
+"""`minikube-py index`: what the commands print, which API server they ask, and how wrong usage is reported."""
 
 from __future__ import annotations
 

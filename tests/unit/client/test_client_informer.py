@@ -1,4 +1,4 @@
-"""Informers: what handlers are told, and what survives 410, restarts and broken watches."""
+"""Informers: what handlers are called with, and what survives 410, restarts and broken watches."""
 
 import asyncio
 import random

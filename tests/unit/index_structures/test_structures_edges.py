@@ -163,7 +163,7 @@ def test_many_that_are_equal(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("kd-tree", "sharded")])
 def test_what_has_left_is_not_promised_any_more(name: str) -> None:
-    """Points that had much of both and then of one: a question is no dearer than if they had never had more. A k-d
+    """Points that had much of both and then of one: a query costs no more than if they had never had more. A k-d
     order and the filters of shards decay, and are made again when that pays."""
     rows = 4096
     structure = filled(name, dict.fromkeys(range(rows), (1_000_000, 1_000_000)))

@@ -1,4 +1,4 @@
-"""What a run is told by: percentiles, tables, files, the environment above them."""
+"""The parts of a report: percentiles, tables, files, the environment above them."""
 
 import io
 import math

@@ -1,4 +1,4 @@
-"""Sessions: what is kept, for how long, within which bounds, and what is told when one is hit."""
+"""Sessions: what is kept, for how long, within which bounds, and the error when one is hit."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_the_leader_tells_how_far_it_has_committed():
 
 
 def test_a_heartbeat_never_tells_more_than_its_receiver_is_known_to_have():
-    """5.3: a follower that hears of a commit index may believe it: it was told only what its log agrees with."""
+    """5.3: a follower may trust a commit index: the leader sends only what the follower's log agrees with."""
     lone = Lone(log=(1, 1, 1), commit=3, **PLAIN)
     lone.elect()
     lone.acknowledge(2)

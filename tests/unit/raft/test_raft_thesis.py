@@ -359,7 +359,7 @@ def test_a_superseded_leader_serves_no_reads():
     world.heal()
     rounds(world, 3, 2)
     assert world[1].role == "FOLLOWER"
-    assert world.members[1].reads == [ReadState(None, b"stale")], "it is told that nothing is known"
+    assert world.members[1].reads == [ReadState(None, b"stale")], "it is answered that nothing is known"
 
 
 def test_a_follower_asks_the_leader_for_the_index():

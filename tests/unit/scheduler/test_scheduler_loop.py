@@ -465,7 +465,7 @@ async def test_two_profiles_schedule_by_their_own_rules() -> None:
 
 
 class Broken:
-    """Raises where it is told to."""
+    """Raises where the test asks for it."""
 
     name = "Broken"
 

@@ -41,7 +41,7 @@ class Watched:
         self.error = batch.error
         if batch.error is None:
             if batch.revision < self.revision:
-                self.wrong.append(f"{batch.revision} was told after {self.revision}")
+                self.wrong.append(f"{batch.revision} came after {self.revision}")
             self.revision = batch.revision
 
     @property

@@ -338,7 +338,7 @@ async def test_when_a_session_has_ended_nobody_in_it_is_left_waiting() -> None:
 
 
 async def test_a_session_that_ended_without_use_costs_nothing() -> None:
-    """What was sent once, and is told that its session had ended, was not done: it goes into the next session."""
+    """A request that was answered with "session ended" was not done: it is sent again in the next session."""
     async with fake_store() as store, connected(store) as client:
         await put(client, b"/a")
         store.state.sessions.close(client._session.id)

@@ -131,7 +131,7 @@ def test_power_cuts(seed):
             except OSError:
                 assert not disk.powered
             except LogLost as lost:
-                # The cut fell between the name and the sync of its folder: it had begun, and nobody was told.
+                # The cut fell between the name and the sync of its folder: it had begun, and nobody was answered.
                 assert spoken is not None and lost.identity == (spoken.id, CLUSTER)
                 spoken = lost.identity
             disk = disk.crash(rng)
