@@ -93,7 +93,7 @@ def _run(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog=f"{PROGRAM} {name}",
         description=module.__doc__,
-        epilog=_told(name, _subcommands(module)),
+        epilog=_subcommand_help(name, _subcommands(module)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -112,12 +112,12 @@ def _subcommands(module: ModuleType) -> dict[str, str]:
     return found
 
 
-def _told(name: str, subcommands: dict[str, str]) -> str | None:
-    """What stands below the flags in the help of `name`."""
+def _subcommand_help(name: str, subcommands: dict[str, str]) -> str | None:
+    """The text below the flags in the help of `name`."""
     if not subcommands:
         return None
     lines = [f"  {each:<16} {text}" for each, text in subcommands.items()]
-    return "\n".join(["commands:", *lines, "", f"{PROGRAM} {name} COMMAND --help tells more."])
+    return "\n".join(["commands:", *lines, "", f"{PROGRAM} {name} COMMAND --help says more."])
 
 
 def _code_of(error: MinikubeError) -> int:
@@ -134,7 +134,9 @@ def one_line(error: BaseException) -> str:
 
 
 def _without_command(arguments: Sequence[str]) -> int:
-    if arguments and arguments[0] in ("-h", "--help", "help"):
+    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
+        return _run([*arguments[1:], "--help"])
+    if arguments and (arguments[0] in ("-h", "--help") or arguments == ["help"]):
         print(_overview())
         return 0
     if arguments and arguments[0] in ("-V", "--version"):
@@ -143,7 +145,11 @@ def _without_command(arguments: Sequence[str]) -> int:
     if not arguments:
         print(_overview(), file=sys.stderr)
         return USAGE
-    print(f"{PROGRAM}: unknown command {arguments[0]!r}; see {PROGRAM} --help", file=sys.stderr)
+    import difflib
+
+    unknown = arguments[1] if arguments[0] == "help" else arguments[0]
+    meant = "".join(f"; did you mean {each}?" for each in difflib.get_close_matches(unknown, COMMANDS, n=1))
+    print(f"{PROGRAM}: unknown command {unknown!r}{meant}; see {PROGRAM} --help", file=sys.stderr)
     return USAGE
 
 
@@ -151,7 +157,7 @@ def _overview() -> str:
     lines = [f"usage: {PROGRAM} COMMAND [flags]", "", "A whole Kubernetes control plane in pure Python.", ""]
     lines.append("commands:")
     lines += [f"  {name:<13} {text}" for name, text in COMMANDS.items()]
-    return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help tells its flags."])
+    return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help lists its flags."])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Who belongs to a store. One change at a time, made by its leader.
 
+  minikube-py store member list                                        as `minikube-py store status`
   minikube-py store member add store-4 --peer HOST:PORT [--learner]    announce it; then start it under that name
   minikube-py store member promote store-4                             a learner that has caught up votes from now on
   minikube-py store member remove store-4                              for good: it may come back under a new id only"""
@@ -21,7 +22,7 @@ but with an empty folder, under a new id."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="command", metavar="add|promote|remove", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="list|add|promote|remove", required=True)
     add = commands.add_parser("add", help="announce a member", description=ADD, allow_abbrev=False)
     add.add_argument("name", metavar="NAME", help="its name")
     peer_help = "where the other members will reach it (default: as it says itself when it starts)"
@@ -33,15 +34,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     promote.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
     remove = commands.add_parser("remove", help="take a member out", description=REMOVE, allow_abbrev=False)
     remove.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
-    for command in (add, promote, remove):
+    listed = commands.add_parser("list", help="the members, as `store status` shows them", allow_abbrev=False)
+    for command in (add, promote, remove, listed):
         flags.add_store_access(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.cli.running import run_interruptible
 
-    told = run_interruptible(_change(arguments))
-    print(json.dumps(told, indent=2) if arguments.json else told["done"])
+    if arguments.command == "list":
+        from minikube_py.cli import store_status
+
+        return store_status.run(arguments)
+    changed = run_interruptible(_change(arguments))
+    print(json.dumps(changed, indent=2) if arguments.json else changed["done"])
     return 0
 
 

@@ -27,11 +27,11 @@ def process_started_s() -> float:
 
 
 class Steps:
-    """One line per step done: `✓ store        0.05 s`. Colour only on a terminal."""
+    """One line per step done: `✓ store        0.05 s`. Colour only on a terminal, and without $NO_COLOR."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._colour = self._stream.isatty()
+        self._colour = self._stream.isatty() and not os.environ.get("NO_COLOR")
         self._last_s = self._started_s = process_started_s()
         encoding = (getattr(self._stream, "encoding", "") or "").lower()
         self._mark = "✓" if "utf" in encoding else "ok"

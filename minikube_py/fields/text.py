@@ -238,7 +238,7 @@ def _canonical(text: str) -> str:
 def _what_there_is(known: FieldSet, sums: Collection[str]) -> str:
     declared = [spec.name for spec in known.fields] + [name for name in sums if known.find(name) is None]
     there = f"declared on {known.name}: {', '.join(declared)}; or give" if declared else "give"
-    return f'{there} a path, as metadata.labels["pool"] or spec.size:int'
+    return f'{there} a path that {known.name} have, such as metadata.labels["pool"], with its kind where needed (:int)'
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------

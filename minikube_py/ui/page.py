@@ -177,10 +177,11 @@ class Page:
     async def _state(self, query: Mapping[str, str]) -> Any:
         since = _number(query.get("since", "0"))
         await self._clock.sleep(BETWEEN_S)
-        if self._view.sequence == since:
-            self._changed.clear()
-            with suppress(TimeoutError):
-                await run_until(self._clock, self._clock.monotonic_s() + WAIT_MAX_S, self._changed.wait())
+        until_s = self._clock.monotonic_s() + WAIT_MAX_S
+        with suppress(TimeoutError):
+            while self._view.sequence == since:
+                self._changed.clear()
+                await run_until(self._clock, until_s, self._changed.wait())
         view = self._view
         return {
             **view.changes(since),

@@ -112,6 +112,8 @@ class View:
         self._waits: dict[str, deque[float]] = {
             name: deque(maxlen=LATENCIES_MAX) for name in ("created to bound", "bound to running", "created to running")
         }
+        self._latency_s: dict[str, list[float]] | None = {}
+        """None once a wait was added: sorting thousands for each answer would cost more than the answer."""
         self.live = False
         """Set once the first lists are in: what comes before was there before anybody looked."""
 
@@ -119,8 +121,9 @@ class View:
 
     def put_node(self, facts: NodeFacts) -> None:
         node = self._nodes.setdefault(facts.name, _Node())
-        node.facts = facts
-        self._touch(facts.name, node)
+        if node.facts != facts:
+            node.facts = facts
+            self._touch(facts.name, node)
 
     def remove_node(self, name: str) -> None:
         node = self._nodes[name]
@@ -202,6 +205,7 @@ class View:
         for start in dict.fromkeys((after, "created")):
             if start in moments:
                 self._waits[f"{start} to {what}"].append(wall_s - moments[start])
+                self._latency_s = None
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
@@ -233,13 +237,15 @@ class View:
 
     def summary(self) -> Json:
         """Counts, waiting pods and latencies in seconds, as the page's panels show them."""
+        if self._latency_s is None:
+            self._latency_s = {name: quantiles(waits) for name, waits in self._waits.items() if waits}
         shown = [self.pods[key] for key, _ in zip(self.pending, range(PENDING_SHOWN_MAX))]
         return {
             "pods": len(self.pods),
             "pending": len(self.pending),
             "waiting": [[pod.key, pod.reason, pod.created] for pod in shown],
             "totals": self.totals,
-            "latency_s": {name: quantiles(waits) for name, waits in self._waits.items() if waits},
+            "latency_s": self._latency_s,
         }
 
     def node(self, name: str) -> Json | None:

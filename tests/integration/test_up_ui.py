@@ -47,6 +47,44 @@ async def test_the_page_in_a_browser(tmp_path: Path) -> None:
             assert [each for each in tab.errors if "400" not in each] == []
 
 
+async def test_five_thousand_nodes_fit_and_the_arrows_reach_them(tmp_path: Path) -> None:
+    with up("--nodes", "1", "--ui") as running:
+        assert running.until_said("/ui/#")
+        link = next(found[0] for line in running.lines if (found := re.search(r"https://\S+/ui/#\S+", line)))
+        async with opened(link, tmp_path) as tab:
+            await tab.until("document.querySelector('#counts')?.textContent.includes('nodes1')")
+            seen = await tab.value(GRID_OF_5000)
+            assert seen["boxes"] == 5000 and seen["size"] >= 5
+            assert seen["left"] >= 0 and seen["right"] <= seen["width"] and seen["bottom"] <= seen["height"]
+            assert seen["empty"] != seen["half"] != seen["full"] != seen["empty"], "small boxes show shares by colour"
+            assert seen["moved"] == ["n-0", "n-1", f"n-{seen['columns'] + 1}", "n-1", "n-0", "n-4999"]
+
+
+GRID_OF_5000 = """(() => {
+  const canvas = document.querySelector('#nodes'), grid = new Grid(canvas), moved = [], pen = canvas.getContext('2d');
+  const share = (at) => [0, 2000, 4000][at % 3];
+  for (let at = 0; at < 5000; at++) {
+    grid.nodes.set(`n-${at}`, { zone: '', ready: true, open: true, pods: 0, amounts: { cpu: [share(at), 4000] } });
+  }
+  grid.draw('cpu');
+  const size = grid.cell.size, places = grid.order.map((name) => grid.nodes.get(name));
+  const scale = canvas.width / canvas.clientWidth;
+  const colour = (name) => {
+    const { x, y } = grid.nodes.get(name);
+    return pen.getImageData((x + size / 2) * scale, (y + size / 2) * scale, 1, 1).data.join();
+  };
+  const drawn = { empty: colour('n-0'), half: colour('n-1'), full: colour('n-2') };
+  for (const key of ['Home', 'ArrowRight', 'ArrowDown', 'ArrowUp', 'ArrowLeft', 'ArrowLeft']) {
+    moved.push(grid.selected = grid.after(key));
+  }
+  return {
+    ...drawn, moved, size, boxes: places.length, columns: places.filter((each) => each.y === 0).length,
+    left: Math.min(...places.map((each) => each.x)), right: Math.max(...places.map((each) => each.x)) + size,
+    bottom: Math.max(...places.map((each) => each.y)) + size, width: canvas.clientWidth, height: canvas.clientHeight,
+  };
+})()"""
+
+
 async def drawn_pixels(tab) -> int:  # type: ignore[no-untyped-def]
     counted = """(() => {
       const canvas = document.querySelector('#nodes'), pen = canvas.getContext('2d');

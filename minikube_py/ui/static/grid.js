@@ -48,6 +48,15 @@ function cleared(canvas) {
   return { pen, width, height, resized };
 }
 
+const BAR_FROM = 26;              // boxes of fewer pixels show their share by colour, as a bar in them would be too short to read
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** `steps` colours from one `#rrggbb` to another. */
+function ramp(from, to, steps) {
+  const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)), [first, last] = [channels(from), channels(to)];
+  return Array.from({ length: steps }, (_, step) => `rgb(${first.map((each, at) => Math.round(each + ((last[at] - each) * step) / (steps - 1))).join()})`);
+}
+
 /** Nodes as boxes on a canvas. `nodes`: name -> {zone, ready, open, pods, amounts: {resource: [used, allocatable]}}. */
 class Grid {
   constructor(canvas) {
@@ -85,7 +94,7 @@ class Grid {
     let y = 0;
     for (const [zone, names] of groups) {
       if (title) { this.cell.titles.push([zone || "no zone", y + 13]); y += title; }
-      names.sort((a, b) => a.localeCompare(b, "en", { numeric: true })).forEach((name, index) => {
+      names.sort(collator.compare).forEach((name, index) => {
         const node = this.nodes.get(name);
         node.x = (index % columns) * (size + gap);
         node.y = y + Math.floor(index / columns) * (size + gap);
@@ -101,6 +110,8 @@ class Grid {
     pen.font = "12px system-ui, sans-serif";
     pen.fillStyle = paint.quiet;
     for (const [text, y] of this.cell.titles) pen.fillText(text, 0, y);
+    paint.ramp = this.cell.size < BAR_FROM ? ramp(paint.empty, paint.full, 32) : null;
+    $("scale")?.classList.toggle("colour", Boolean(paint.ramp));
     let full = 0;
     for (const name of this.order) full += this.drawNode(pen, paint, name, resource);
     pen.globalAlpha = 1;
@@ -113,15 +124,19 @@ class Grid {
     const [used, all] = node.amounts[resource] || [0, 0], fill = all > 0 ? Math.min(1, used / all) : 0;
     const found = this.matched === null || this.matched.has(name), high = size * fill;
     pen.globalAlpha = found ? 1 : 0.25;
-    pen.fillStyle = paint.empty;
+    pen.fillStyle = paint.ramp ? paint.ramp[Math.ceil(fill * (paint.ramp.length - 1))] : paint.empty;
     pen.fillRect(x, y, size, size);
-    pen.fillStyle = paint.full;
-    pen.fillRect(x, y + size - high, size, high);
+    if (!paint.ramp) {
+      pen.fillStyle = paint.full;
+      pen.fillRect(x, y + size - high, size, high);
+    }
     if (size >= 70) {
       pen.fillStyle = fill > 0.85 ? paint.ground : paint.text;
-      pen.fillText(name, x + 4, y + 14, size - 8);
+      pen.fillText(name, x + 8, y + 18, size - 16);
+      pen.fillStyle = fill > 0.7 ? paint.ground : paint.quiet;
+      pen.fillText(`${Math.round(100 * fill)} %${node.pods === undefined ? "" : `, ${node.pods === 1 ? "1 pod" : `${node.pods} pods`}`}`, x + 8, y + 34, size - 16);
     }
-    pen.lineWidth = size > 8 ? 2 : 1;
+    pen.lineWidth = size > 14 ? 2 : 1;
     if (this.selected === name) {
       pen.globalAlpha = 1;
       pen.setLineDash([]);
@@ -147,8 +162,17 @@ class Grid {
     });
   }
 
-  /** The name before or after the selected one. */
-  beside(step) { return this.order[(this.order.indexOf(this.selected) + step + this.order.length) % this.order.length]; }
+  /** The name that a key goes to from the selected one; nothing for other keys. */
+  after(key) {
+    const { order } = this, at = order.indexOf(this.selected), step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: 0, End: 0 }[key];
+    if (step === undefined || !order.length) return undefined;
+    if (key === "Home" || key === "End") return order.at(key === "Home" ? 0 : -1);
+    if (key === "ArrowRight" || key === "ArrowLeft") return order[(at + step + order.length) % order.length];
+    if (at < 0) return order[0];
+    const { x } = this.nodes.get(order[at]);
+    for (let other = at + step; other >= 0 && other < order.length; other += step) if (this.nodes.get(order[other]).x === x) return order[other];
+    return order[at];
+  }
 
   describe(name) {
     const node = this.nodes.get(name);

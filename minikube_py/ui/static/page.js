@@ -54,9 +54,15 @@ function take(state) {
   while (rates.length > 2 && rates[0][0] < state.now - SHOWN_S) rates.shift();
   showCounts($("counts"), [["nodes", nodes.size], ["pods", state.pods], ["pending", state.pending]]);
   showWaiting(state);
-  showPairs($("store"), Object.entries(state.store).map(([name, value]) => [name.replace("raft_", "").replaceAll("_", " "), value.toLocaleString("en")]));
+  showStore(state.store);
   $("latencies").tBodies[0].replaceChildren(...Object.entries(state.latency_s).map(([name, [median, p99]]) => row(name, ms(median), ms(p99))));
   draw();
+}
+
+function showStore({ raft_term: term, raft_leading: leading, raft_commit_index: committed, raft_applied_index: applied }) {
+  if (term === undefined) { showPairs($("store"), [["engine", "etcd"]]); return; }
+  const text = (value) => value.toLocaleString("en");
+  showPairs($("store"), [["role", leading ? "leader" : "follower"], ["term", text(term)], ["commit index", text(committed)], ["applied index", text(applied)], ["entries to apply", text(committed - applied)]]);
 }
 
 let waitingShown = "";
@@ -89,11 +95,11 @@ $("nodes").addEventListener("mousemove", (event) => {
 });
 $("nodes").addEventListener("click", (event) => { const name = grid.at(event); if (name) open_("node", name); });
 $("nodes").addEventListener("keydown", (event) => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (event.key === "Enter" && grid.selected) open_("node", grid.selected);
-  if (!step || !grid.order.length) return;
+  const next = grid.after(event.key);
+  if (!next) return;
   event.preventDefault();
-  grid.selected = grid.beside(step);
+  grid.selected = next;
   $("hover").textContent = grid.describe(grid.selected);
   draw();
 });
@@ -111,7 +117,7 @@ async function match() {
     const { names } = await ask(`match?where=${encodeURIComponent(text)}`);
     if (mine !== typed) return;
     grid.matched = new Set(names);
-    $("found").textContent = `${names.length} of ${nodes.size} nodes`;
+    $("found").textContent = `${names.length.toLocaleString("en")} of ${nodes.size.toLocaleString("en")} nodes`;
     $("where").removeAttribute("aria-invalid");
   } catch (error) {
     if (mine !== typed) return;
@@ -141,6 +147,8 @@ function drawRates() {
   pen.textAlign = "right";
   pen.fillText("now", width - 2, height - 2);
   pen.textAlign = "left";
+  pen.fillStyle = paint.line;
+  pen.fillRect(0, height - 14, width, 1);
   series.forEach(([name, , colour], index) => {
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineWidth = 1.5;

@@ -218,10 +218,10 @@ function watch(run) {
   const { grid, hover } = run, { canvas } = grid;
   canvas.addEventListener("mousemove", (event) => { const name = grid.at(event); hover.textContent = name ? grid.describe(name) : ""; });
   canvas.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by || !grid.order.length) return;
+    const next = grid.after(event.key);
+    if (!next) return;
     event.preventDefault();
-    grid.selected = grid.beside(by);
+    grid.selected = next;
     hover.textContent = grid.describe(grid.selected);
     draw();
   });

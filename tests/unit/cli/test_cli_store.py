@@ -269,7 +269,7 @@ def test_secrets_that_are_missing_are_named(capsys: pytest.CaptureFixture[str]) 
         pytest.param(["store", "status", "--token-file", "x"], 2, "go with --endpoints", id="half of an access"),
         pytest.param(["store", "status", "--endpoints", "h:1"], 2, "needs --secrets-dir", id="the other half"),
         pytest.param(["store", "status", "--data-dir", "/nowhere"], 1, "cannot read the store access", id="absent"),
-        pytest.param(["store", "member"], 2, "required: add|promote|remove", id="member alone"),
+        pytest.param(["store", "member"], 2, "required: list|add|promote|remove", id="member alone"),
         pytest.param(["store", "snapshot"], 2, "required: save|verify|restore", id="snapshot alone"),
         pytest.param(["store", "hash", "--revision", "-1"], 2, "is not within 0", id="no such revision"),
         pytest.param(["store", "status", "--timeout", "soon"], 2, "write 15s, 1m30s or 500ms", id="no duration"),
