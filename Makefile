@@ -1,4 +1,4 @@
-# Two commands for a stranger: `make demo` and `make test`.
+# For a new user: `make demo` and `make test`; `make help` lists the rest.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -40,7 +40,7 @@ test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 .PHONY: test-quick
-test-quick: $(BIN)/.installed-dev  ## the unit tests of files that take under a second: 90 s on two cores
+test-quick: $(BIN)/.installed-dev  ## the unit tests but those of tests/slow_files.txt: under a minute on two idle cores
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --quick tests/unit
 
 lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, language
@@ -71,7 +71,7 @@ wheel: $(BIN)/.installed  ## builds the wheel, and installs and uses it in a fre
 upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches compare with (needs Go; minutes, once)
 	@$(PYTHON) tools/upstream build
 
-bench: $(BIN)/.installed-dev upstream  ## upstream and ours by turns, in one run (needs Go, h2load)
+bench: $(BIN)/.installed-dev upstream  ## upstream and ours interleaved, in one run (needs Go, h2load)
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/beside.py
 
 scheduler-perf: $(BIN)/.installed  ## LABELS=l FOLDER=f upstream's scheduler_perf workloads here, file by file (needs Go)
@@ -90,7 +90,7 @@ swarm-cluster: $(BIN)/.installed  ## SEEDS=n simulated histories of a whole cont
 explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a correct operator, in which nothing may be found
 	@MINIKUBE_PY_EXPLORE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 0 --durations 1 tests/unit/cluster/test_explore.py -k right_one
 
-torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, parted, torn, wiped
+torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, partitioned, torn, wiped
 	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py
 
 .PHONY: robustness

@@ -16,8 +16,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 ITSELF = ("tools/check_language.py", "tests/unit/tools/test_check_language.py")
-SUFFIXES = (".md", ".py")
-CHECKED = ("README.md", "CHANGELOG.md", "docs", "minikube_py", "tests", "tools")
+SUFFIXES = (".md", ".py", ".js", ".html", ".toml", ".yml", ".yaml")
+CHECKED = (
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "docker-compose.yml",
+    "cluster/Dockerfile", ".github/workflows/ci.yml", ".ci/run", ".ci/steps", "docs", "minikube_py", "tests", "tools",
+)  # fmt: skip
 
 
 class Term(NamedTuple):

@@ -155,8 +155,7 @@ def _without_command(arguments: Sequence[str]) -> int:
 
 def _overview() -> str:
     lines = [f"usage: {PROGRAM} COMMAND [flags]", "", "A whole Kubernetes control plane in pure Python.", ""]
-    lines.append("commands:")
-    lines += [f"  {name:<13} {text}" for name, text in COMMANDS.items()]
+    lines += ["commands:", *(f"  {name:<13} {text}" for name, text in COMMANDS.items())]
     return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help lists its flags."])
 
 

@@ -36,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", type=flags.address, default=LOOPBACK, metavar="A", help=host_help)
     port_help = "listen on this port, 0 for any free one (default: 6443, or any where that is taken)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
+    san_help = "name this host or address in the server's certificate, too; several with commas, or given again"
+    parser.add_argument("--tls-san", action="append", default=[], metavar="HOST,...", help=san_help)
     parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
     members_help = "of the store, each a process of its own (default: as many as the data folder holds, or 1)"
     parser.add_argument("--members", type=flags.whole_number(1, MEMBERS_MAX), metavar="N", help=members_help)
@@ -72,6 +74,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from minikube_py.control_plane.secrets import parse_hosts
+
     flags.admit_structures(arguments)
     etcd = flags.etcd_behind(arguments)
     without = {"--members": arguments.members, "--etcd-port": arguments.etcd_port, "--restore": arguments.restore}
@@ -91,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         enabled_plugins=arguments.enable_admission_plugins,
         chosen=flags.chosen(arguments),
         more_schedulers=tuple(arguments.scheduler),
+        names=parse_hosts(",".join(arguments.tls_san), "--tls-san"),
         components=tuple(name for name in COMPONENTS if name not in arguments.without),
         members=arguments.members,
         restore=arguments.restore,

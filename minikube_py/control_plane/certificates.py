@@ -133,7 +133,6 @@ def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime |
     The server certificate is for localhost, 127.0.0.1, ::1, this host's name and `names` (host names or addresses).
     Raises: SetupError where the folder cannot be written.
     """
-    now = now or datetime.now(UTC)
     make_private_folder(folder)
     authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     server_file, key_file = folder / "server.crt", folder / "server.key"
@@ -146,7 +145,6 @@ def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime |
 def ensure_peer_certificate(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> tuple[Path, Path]:
     """The certificate that store members on this host show to each other, and its key, signed by the authority in
     `folder`. Raises: SetupError."""
-    now = now or datetime.now(UTC)
     authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     files = folder / "peer.crt", folder / "peer.key"
     hosts = [*ALWAYS_NAMED, socket.gethostname(), *names]

@@ -6,8 +6,10 @@ Made by `init-secrets` before any role starts, and left as they are where they s
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +42,8 @@ from minikube_py.control_plane.tokens import ensure_signing_key, ensure_token, r
 from minikube_py.control_plane.users import USERS, token_auth_text
 
 FOLDERS = ("authority", "store", "apiserver", *USERS)
-_HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9_.:-]{0,252}[A-Za-z0-9_:])?")
+_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+_HOST = re.compile(rf"(?=.{{1,253}}$)(\*\.)?{_LABEL}(\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,9 @@ def parse_hosts(text: str, flag: str) -> tuple[str, ...]:
     """Host names and addresses with commas between. Raises: SetupError."""
     hosts = tuple(dict.fromkeys(host.strip() for host in text.split(",") if host.strip()))
     for host in hosts:
+        with suppress(ValueError):
+            ipaddress.ip_address(host)
+            continue
         if not _HOST.fullmatch(host):
             raise SetupError(f"{flag}: {host!r} is neither a host name nor an address")
     return hosts
