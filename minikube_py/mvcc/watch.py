@@ -254,6 +254,8 @@ class WatchHub:
             if watcher.next_revision > self.revision:
                 del self._behind[watcher]
                 self._join(watcher)
+                # It saw all there is, and may not have been told: progress goes to those in step alone.
+                self.progress(watcher)
                 continue
             compacted = max(self._state.compact_revision, 1)
             # A `where` needs the state before its first event too.
@@ -317,10 +319,6 @@ class WatchHub:
         self.revision = state.revision
         self._version = -1
         self.refresh()
-        for watcher in list(self._behind):
-            if watcher.next_revision > self.revision:
-                del self._behind[watcher]
-                self._join(watcher)
 
     def close(self, error: MinikubeError) -> None:
         """Ends all watches with `error`."""

@@ -443,6 +443,9 @@ class SimCluster:
 
     def unsettled(self) -> str:
         """What is still missing until the cluster is well; empty: nothing."""
+        for place in self.running():
+            if place.started is not None and place.started.stop.is_set():
+                return f"{place.name} was asked to stop, and has not ended"
         leader = self.leader()
         if leader is None or leader.member is None:
             return "there is no leader"

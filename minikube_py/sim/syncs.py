@@ -10,11 +10,12 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from minikube_py.env import Rng
 from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.loop import SimLoop
-from minikube_py.sim.tasks import wake
+from minikube_py.store.embedded import settle
 from minikube_py.store.fsync import Done, FsyncMode, Histogram, to_its_end
 
 
@@ -62,14 +63,9 @@ class SimSyncs:
     async def wait(self, sync: Callable[[], None]) -> None:
         """The same, awaited; it ends with the sync also where it is cancelled. Raises: OSError."""
         ended: asyncio.Future[None] = self._loop.create_future()
-        horizon = self._disk.sequence
-        self._loop.call_later(self._duration_s(), wake, ended)
-        try:
-            await to_its_end(ended)
-        except asyncio.CancelledError:
-            self._disk.sync_as_of(horizon, sync)
-            raise
-        self._disk.sync_as_of(horizon, sync)
+        done = partial(settle, ended, None)
+        self._loop.call_later(self._duration_s(), self._end, self._disk.sequence, sync, done)
+        await to_its_end(ended)
 
     def close(self) -> None:
         """Nothing runs beside the loop."""

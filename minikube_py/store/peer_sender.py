@@ -39,7 +39,6 @@ class PeerSender:
         self._notice_timer: asyncio.TimerHandle | None = None
         self._snapshot: SnapshotSender | None = None
         self._snapshot_reported_s = 0.0
-        self._forget_timer: asyncio.TimerHandle | None = None
         self._ping = 0
         self._pinged_s = 0.0
         self._said = ""
@@ -152,9 +151,6 @@ class PeerSender:
                 self._drop(message)
                 return
             sender = self._snapshot = SnapshotSender(source, message, self._peers.limits, self._peers.clock)
-        if self._forget_timer is not None:
-            self._forget_timer.cancel()
-            self._forget_timer = None
         offer = sender.offer(message)
         self._urgent.append(offer)
         self._urgent_bytes += len(offer)
@@ -186,10 +182,12 @@ class PeerSender:
         self._peers.report(self.member.id, True, False)
         self._tell(why)
 
+    def _forget_idle(self, sender: SnapshotSender) -> None:
+        """Never one that is under way again: nobody would report its end."""
+        if sender is self._snapshot and not sender.active:
+            self._forget_snapshot()
+
     def _forget_snapshot(self) -> None:
-        if self._forget_timer is not None:
-            self._forget_timer.cancel()
-            self._forget_timer = None
         if self._snapshot is not None:
             self._snapshot.source.close()
             self._snapshot = None
@@ -296,7 +294,7 @@ class PeerSender:
             # Kept for a while: what the peer has of it already need not be sent again.
             self._snapshot.active = False
             patience_s = self._peers.limits.snapshot_patience_s
-            self._forget_timer = self._peers.loop.call_later(patience_s, self._forget_snapshot)
+            self._peers.loop.call_later(patience_s, self._forget_idle, self._snapshot)
         self._peers.report(self.member.id, False)
 
     def _tell(self, why: str) -> None:

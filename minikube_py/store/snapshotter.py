@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import TypeVar, cast
 
 from minikube_py.env import Clock
@@ -39,8 +40,11 @@ async def drive(
                 slice_end_s = clock.monotonic_s() + SLICE_S
     except StopIteration as end:
         return cast(End, end.value)
-    finally:
-        steps.close()
+    except BaseException:
+        # What fails as they close must not hide a cancellation: whoever ended this would wait for ever.
+        with suppress(OSError):
+            steps.close()
+        raise
 
 
 class Snapshotter:

@@ -175,6 +175,18 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "                pass\n",
         "who leads goes by deadlines from when it led before",
     ),
+    SwarmMutant(
+        "member: the end of a transfer is not reported", "store/peer_sender.py",
+        "            self._forget_snapshot()\n            self._peers.report(self.member.id, True, True)\n",
+        "            self._forget_snapshot()\n",
+        "Raft waits for a snapshot that nobody sends any more",
+    ),
+    SwarmMutant(
+        "member: a sync that ends hides that the work is to end", "store/fsync.py",
+        "                await asyncio.wait((running,))\n        raise\n",
+        "                await asyncio.wait((running,))\n        running.result()\n",
+        "who was cancelled meanwhile goes on, and who stops the member waits for it",
+    ),
     # --- client ------------------------------------------------------------------------------------------------------
     SwarmMutant(
         "client: a write without an answer is called refused", "store/client.py",
@@ -230,6 +242,12 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "            watcher.next_revision = max(watcher.next_revision, self.revision + 1)\n            self._behind",
         "            watcher.next_revision = max(watcher.next_revision, state.revision + 1)\n            self._behind",
         "watchers go on from where the snapshot ends",
+    ),
+    SwarmMutant(
+        "watch: who has caught up is told of events alone", "mvcc/watch.py",
+        "        if events or until == self.revision:\n",
+        "        if events:\n",
+        "progress goes to those in step, and this one was not when it went out",
     ),
     SwarmMutant(
         "watch: a batch is handed out twice", "mvcc/watch.py",

@@ -29,7 +29,7 @@ LIMITS = PeerLimits(
     snapshot_chunk_bytes=4 << 10,
     snapshot_window_bytes=16 << 10,
     snapshot_bytes_per_s=100_000,
-    snapshot_patience_s=5.0,
+    snapshot_patience_s=2.0,
 )
 OPTIONS = WorldOptions(
     LoopOptions(shuffle=True, jitter_s=0.001, turn_s=0.0001, stall_every=500, stall_s=0.05),
@@ -37,6 +37,42 @@ OPTIONS = WorldOptions(
     drift_max=0.1,
 )
 SNAPSHOT = random.Random(5).randbytes(300_000)
+PAUSE_S = 3.0
+"""A fault lasts as long as that at most."""
+SILENT_S = LIMITS.snapshot_patience_s + PAUSE_S + 2 * LIMITS.beat_s
+"""A transfer of which nothing was heard for so long has been forgotten."""
+
+
+class Transfers:
+    """What a leader knows of the snapshots that it sends: of each it must hear until it has come to an end. It begins
+    no other before, and some time passes in between."""
+
+    def __init__(self, process) -> None:
+        self._process = process
+        self._heard_s: dict[int, float] = {}
+        self._next_s: dict[int, float] = {}
+        self.ends = self.taken = 0
+
+    def begin(self, peer: int) -> bool:
+        """Whether one begins now."""
+        now_s = self._process.clock.monotonic_s()
+        if peer in self._heard_s or now_s < self._next_s.setdefault(peer, now_s):
+            return False
+        self._heard_s[peer] = now_s
+        return True
+
+    def report(self, peer: int, reachable: bool, snapshot: bool | None = None) -> None:
+        if snapshot is not None or not reachable:
+            self.ends += self._heard_s.pop(peer, None) is not None
+            self.taken += snapshot is True
+            self._next_s[peer] = self._process.clock.monotonic_s() + self._process.rng.choice((0.0, 0.3, 1.5))
+        elif peer in self._heard_s:
+            self._heard_s[peer] = self._process.clock.monotonic_s()
+
+    def check(self) -> None:
+        now_s = self._process.clock.monotonic_s()
+        for peer, heard_s in self._heard_s.items():
+            assert now_s - heard_s < SILENT_S, f"nothing is heard of the snapshot that was sent to {peer}"
 
 
 class Seen:
@@ -47,6 +83,7 @@ class Seen:
         self.heard: dict[tuple[int, int, bool], list[int]] = {}
         self.connects = 0
         self.drops = 0
+        self.transfers: list[Transfers] = []
         self.restored: set[str] = set()
         self.talkers: dict[str, Talker] = {}
 
@@ -63,7 +100,7 @@ class Seen:
 
 
 async def talk(process, seen: Seen) -> None:
-    """One life: says something to all every few ms; the first member sends its snapshot to who lacks it."""
+    """One life: says something to all every few ms; the first member sends them one snapshot after the other."""
     member = next(each for each in MEMBERS if each.name == process.name)
     words: list[str] = []
     peers = Peers(
@@ -72,11 +109,14 @@ async def talk(process, seen: Seen) -> None:
     await peers.listen("0.0.0.0", 2380)
     talker = Talker(member, peers, MEMBERSHIP, CLUSTER)
     talker.driver.on_receive = seen.hear
-    talker.driver.make_source = lambda: MemorySource(SNAPSHOT)
+    begun_s = process.clock.monotonic_s()
+    talker.driver.make_source = lambda: MemorySource(SNAPSHOT, 100 + int(process.clock.monotonic_s() - begun_s))
+    transfers = Transfers(process)
+    talker.driver.report = transfers.report
+    seen.transfers.append(transfers)
     seen.talkers[process.name] = talker
     talker.begin()
     others = [each for each in MEMBERS if each.id != member.id]
-    asked_s = 0.0
     while True:
         for other in others:
             seen.number += 1
@@ -88,11 +128,10 @@ async def talk(process, seen: Seen) -> None:
         if talker.driver.restores:
             assert talker.driver.restores[0] == SNAPSHOT
             seen.restored.add(process.name)
-        if member.id == 1 and process.clock.monotonic_s() >= asked_s:
-            asked_s = process.clock.monotonic_s() + 0.3
-            for other in others:
-                if other.name not in seen.restored:
-                    talker.send(snapshot_message(1, other.id, MemorySource(SNAPSHOT)))
+        transfers.check()
+        for other in others if member.id == 1 else ():
+            if transfers.begin(other.id):
+                talker.send(snapshot_message(1, other.id, talker.driver.make_source()))
         await process.clock.sleep(process.rng.choice((0.0, 0.001, 0.01, 0.05)))
 
 
@@ -100,8 +139,8 @@ async def faults(world: World, rng: random.Random, duration_s: float) -> None:
     end_s = world.scheduler.now_s + duration_s
     while world.scheduler.now_s < end_s:
         one, other = rng.sample(NAMES, 2)
-        length_s = rng.choice((0.05, 0.5, 3.0))
-        kind = rng.choice(("clog", "clog both", "cut", "kill", "power", "pause", "slow", "lossy"))
+        length_s = rng.choice((0.05, 0.5, PAUSE_S))
+        kind = rng.choice(("clog", "clog both", "cut", "flap", "kill", "power", "pause", "slow", "lossy"))
         network = world.network
         if kind.startswith("clog"):
             pairs = [(one, other), (other, one)][: 2 if "both" in kind else 1]
@@ -114,6 +153,12 @@ async def faults(world: World, rng: random.Random, duration_s: float) -> None:
             network.cut([one], [other])
             await asyncio.sleep(length_s)
             network.mend([one], [other])
+        elif kind == "flap":
+            for _ in range(4):
+                network.cut([one], [other])
+                await asyncio.sleep(0.02)
+                network.mend([one], [other])
+                await asyncio.sleep(rng.choice((0.2, 0.5, 1.0)))
         elif kind in ("kill", "power"):
             world.kill(one, silently=kind == "power")
             await asyncio.sleep(length_s)
@@ -171,3 +216,6 @@ def test_the_same_seed_is_the_same_run():
 def test_the_faults_were_worth_something():
     found = [run(seed)[0] for seed in range(4)]
     assert sum(seen.connects for seen in found) > 30 and sum(seen.drops for seen in found) > 100
+    lives = [transfers for seen in found for transfers in seen.transfers]
+    taken = sum(life.taken for life in lives)
+    assert taken > 10 and sum(life.ends for life in lives) > taken + 10

@@ -355,6 +355,29 @@ def test_a_slow_sync_covers_what_was_there_when_it_began():
     assert len(kept) == 20
 
 
+def test_who_is_cancelled_during_a_sync_that_fails_is_cancelled():
+    """As of a sync in a thread: a member that is stopped would bear with the failure, and go on."""
+    world = World(1, WorldOptions(syncs=SyncTimes(1.0, 0.0)))
+    ends = []
+
+    async def live(process):
+        file = process.disk.open("file", create=True)
+        file.write_at(0, b"a")
+        process.disk.fail_sync_after(0)
+        task = asyncio.create_task(process.syncs.wait(file.sync))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        await asyncio.wait((task,))
+        ends.append((task.cancelled(), process.world.scheduler.now_s))
+
+    async def main():
+        world.start("p", live)
+        await asyncio.sleep(3)
+
+    world.drive(main)
+    assert ends == [(True, pytest.approx(1.0))]
+
+
 def test_an_inline_sync_holds_the_loop_up():
     world = World(1, WorldOptions(syncs=SyncTimes(0.3, 0.0)))
     times = []

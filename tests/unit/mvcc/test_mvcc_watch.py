@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import orjson
 import pytest
 
@@ -168,6 +170,71 @@ def test_progress_is_told_only_to_those_in_step() -> None:
     assert (seen[-1].events, seen[-1].revision) == ((), 4)
 
 
+class Told:
+    """A hub as its member runs it: progress goes out whenever the revision has moved. Of each watch, what its client
+    knows."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.state = StateMachine()
+        self.state.apply(DeclareFields(NODES))
+        self.hub = WatchHub(self.state)
+        self.watches: list[Seen] = []
+        self.progressed = 0
+
+    def watch(self) -> None:
+        start = self.rng.choice((0, 2, self.state.revision + 1))
+        seen: Seen = [WatchBatch((), start - 1 if start else self.state.revision)]
+        key, end, where = self.rng.choice(
+            ((b"k", b"l", None), (b"k1", b"", None), (NODES.prefix, prefix_end(NODES.prefix), WHERE))
+        )
+        self.hub.add(key, end, start, seen.append, where)
+        self.watches.append(seen)
+
+    def write(self) -> None:
+        for _ in range(self.rng.randint(1, 3)):
+            self.state.apply(self.rng.choice((Put(b"k1", b""), Put(b"other", b""), node("4"), node("1"))))
+        self.hub.notify()
+
+    def replaced(self) -> None:
+        self.state = StateMachine.restore(self.state.snapshot())
+        self.hub.replace(self.state)
+
+    def build(self) -> None:
+        self.state.build_indexes(1)
+        self.hub.refresh()
+
+    def catch_up(self) -> None:
+        self.hub.catch_up(self.rng.choice((1, 5, 100)))
+
+    def upkeep(self) -> None:
+        if self.state.revision != self.progressed:
+            self.progressed = self.state.revision
+            self.hub.progress()
+
+    def rest(self) -> None:
+        """Nothing is written any more."""
+        while self.state.build_indexes(1) or self.hub.catch_up():
+            self.build()
+            self.upkeep()
+        self.build()
+        self.hub.catch_up()
+        self.upkeep()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_at_rest_every_watch_was_told_that_it_has_seen_all(seed: int) -> None:
+    """Whatever it waited for, and whenever it came back into step. `replaced`: the tables are to be built again."""
+    rng = random.Random(seed)
+    told = Told(rng)
+    steps = (told.watch, told.write, told.write, told.replaced, told.build, told.catch_up, told.upkeep, told.upkeep)
+    for _ in range(60):
+        rng.choice(steps)()
+    told.rest()
+    live = [seen[-1] for seen in told.watches if seen[-1].error is None]
+    assert {batch.revision for batch in live} <= {told.state.revision}
+
+
 WHERE = Where((Comparison("free.cpu", ">=", ("2",)),))
 NODE = NODES.prefix + b"n1"
 
@@ -307,6 +374,7 @@ def test_a_start_ahead_of_the_other_state_stays_silent_until_then() -> None:
     watcher = hub.add(b"k", b"l", 20, seen.append)
     following = later(state, 5)
     hub.replace(following)
+    hub.catch_up()
     assert hub.behind == 0 and not hub.progress(watcher)
     for number in range(12):
         following.apply(Put(b"k%d" % (200 + number), b""))

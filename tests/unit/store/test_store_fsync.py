@@ -15,6 +15,7 @@ from patience import PATIENCE_S, patience
 from minikube_py.store import collector as collector_module
 from minikube_py.store.collector import Collector
 from minikube_py.store.fsync import SLOW_SYNC_S, SWITCH_INTERVAL_S, FsyncRunner, Histogram
+from minikube_py.store.snapshotter import drive
 
 pytestmark = pytest.mark.real_time("what is tested are threads")
 
@@ -155,8 +156,10 @@ async def test_a_bug_in_a_sync_is_told_as_a_failure_from_the_thread_too():
     runner.close()
 
 
-async def test_who_is_cancelled_waits_for_a_sync_that_runs():
-    """It would close the file under it."""
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_is_cancelled_waits_for_a_sync_that_runs(fails):
+    """It would close the file under it. That the sync failed must not take the cancellation's place: who bears with
+    failures, as housekeeping does, would go on for ever."""
     runner = FsyncRunner(ManualClock(), "thread")
     began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -164,6 +167,8 @@ async def test_who_is_cancelled_waits_for_a_sync_that_runs():
         began.set()
         go_on.wait(PATIENCE_S)
         ended.set()
+        if fails:
+            raise OSError("a bad disk")
 
     waiting = asyncio.create_task(runner.wait(sync))
     await asyncio.to_thread(began.wait, PATIENCE_S)
@@ -175,6 +180,24 @@ async def test_who_is_cancelled_waits_for_a_sync_that_runs():
     go_on.set()
     await asyncio.wait((waiting,))
     assert running and ended.is_set() and waiting.cancelled()
+
+
+async def test_slices_that_are_ended_end_whatever_closing_them_raises():
+    closed = []
+
+    def steps():
+        try:
+            while True:
+                yield None
+        finally:
+            closed.append(True)
+            raise OSError("it cannot be closed")
+
+    waiting = asyncio.create_task(drive(steps(), FsyncRunner(ManualClock()).wait, ManualClock(), 1.0))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert waiting.cancelled() and closed == [True]
 
 
 async def test_what_is_told_to_use_holds_from_the_next_sync_on():
