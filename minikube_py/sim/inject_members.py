@@ -55,8 +55,7 @@ def _draw_outrun(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         yield Fault(at_us, "cut", (place,), others, away_us)
         yield Fault(at_us, "cut", others, (place,), away_us)
         yield Fault(at_us + away_us, "outrun", (place,), others, lasting(rng, plan, 2 * S, 8 * S), 500 * MS)
-        for _ in range(rng.choice((0, 6, 12))):
-            # Its links fall again while it is sent snapshots.
+        for _ in range(rng.choice((0, 6, 12))):  # Its links fall again while it is sent snapshots.
             away_us += lasting(rng, plan, 40 * MS, 1 * S)
             yield Fault(at_us + away_us, "cut", (place,), others, 10 * MS)
 

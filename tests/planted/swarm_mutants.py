@@ -244,7 +244,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "watchers go on from where the snapshot ends",
     ),
     SwarmMutant(
-        "watch: who has caught up is told of events alone", "mvcc/watch.py",
+        "watch: who has caught up hears of events alone", "mvcc/watch.py",
         "        if events or until == self.revision:\n",
         "        if events:\n",
         "progress goes to those in step, and this one was not when it went out",
