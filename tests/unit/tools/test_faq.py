@@ -1,4 +1,4 @@
-"""The questions of newcomers: each answer leads to a page, its commands exist, and what it relies on is still so."""
+"""Frequently asked questions: each answer links a page that confirms it, and its commands exist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from minikube_py import Cluster
 from minikube_py.cli import main
 from minikube_py.kubelet.config import NodeSpec
 
@@ -17,19 +18,29 @@ SECTIONS = dict(
     part.split("\n", 1) for part in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 )
 FOUND = {
-    "containers": ("how-to/inside-a-pod.md", "No container runs"),
+    "containers": ("how-to/inside-a-pod.md", "Containers do not really run"),
     "version": ("reference/what-works.md", "Kubernetes 1.36"),
     "different": ("performance.md", "envtest"),
     "operator": ("tutorials/testing-an-operator.md", "operator"),
-    "nodes of my own": ("reference/cluster.md", "NodeSpec"),
+    "define nodes": ("reference/cluster.md", "NodeSpec"),
     "node fail": ("reference/cluster.md", ".down(seconds)"),
     "another machine": ("compose.md", "--host 0.0.0.0"),
     "Who may": ("reference/what-works.md", "create token"),
     "network": ("how-to/inside-a-pod.md", "port-forward"),
     "back it up": ("reference/commands.md", "store snapshot save FILE"),
     "trust": ("how-to/virtual-time.md", "digest"),
+    "volumes": ("reference/what-works.md", "simulated.minikube-py"),
+    "Pending": ("reference/commands.md", "what would have to change"),
+    "How many": ("performance.md", "405 MB"),
+    "in CI": ("reference/pytest.md", "session (of each xdist worker)"),
+    "API fail": ("reference/cluster.md", "fail_next(on, times=1)"),
+    "container crash": ("reference/cluster.md", "end_container"),
+    "real kube-scheduler": ("how-to/a-real-etcd.md", "--etcd-servers"),
+    "metrics and logs": ("reference/metrics.md", "/metrics"),
+    "member dies": ("reliability.md", "An acknowledged write is never lost"),
+    "admission webhooks": ("reference/what-works.md", "--enable-admission-plugins=ServiceAccount"),
 }
-"""A word of each question, and the place where its answer was found."""
+"""A word of each question, and the place where a reader finds the answer."""
 
 
 @pytest.mark.parametrize("word", FOUND)
@@ -51,6 +62,18 @@ def test_its_flags_exist(command: str, capsys: pytest.CaptureFixture[str]) -> No
     text = capsys.readouterr().out
     for flag in {flag for line in lines for flag in re.findall(r"--[a-z-]+", line)}:
         assert flag in text, (command, flag)
+
+
+def test_its_storage_class_provisions_volumes() -> None:
+    (storage_class,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    claim = {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }  # fmt: skip
+    with Cluster(clock="virtual", seed=1) as cluster:
+        cluster.apply(storage_class)
+        cluster.apply(claim)
+        assert cluster.wait("persistentvolumeclaim/data", phase="Bound")["spec"]["storageClassName"] == "simulated"
 
 
 def test_its_shapes_are_nodes() -> None:
