@@ -10,12 +10,10 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from minikube_py.env import Rng
 from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.loop import SimLoop
-from minikube_py.store.embedded import settle
 from minikube_py.store.fsync import Done, FsyncMode, Histogram, to_its_end
 
 
@@ -62,10 +60,12 @@ class SimSyncs:
 
     async def wait(self, sync: Callable[[], None]) -> None:
         """The same, awaited; it ends with the sync also where it is cancelled. Raises: OSError."""
-        ended: asyncio.Future[None] = self._loop.create_future()
-        done = partial(settle, ended, None)
-        self._loop.call_later(self._duration_s(), self._end, self._disk.sequence, sync, done)
-        await to_its_end(ended)
+
+        async def run(horizon: int, duration_s: float) -> None:
+            await asyncio.sleep(duration_s)
+            self._disk.sync_as_of(horizon, sync)
+
+        await to_its_end(self._loop.create_task(run(self._disk.sequence, self._duration_s())))
 
     def close(self) -> None:
         """Nothing runs beside the loop."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Literal, Protocol
 
-from minikube_py.env import Clock
+from minikube_py.env import Clock, ended
 
 FsyncMode = Literal["auto", "inline", "thread"]
 SLOW_SYNC_S = 0.002
@@ -130,7 +130,7 @@ async def to_its_end(running: asyncio.Future[None]) -> None:
     except asyncio.CancelledError:
         while not running.done():
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait((running,))
+                await ended(running)
         raise
 
 

@@ -183,8 +183,8 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     SwarmMutant(
         "member: a sync that ends hides that the work is to end", "store/fsync.py",
-        "                await asyncio.wait((running,))\n        raise\n",
-        "                await asyncio.wait((running,))\n        running.result()\n",
+        "                await ended(running)\n        raise\n",
+        "                await ended(running)\n        running.result()\n",
         "who was cancelled meanwhile goes on, and who stops the member waits for it",
     ),
     # --- client ------------------------------------------------------------------------------------------------------

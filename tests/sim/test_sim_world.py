@@ -11,6 +11,7 @@ import pytest
 from minikube_py.sim.loop import Killed, LoopOptions, SimFailure
 from minikube_py.sim.syncs import SyncTimes
 from minikube_py.sim.world import Ended, World, WorldOptions
+from minikube_py.store.snapshot_transfer import TransferRefused
 
 
 class Outside:
@@ -376,6 +377,27 @@ def test_who_is_cancelled_during_a_sync_that_fails_is_cancelled():
 
     world.drive(main)
     assert ends == [(True, pytest.approx(1.0))]
+
+
+def test_what_a_sync_raises_reaches_who_waits_for_it():
+    """As from a thread; a file may have been closed meanwhile."""
+    world = World(1, WorldOptions(syncs=SyncTimes(1.0, 0.0)))
+    raised = []
+
+    async def live(process):
+        def sync():
+            raise TransferRefused("another offer took its place")
+
+        with pytest.raises(TransferRefused):
+            await process.syncs.wait(sync)
+        raised.append(process.world.scheduler.now_s)
+
+    async def main():
+        world.start("p", live)
+        await asyncio.sleep(3)
+
+    world.drive(main)
+    assert raised == [pytest.approx(1.0)]
 
 
 def test_an_inline_sync_holds_the_loop_up():
