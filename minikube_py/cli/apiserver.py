@@ -12,7 +12,7 @@ from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, CLIE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    store_help = "where the store's members are served, with commas between"
+    store_help = "the addresses of the store's members, separated by commas"
     parser.add_argument("--store", metavar="HOST:PORT,...", help=store_help)
     flags.add_etcd_behind(parser)
     address_help = "the address to listen on (default: 127.0.0.1)"
@@ -20,11 +20,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     port_help = "the port to listen on with HTTPS, 0 for any free one (default: 6443)"
     parser.add_argument("--secure-port", type=flags.whole_number(0, 65535), default=6443, metavar="P", help=port_help)
     many, limits = flags.whole_number(0, 1_000_000), Limits()
-    reads_help = "reads answered at once, 0 for any number (default: 400)"
+    reads_help = "concurrent reads, 0 for no limit (default: 400)"
     parser.add_argument(
         "--max-requests-inflight", type=many, default=limits.reads_in_flight_max, metavar="N", help=reads_help
     )
-    writes_help = "writes answered at once, 0 for any number (default: 200)"
+    writes_help = "concurrent writes, 0 for no limit (default: 200)"
     parser.add_argument(
         "--max-mutating-requests-inflight", type=many, default=limits.writes_in_flight_max, metavar="N",
         help=writes_help,
@@ -39,10 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets = flags.add_secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
-    secrets.file("--token-auth-file", USERS_FILE, "who may come in: CSV lines of token,user,uid,groups")
+    secrets.file("--token-auth-file", USERS_FILE, "the users: CSV lines of token,user,uid,groups")
     key_help = "the key that signs the tokens of service accounts, EC on P-256, PEM"
     secrets.file("--service-account-signing-key-file", ACCOUNTS_KEY, key_help)
-    clients_help = "the authority of certificates that clients may show, PEM; without it, they show none"
+    clients_help = "the authority of client certificates, PEM; without it, there are none"
     secrets.file("--client-ca-file", CLIENTS, clients_help, needed=False)
     secrets.tls()
     flags.add_process(parser, "apiserver")

@@ -79,7 +79,7 @@ def _configure_query(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_schedule(parser: argparse.ArgumentParser) -> None:
-    mix_help = "what the pods ask for: cpu-memory, gpu (shares, models), labels (Gt, Lt, In, NotIn), all (default: all)"
+    mix_help = "what the pods request: cpu-memory, gpu (shares, models), labels (Gt, Lt, In, NotIn), all (default: all)"
     mixes = ("cpu-memory", "gpu", "labels", "all")
     parser.add_argument("--predicates", choices=mixes, default="all", help=mix_help)
     counts = flags.several(flags.whole_number(1, flags.NODES_MAX))
@@ -87,11 +87,11 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=counts, default=(1000,), metavar="N,...", help=nodes_help)
     count = flags.whole_number(1, 1_000_000)
     parser.add_argument("--pods", type=count, default=2000, metavar="N", help="how many pods (default: 2,000)")
-    full_help = "how full the nodes are before, by bound pods, 0 to .999 (default: .97)"
+    full_help = "how full bound pods make the nodes at the start, 0 to 0.999 (default: 0.97)"
     parser.add_argument("--utilisation", type=flags.share(0.999), default=0.97, metavar="U", help=full_help)
     churn_help = "the share of bound pods that leave again after a while, 0 to 1 (default: 1)"
     parser.add_argument("--churn", type=flags.share(1), default=1.0, metavar="C", help=churn_help)
-    repetition_help = "the share of pods that ask for what one before asked for, 0 to 1 (default: 0)"
+    repetition_help = "the share of pods that repeat an earlier request, 0 to 1 (default: 0)"
     parser.add_argument("--repetition", type=flags.share(1), default=0.0, metavar="R", help=repetition_help)
     sampling_help = "score all nodes that fit, or as many as upstream; several with commas (default: all)"
     samplings = flags.several(flags.one_of("all", "original"))

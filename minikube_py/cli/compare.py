@@ -1,10 +1,10 @@
 """Compare two schedulers on the same pods: both configurations place the pods of a trace, in an order that each seed
-draws again, in virtual time. What they come to stands side by side, with intervals and a paired test.
+draws, in virtual time. The results are printed side by side, with intervals and a paired test.
 
   minikube-py compare default pack.yaml --seeds 10 --scheduler-only
   minikube-py compare default mine.yaml --plugin mine.py:BestFit --pods 2000 --nodes 300
 
-The same command writes the same bytes: JSON and picture hold no time and no folder."""
+The same command writes the same bytes: JSON and picture contain no times or paths."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seed_help = "the first seed; the others follow (default: 0)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
     count = flags.whole_number(0, 10_000_000)
-    pods_help = f"so many pods of the trace, drawn by the seed; 0 for all (default: {PODS:,})"
+    pods_help = f"number of pods of the trace, drawn by the seed; 0 for all (default: {PODS:,})"
     parser.add_argument("--pods", type=count, default=PODS, metavar="N", help=pods_help)
     nodes_help = f"the first N nodes of the trace; 0 for all (default: {NODES})"
     parser.add_argument("--nodes", type=count, default=NODES, metavar="N", help=nodes_help)
     important_help = "the share of pods that may preempt the others, 0 to 1 (default: 0)"
     parser.add_argument("--important", type=flags.share(1), default=0.0, metavar="P", help=important_help)
-    only_help = "decisions alone, over nodes in memory: no API, store, kubelet or time; some ten times faster"
+    only_help = "decisions only, over nodes in memory: no API, store, kubelet or time; about ten times faster"
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--scheduler-only", action="store_true", help=only_help)
-    virtual_help = "over the whole control plane in virtual time, as it is without --scheduler-only"
+    virtual_help = "over the whole control plane in virtual time (the default)"
     which.add_argument("--virtual", action="store_true", help=virtual_help)
     plugin_help = "a plugin of your own, for B alone unless A names it; may be given several times"
     parser.add_argument(

@@ -4,8 +4,8 @@ for a waiting pod, what would have to change and whom preemption would evict.
   minikube-py explain pod web
   minikube-py explain pod web -n shop --at 17
 
-The nodes are those of now, without the pod itself; the decision, with the scores of the chosen node as it was then, is
-one of the scheduler's last 1,000. Of a pod that was placed by flow, it prints the path and what each arc cost."""
+Nodes are judged as they are now, without the pod itself. The decision, with the chosen node's scores at that time, is
+one of the scheduler's last 1,000. For a pod placed by flow, its path and the cost of each arc are printed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Json = dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the pod")
+    parser.add_argument("name", metavar="NAME", help="the pod's name")
     parser.add_argument("-n", "--namespace", default="default", metavar="NS", help="its namespace (default: default)")
-    at_help = "one of the pod's decisions, by its number (default: the last)"
+    at_help = "the number of one of the pod's decisions (default: the last)"
     parser.add_argument("--at", type=flags.whole_number(1, 2**63 - 1), metavar="DECISION", help=at_help)
     add_limit(parser)
     add_access(parser)
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    limit_help = f"the first so many nodes, 0 for all; those that fit come first (default: {LIMIT})"
+    limit_help = f"show at most this many nodes, 0 for all; those that fit come first (default: {LIMIT})"
     parser.add_argument("--limit", type=flags.whole_number(0, 10**9), default=LIMIT, metavar="N", help=limit_help)
 
 

@@ -1,10 +1,10 @@
-"""Run a test of a Python operator in virtual time under seeds: each its own interleaving and its own faults.
+"""Run a test of a Python operator in virtual time under many seeds, each with its own interleaving and faults.
 
   minikube-py explore test_operator.py::test_it --seeds 200
-  minikube-py explore test_operator.py::test_it --seed 17     that one again
+  minikube-py explore test_operator.py::test_it --seed 17     that seed again
 
-The test is one of pytest's that uses the fixture `minikube` and starts its operator by `minikube.program(...)`. Of a
-seed that fails: the shortest schedule of faults found that still fails, and what the operator read and wrote."""
+The test is a pytest test that uses the fixture `minikube` and starts its operator with `minikube.program(...)`. For a
+seed that fails it prints the shortest fault schedule found that still fails, and what the operator read and wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLUGIN = "minikube_py.cluster.pytest_plugin"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("test", metavar="FILE::TEST", help="what pytest is to run")
     which = parser.add_mutually_exclusive_group()
-    seeds_help = "how many seeds, from 1 on (default: 50)"
+    seeds_help = "how many seeds, starting with 1 (default: 50)"
     which.add_argument("--seeds", type=flags.whole_number(1, 10_000_000), default=50, metavar="N", help=seeds_help)
     which.add_argument("--seed", type=flags.whole_number(1, 1 << 62), metavar="S", help="this seed alone")
     nodes_help = "how many fake nodes (default: 1)"

@@ -134,7 +134,7 @@ def add_run(parser: argparse.ArgumentParser, split: bool = True, virtual: bool =
     data_help = "keep the data here, on the disk to be measured (default: a temporary folder)"
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
     if virtual:
-        virtual_help = "in virtual time: nothing waits, and the same seed gives the same history, told by its digest"
+        virtual_help = "in virtual time: no real waiting; the same seed gives the same history, shown by its digest"
         parser.add_argument("--virtual", action="store_true", help=virtual_help)
     results_help = "write JSON and pictures under this folder (default: results)"
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
@@ -156,7 +156,7 @@ def new_file(text: str) -> Path:
 
 
 def add_kubeconfig(parser: argparse.ArgumentParser) -> None:
-    help_text = "how to reach the API server: a file that names an https server, its authority and a token"
+    help_text = "how to reach the API server: a kubeconfig with an https server, its authority and a token"
     parser.add_argument("--kubeconfig", type=Path, required=True, metavar="F", help=help_text)
 
 
@@ -210,7 +210,7 @@ def add_structures(parser: argparse.ArgumentParser) -> None:
 
 
 def add_admission_plugins(parser: argparse.ArgumentParser) -> None:
-    help_text = "admission beside what is on already: ServiceAccount, which gives pods accounts and tokens"
+    help_text = "admission plugins beside those that are on: ServiceAccount, which gives pods accounts and tokens"
     known = several(one_of("ServiceAccount"))
     parser.add_argument("--enable-admission-plugins", type=known, default=(), metavar="NAME,...", help=help_text)
 
@@ -256,7 +256,7 @@ def named_file(text: str) -> tuple[str, Path]:
 def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
     """Upstream's flags; `lease` is the name of the Lease unless another is given."""
     group = parser.add_argument_group(
-        "leader election", "Of several such processes one works and the others stand by. Upstream's flags."
+        "leader election", "Of several such processes one is active and the others are standbys. Upstream's flags."
     )
     elect_help = "stand for election before any work (default: true; --leader-elect=false to work at once)"
     group.add_argument(
@@ -315,7 +315,7 @@ def add_process(parser: argparse.ArgumentParser, role: str) -> None:
         f"(default: 127.0.0.1:{HEALTH_PORTS[role]} if it is free; none with --with-parent)"
     )
     parser.add_argument("--healthz", metavar="HOST:PORT", help=health_help)
-    parent_help = "end when standard input ends, so as not to outlive whoever started this"
+    parent_help = "exit when standard input ends, so as not to outlive the parent process"
     parser.add_argument("--with-parent", action="store_true", help=parent_help)
 
 
@@ -332,9 +332,9 @@ def process(arguments: argparse.Namespace, role: str) -> ProcessOptions:
 def add_store_access(parser: argparse.ArgumentParser) -> None:
     """How a command reaches a store that runs."""
     group = parser.add_argument_group(
-        "which store", "By default that of the `minikube-py up` that runs, or the one that $MINIKUBE_PY_STORE names."
+        "which store", "By default the store of the running `minikube-py up`, or the one that $MINIKUBE_PY_STORE names."
     )
-    group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
+    group.add_argument("--data-dir", type=Path, metavar="D", help="the one of the `up` with this data folder")
     endpoints_help = "that of the members at these addresses; needs --secrets-dir, or token and authority"
     group.add_argument("--endpoints", metavar="HOST:PORT,...", help=endpoints_help)
     secrets_help = f"the folder `admin` of init-secrets: {STORE_TOKEN} and {AUTHORITY}"
@@ -404,7 +404,7 @@ class Secrets:
 def add_room(parser: argparse.ArgumentParser) -> None:
     """`quota_bytes` and `reserve_bytes`, of a store member."""
     quota_help = (
-        "refuse what grows once the data and their history take so much, and raise the alarm NOSPACE: deletes and "
+        "refuse writes that need space once data and history take this much, and raise the alarm NOSPACE; deletes and "
         "reads go on (default: 2Gi; 0: no bound)"
     )
     names = "--quota-bytes", "--quota-backend-bytes"
@@ -415,7 +415,7 @@ def add_room(parser: argparse.ArgumentParser) -> None:
 
 def add_etcd_behind(parser: argparse.ArgumentParser) -> None:
     """An etcd in place of a store of ours; flags as kube-apiserver's."""
-    servers_help = "keep everything in this etcd, in place of a store of its own (needs the extra `etcd`)"
+    servers_help = "keep everything in this etcd, instead of the built-in store (needs the extra `etcd`)"
     parser.add_argument("--etcd-servers", metavar="URL,...", help=servers_help)
     files = (
         ("cafile", "the authority that signed etcd's certificates"),
@@ -424,7 +424,7 @@ def add_etcd_behind(parser: argparse.ArgumentParser) -> None:
     )
     for name, what in files:
         parser.add_argument(f"--etcd-{name}", type=Path, metavar="F", help=f"{what}, PEM")
-    prefix_help = "the prefix of all keys in etcd; for each cluster its own (default: /registry)"
+    prefix_help = "the prefix of all keys in etcd; each cluster needs its own (default: /registry)"
     parser.add_argument("--etcd-prefix", metavar="P", help=prefix_help)
     compaction_help = "how often etcd is compacted, by one API server of all, 0: never (default: 5m)"
     parser.add_argument("--etcd-compaction-interval", type=retention_s, metavar="D", help=compaction_help)

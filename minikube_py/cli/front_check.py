@@ -3,7 +3,7 @@
   minikube-py front check mine.py:MyFront
   minikube-py front check skyline --examples 2000 --seed 7
 
-Where a law is broken, the least program that shows it is printed; exit code 1."""
+If a law is broken, the smallest program that shows it is printed; exit code 1."""
 
 from __future__ import annotations
 

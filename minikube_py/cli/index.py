@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "create": "declare an index: on which resource, over which fields, in which structure",
-    "list": "the indexes there are, and how they stand",
-    "stats": "what each costs and how often it answered",
-    "drop": "forget an index; its questions are answered without it",
-    "explain": "how a question is answered, and what the other ways would have cost",
-    "check": "judge a structure of your own: its laws, and its cost beside the family",
+    "list": "list the indexes and their state",
+    "stats": "cost of each and how often it answered",
+    "drop": "drop an index; queries are answered without it",
+    "explain": "how a query is answered, and what the other ways would have cost",
+    "check": "check a structure of your own: its laws, and its cost beside the built-in ones",
 }
 ROOT = "/minikube-py/v1"
 Json = dict[str, Any]
@@ -36,12 +36,12 @@ Json = dict[str, Any]
 
 def add_access(parser: argparse.ArgumentParser) -> None:
     """How a command reaches the API server."""
-    about = "By default the one that $KUBECONFIG names, as kubectl has it, or that of the `minikube-py up` that runs."
+    about = "By default the one that $KUBECONFIG names, as for kubectl, or that of the running `minikube-py up`."
     group = parser.add_argument_group("which API server", about)
-    config_help = "a file that names an https server, its authority and a token"
+    config_help = "a kubeconfig with an https server, its authority and a token"
     group.add_argument("--kubeconfig", type=Path, metavar="F", help=config_help)
-    group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
-    timeout_help = "wait so long for an answer (default: 30s)"
+    group.add_argument("--data-dir", type=Path, metavar="D", help="the one of the `up` with this data folder")
+    timeout_help = "how long to wait for an answer (default: 30s)"
     group.add_argument("--timeout", type=flags.duration_s, default=30.0, metavar="T", help=timeout_help)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(parser=parser)

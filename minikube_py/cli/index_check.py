@@ -1,9 +1,9 @@
-"""Judge an index of your own: its laws, whether it does what it says it examined, and what it costs beside the family.
+"""Check an index of your own: its laws, whether it reports what it examined, and its cost beside the built-in ones.
 
   minikube-py index check mine.py:MyIndex
   minikube-py index check max-tree --examples 2000 --seed 7
 
-Where a law is broken, the least program that shows it is printed; exit code 1."""
+If a law is broken, the smallest program that shows it is printed; exit code 1."""
 
 from __future__ import annotations
 

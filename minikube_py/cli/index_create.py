@@ -1,4 +1,4 @@
-"""Declare an index over fields of a resource, beside running writes.
+"""Declare an index over fields of a resource; writes go on meanwhile.
 
   minikube-py index create fits --on nodes --fields free.cpu,free.memory,free.nvidia.com/gpu
   minikube-py index create old --on pods --fields metadata.creationTimestamp,spec.priority
@@ -6,9 +6,9 @@
   minikube-py index create quota --on namespaces --fields requested.cpu \\
       --sum 'requested.*=pods:metadata.namespace:pod_requests@2'
 
-A field is one that is declared already (free.cpu), or a path into the object; then its kind is that of the schema, or
-one after a colon: int, quantity, string, time. NAME=PATH gives it a shorter name. A sum is over the objects that refer
-to one, NAME=RESOURCE:REFERENCE:EXTRACTOR, by pod_requests@2, resources@1(path=P), path@1(path=P) or count@1."""
+A field is either declared already (free.cpu), or a path into the object. The path's kind comes from the schema, or from
+a suffix: int, quantity, string, time. NAME=PATH gives it a shorter name. NAME=RESOURCE:REFERENCE:EXTRACTOR is a sum
+over the objects that refer to one, by pod_requests@2, resources@1(path=P), path@1(path=P) or count@1."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ POLL_S = 0.1
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits, - and .")
     parser.add_argument("--on", required=True, metavar="RESOURCE", help="whose objects: nodes, pods, services, ...")
-    fields_help = "what is compared, with commas between; may be given several times"
+    fields_help = "the fields, separated by commas; may be given several times"
     parser.add_argument("--fields", action="append", required=True, metavar="F,...", help=fields_help)
     sum_help = "a sum over referring objects that a field names; may be given several times"
     parser.add_argument("--sum", action="append", default=[], metavar="NAME=...", help=sum_help)
     structure_help = (
-        "what it is kept in (default: max-tree): a name, or FILE.py:CLASS where the control plane was started with "
+        "its structure (default: max-tree): a name, or FILE.py:CLASS where the control plane was started with "
         "that --structure; `minikube-py index check` knows their laws"
     )
     parser.add_argument("--structure", type=absolute, default="max-tree", metavar="S", help=structure_help)
     option_help = "an option of the structure; may be given several times"
     parser.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option_help)
-    memory_help = "let the structure go beyond this much memory, and answer without it (default: 256Mi)"
+    memory_help = "drop the structure if it exceeds this much memory, and answer without it (default: 256Mi)"
     parser.add_argument("--memory-limit", metavar="BYTES", help=memory_help)
     parser.add_argument("--wait", action="store_true", help="return when it is complete")
     add_access(parser)

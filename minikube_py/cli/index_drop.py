@@ -1,5 +1,5 @@
-"""Forget an index, on all members. Its questions are answered without it; of the fields that it declared, those that
-no other index has cannot be asked for any more."""
+"""Drop an index, on all members. Queries are answered without it. Fields that only this index declared can no longer be
+used in selectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikube_py.cli.index import Api, Json, add_access, next_step
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="its name; `minikube-py index list` tells them")
+    parser.add_argument("name", metavar="NAME", help="its name, as `minikube-py index list` prints it")
     add_access(parser)
 
 

@@ -1,10 +1,10 @@
-"""How a question is answered, and what the other ways would have cost: all of them are tried.
+"""How a query is answered, and what the other ways would have cost: all of them are tried.
 
   minikube-py index explain "free.cpu>=4,free.memory>=16Gi" --limit 10
   minikube-py index explain 'metadata.creationTimestamp<2026-01-31T12:00:00Z' --on pods
 
-TOOK is measured, EXPECTED is what the choice was made by; the row with * was chosen. ROWS were compared, of SHARDS
-FALSE held nothing, DECODED objects had to be read from their bytes."""
+TOOK is measured, EXPECTED is the planner's estimate; * marks its choice. ROWS were compared; FALSE of the SHARDS opened
+held no match; DECODED objects were read from their bytes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LIMIT = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    where_help = "the question, as kubectl's --field-selector has it"
+    where_help = "the query, in the form of kubectl's --field-selector"
     parser.add_argument("where", metavar="WHERE", help=where_help)
     parser.add_argument("--on", default="nodes", metavar="RESOURCE", help="whose objects (default: nodes)")
-    limit_help = f"the first so many, 0 for all (default: {LIMIT})"
+    limit_help = f"the first N matches, 0 for all (default: {LIMIT})"
     parser.add_argument("--limit", type=flags.whole_number(0, 10**9), default=LIMIT, metavar="N", help=limit_help)
-    any_help = "whichever are found first, as a scheduler asks; lists want the first by name, which takes all to find"
+    any_help = "any matches, as for a scheduler; lists need the first by name, so all must be found"
     parser.add_argument("--any", action="store_true", help=any_help)
     add_access(parser)
 

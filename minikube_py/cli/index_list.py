@@ -1,7 +1,7 @@
-"""The indexes there are: on what, over which fields, in which structure, and how each stands at the member asked.
+"""List the indexes: resource, fields, structure, and state at the member that answers.
 
-STATE is `building` until it is complete; `degraded` where it was let go, because of its memory or an error: its
-questions are answered without it then, as they are while it is built."""
+STATE is `building` until it is complete, and `degraded` if it was dropped because of its memory or an error. In both
+states, queries are answered without it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the indexes cost and how often they answered, at the member that was asked, since it started.
+"""What the indexes cost and how often they answered, at the member that answers, since it started.
 
-ASKED counts the questions to the objects it covers, ANSWERED those of them that it answered. BYTES/REV is what one
-retained change costs, so that the past can be asked as well."""
+ASKED counts the queries for the objects that an index covers, ANSWERED those that it answered. BYTES/REV is the memory
+of one retained change, which queries at older revisions need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = frozenset(HEADS[2:])
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="that one alone, and how it was declared")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this one, and how it was declared")
     add_access(parser)
 
 

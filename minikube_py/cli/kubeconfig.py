@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
     server_help = "the API server's URL as users of the file see it (default: as made)"
     parser.add_argument("--server", metavar="URL", help=server_help)
-    output_help = "write it here, for its owner alone; never over a file of another tool (default: standard output)"
+    output_help = "write it here, readable by you only; never overwrites another tool's file (default: standard output)"
     parser.add_argument("--output", type=Path, metavar="F", help=output_help)
 
 

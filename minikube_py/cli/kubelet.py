@@ -1,7 +1,6 @@
-"""Run the fake kubelet: one process that registers many nodes and plays their pods. Prints `ready` when they stand.
-
-Several may run at once. With --claim-share each plays nodes of its own, however many there are: the first node-0 to
-node-499 (with --nodes 500), the second node-500 to node-999; one that comes after another died plays its nodes on."""
+"""Run the fake kubelet: a process that registers many nodes and simulates their pods. Prints `ready` when the nodes are
+registered. With --claim-share several processes simulate different nodes: the first node-0 to node-499 (with
+--nodes 500), the second node-500 to node-999; a process that starts after another died takes over its nodes."""
 
 from __future__ import annotations
 

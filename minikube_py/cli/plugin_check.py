@@ -1,5 +1,5 @@
-"""Judge a scheduler plugin of your own on drawn clusters: whether its forms agree, scores are in range, what is called
-local is local, and processes agree; and what it costs beside the built-in plugins.
+"""Check a scheduler plugin of your own on random clusters: whether its forms agree, scores are in range, its declared
+scope holds, and processes agree; and measure its cost beside the built-in plugins.
 
   minikube-py plugin check mine.py:BestFit
   minikube-py plugin check mine.py:BestFit --args '{resource: cpu}' --examples 2000 --seed 7

@@ -1,11 +1,11 @@
-"""Replay a trace through a control plane of its own and write down how long each pod took; or go to a moment of a
-history in virtual time, and look at it with kubectl.
+"""Replay a trace through a control plane of its own and write down how long each pod took; or stop at a moment of a
+history in virtual time, to inspect it with kubectl.
 
-  minikube-py replay openb                  none leaves; as fast as they are taken
-  minikube-py replay openb --departures     each leaves at its time; then hardly 60 live at once
-  minikube-py replay openb --virtual        in virtual time: the same seed comes to the same digest
+  minikube-py replay openb                  no pod leaves; as fast as possible
+  minikube-py replay openb --departures     each leaves at its time; at most about 60 run at once
+  minikube-py replay openb --virtual        in virtual time: the same seed gives the same digest
   minikube-py replay --from LOG --until FailedScheduling/web
-                                            what Cluster.save_log(LOG) wrote, up to the end of that moment"""
+                                            a log that Cluster.save_log(LOG) wrote, to the end of that moment"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     port_help = "with --from: of the API server there (default: any free one)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), default=0, metavar="N", help=port_help)
     parser.add_argument("--departures", action="store_true", help="delete each pod at its time, in the trace's order")
-    speed_help = "with --departures: seconds of the trace that pass in one; 0 is as fast as they are taken (default: 0)"
+    speed_help = "with --departures: seconds of the trace per second; 0: as fast as possible (default: 0)"
     parser.add_argument("--speed", type=flags.seconds, default=0.0, metavar="X", help=speed_help)
     day_help = "only the pods that arrive on day D of the trace, each at its time, and each leaves at its time"
     parser.add_argument("--day", type=flags.whole_number(0, 10_000), metavar="D", help=day_help)
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if (arguments.log is None) == (arguments.trace is None):
-        raise InvalidRequest("replay openb, or replay --from LOG: one of them")
+        raise InvalidRequest("name either a trace (`replay openb`) or a log (`replay --from LOG`): one of them")
     if flags.etcd_behind(arguments) and (arguments.log is not None or virtual.asked(arguments)):
         raise InvalidRequest("--etcd-servers: a real etcd has no part in virtual time")
     if arguments.log is not None:

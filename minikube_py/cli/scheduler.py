@@ -14,9 +14,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_scheduler_config(parser, "--config")
     name_help = "of the configuration's only profile, where it has no schedulerName (default: default-scheduler)"
     parser.add_argument("--scheduler-name", default="", metavar="NAME", help=name_help)
-    written_help = "write the configuration with all its defaults here, and end"
+    written_help = "write the configuration with all its defaults here, and exit"
     parser.add_argument("--write-config-to", type=Path, metavar="F", help=written_help)
-    seed_help = "break ties the same way at each start (default: by chance)"
+    seed_help = "break ties in the same way at each start (default: random)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
     flags.add_feature_gates(parser)

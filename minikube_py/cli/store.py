@@ -1,9 +1,9 @@
 """Run one store member, reached by the native protocol over TLS with a token. When it serves it prints
 `ready HOST:PORT`.
 
-Alone it needs no more than its folder and its secrets. Several form a cluster: each is started with its --name and the
-same --initial-cluster, and waits until it has met the others; it does no harm at later starts. Members talk to each
-other on a port of their own, over mutual TLS. --advertise HOST tells where they and the clients find this one."""
+A single member needs only its folder and its secrets. To form a cluster, start each member with its --name and the same
+--initial-cluster; it waits for the others. The flags may stay at later starts. Members talk to each other on a separate
+port, over mutual TLS. --advertise HOST is the host at which members and clients reach this one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "run": "run one member: the same as without a command",
-    "status": "how the members are: role, term, commit, applied, lag, size, snapshot age",
+    "status": "the state of the members: role, term, commit, applied, lag, size, snapshot age",
     "member": "add, promote, remove",
     "transfer-leader": "let another member lead",
     "snapshot": "save, restore, verify",
-    "hash": "whether all members hold the same",
+    "hash": "whether all members hold the same data",
     "alarm": "list, disarm",
-    "salvage": "what can be had from a damaged folder",
+    "salvage": "recover what is readable from a damaged folder",
 }
 CLIENT_PORT, PEER_PORT = 2390, 2391
 
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     data_help = "its folder; held by one process at a time"
     parser.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     parser.add_argument("--name", default="store-1", metavar="NAME", help="its name (default: store-1)")
-    listen_help = f"where it serves, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
+    listen_help = f"where to serve, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
     parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
     flags.add_structures(parser)
@@ -48,11 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "loopback, and then to anybody (needs the extra `etcd`)"
     )
     parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
-    progress_help = "how often a watch of etcd's that wants to hear it hears how far it is (default: 10m, as etcd's)"
+    progress_help = "how often a watch of etcd's API that asks for progress is notified (default: 10m, as etcd's)"
     parser.add_argument(
         "--watch-progress-notify-interval", type=flags.duration_s, default=600.0, metavar="TIME", help=progress_help
     )
-    http_help = "serve its JSON gateway, /health, /livez, /readyz, /version and /metrics there, to the same"
+    http_help = "serve etcd's JSON gateway, /health, /livez, /readyz, /version and /metrics there, to the same clients"
     parser.add_argument("--listen-client-http-urls", metavar="URL,...", help=http_help)
     _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")

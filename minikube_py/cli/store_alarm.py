@@ -1,14 +1,14 @@
-"""Alarms of a store: what all members have agreed is wrong.
+"""Alarms of a store: problems that all members agree on.
 
   minikube-py store alarm list       which alarms are raised, and by whom
   minikube-py store alarm disarm     clear them all
 
-NOSPACE: a member has no room, and writes that grow are refused; reads, deletes and compactions go on. The member that
-raised it clears it when it has room again; one that is cleared sooner is raised again. CORRUPT of a member: its data
-are not those of the majority; it serves no more until its folder was emptied. CORRUPT of all: members hold different
-data and no majority agrees; nothing is written until somebody has found out who is right, and clears the alarm.
+NOSPACE: a member has no space left, and writes that need space are refused; reads, deletes and compactions go on. The
+member clears the alarm when it has space again; if you clear it sooner, it is raised again. CORRUPT of a member: its
+data differ from the majority's; it stops until its folder is emptied. CORRUPT of all: members differ and no majority
+agrees; writes stop until you have found out which data are right, and clear the alarm.
 
-Exit code 1 of `list` where there is an alarm."""
+`list` exits with 1 if there is an alarm."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compare the members of a store: each tells the hash of all it holds at one revision, keys and index rows.
+"""Compare the members of a store by a hash of all keys and index rows at one revision.
 
-Exit code 1 where they are not alike, or a member could not tell."""
+Exit code 1 if the hashes differ, or a member did not answer."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import json
 from minikube_py.cli import flags
 from minikube_py.errors import RequestError
 
-ADD = """Announce a member: whoever then starts under that name, with an empty folder and --initial-cluster naming this
-store's members and itself, is let in. It receives the log first, and votes once it has caught up; a learner not before
-it is promoted."""
+ADD = """Announce a member. Then start it under that name, with an empty folder and an --initial-cluster of this
+store's members and itself. It receives the log first, and votes once it has caught up; a learner only after it is
+promoted."""
 PROMOTE = "Let a learner vote. Refused while it lags behind: it would count for the quorum and could not help it."
 REMOVE = """Take a member out, or the announcement of one. What runs under that id ends by itself, and cannot come back
 but with an empty folder, under a new id."""
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--peer", default="", metavar="HOST:PORT", help=peer_help)
     client_help = "where clients will reach it (default: as it says itself when it starts)"
     add.add_argument("--client", default="", metavar="HOST:PORT", help=client_help)
-    add.add_argument("--learner", action="store_true", help="it is not to vote until it is promoted")
+    add.add_argument("--learner", action="store_true", help="it does not vote until it is promoted")
     promote = commands.add_parser("promote", help="let a learner vote", description=PROMOTE, allow_abbrev=False)
     promote.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
     remove = commands.add_parser("remove", help="take a member out", description=REMOVE, allow_abbrev=False)

@@ -1,16 +1,16 @@
-"""What can be had from the data folder of a store member that does not start.
+"""Recover what is readable from the data folder of a store member that does not start.
 
-  minikube-py store salvage DIR              what is there, and what is missing: file, offset, bytes, entries, revisions
-  minikube-py store salvage DIR --to DIR2    the same, and a new folder with all that checksums vouch for
-  ... --to DIR2 --exact                      a new folder with the last state that is known to have been so as a whole
+  minikube-py store salvage DIR              what is there and what is lost: file, offset, bytes, entries, revisions
+  minikube-py store salvage DIR --to DIR2    also write a new folder with everything that passes its checksum
+  ... --to DIR2 --exact                      a new folder with the last state that is known to have existed as a whole
 
-Behind a part of the log that does not read, conditions of writes (`create if absent`, `update if unchanged`) are judged
+After a part of the log that cannot be read, conditions of writes (`create if absent`, `update if unchanged`) are judged
 by what is known; the report names the entries for which that is not certain. --exact leaves out all behind the gap.
 
-DIR is read, and never written to. The member in DIR2 is alone in a new cluster, under new ids. One of several members
-needs none of this: empty its folder, and start it with --rejoin.
+DIR is never written to. The member in DIR2 is alone in a new cluster, with new ids. A member of a cluster does not need
+this: empty its folder, and start it with --rejoin.
 
-Exit code 0: nothing is missing. 4: something is, and the rest can be had. 1: nothing can be had, or DIR is in use."""
+Exit code 0: nothing is missing. 4: something is missing. 1: nothing can be recovered, or DIR is in use."""
 
 from __future__ import annotations
 

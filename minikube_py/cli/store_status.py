@@ -1,8 +1,8 @@
-"""How the members of a store are: who leads, how far each has come, how large it is, how old its snapshot is.
+"""The state of a store's members: who leads, the progress and size of each, the age of its snapshot.
 
-READY means that a linearizable read through the member passes within 2 seconds. LAG is how many entries of the log a
-member has yet to apply of what is known to be committed. SNAPSHOT AGE is `earlier` for one from before the member's
-start, or from its leader. Exit code 1 where a member did not answer or is not ready, or none leads."""
+READY means that a linearizable read through the member succeeds within 2 seconds. LAG is the number of committed log
+entries that a member has not applied yet. SNAPSHOT AGE is `earlier` for a snapshot from before the member's start, or
+from its leader. Exit code 1 if a member does not answer or is not ready, or if there is no leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let another member of a store lead. Returns when it does; writes meanwhile wait, and none is lost."""
+"""Let another member of a store lead. Returns when it does; meanwhile writes wait, and none is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.errors import RequestError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    to_help = "who is to lead: a name, or an id in hexadecimal (default: the voter that has most of the log)"
+    to_help = "the new leader: a name, or an id in hexadecimal (default: the voter with the longest log)"
     parser.add_argument("to", nargs="?", metavar="MEMBER", help=to_help)
     flags.add_store_access(parser)
 

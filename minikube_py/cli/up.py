@@ -1,10 +1,10 @@
 """Start a control plane and keep it until Ctrl-C: store, API server over HTTPS, scheduler, controllers, fake kubelet.
 
 Prints the kubectl line to paste when it is ready. Without --data-dir everything is in a temporary folder that is
-removed at the end; with it, `up` again on the same folder has all that was acknowledged.
+removed at the end; with it, a later `up` on the same folder has all acknowledged writes.
 
-All roles are in one process, or with --split each in one of its own, which is started again when it dies. --members 3
-makes it three members of the store: any of them may die, and what was acknowledged stays."""
+All roles share one process; with --split each has its own, which is restarted when it dies. --members 3 runs three
+members of the store: any one may die without loss of acknowledged writes."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 1, "how many fake nodes")
     data_help = "keep everything here (default: a temporary folder, removed at the end)"
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
-    kubeconfig_help = "write the kubeconfig here; never over a file of another tool (default: in the data folder)"
+    kubeconfig_help = "write the kubeconfig here; never overwrites a file of another tool (default: in the data folder)"
     parser.add_argument("--kubeconfig", type=Path, metavar="F", help=kubeconfig_help)
     host_help = "listen on this address, 0.0.0.0 for all of them, as within a container (default: 127.0.0.1)"
     parser.add_argument("--host", type=flags.address, default=LOOPBACK, metavar="A", help=host_help)
-    port_help = "listen on this port, 0 for any free one (default: 6443, or any where that is taken)"
+    port_help = "listen on this port, 0 for any free one (default: 6443, or a free one if that is taken)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
-    san_help = "name this host or address in the server's certificate, too; several with commas, or given again"
+    san_help = "also name this host or address in the server's certificate; repeatable, or separated by commas"
     parser.add_argument("--tls-san", action="append", default=[], metavar="HOST,...", help=san_help)
     parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
-    members_help = "of the store, each a process of its own (default: as many as the data folder holds, or 1)"
+    members_help = "members of the store, each its own process (default: as many as the data folder holds, or 1)"
     parser.add_argument("--members", type=flags.whole_number(1, MEMBERS_MAX), metavar="N", help=members_help)
-    restore_help = "begin with what this snapshot of another store holds; only with a folder that has none yet"
+    restore_help = "start with the contents of this snapshot; only in a folder without a store"
     parser.add_argument("--restore", type=Path, metavar="F", help=restore_help)
     several = flags.whole_number(1, SEVERAL_MAX)
     for role, what in (("apiservers", "API servers"), ("schedulers", "schedulers"), ("controllers", "controllers")):
-        help_text = f"so many processes of {what}; with more than 1 each role is one of its own (default: 1)"
+        help_text = f"number of processes of {what}; with more than 1 each role has its own process (default: 1)"
         parser.add_argument(f"--{role}", type=several, default=1, metavar="N", help=help_text)
-    seed_help = "break the scheduler's ties the same way at each start (default: by chance)"
+    seed_help = "break the scheduler's ties in the same way at each start (default: random)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
     flags.add_structures(parser)
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler", type=flags.named_file, action="append", default=[], metavar="NAME=F", help=beside_help
     )
-    without_help = "leave these out, to bring your own; several with commas"
+    without_help = "leave these out, to run your own; several with commas"
     kinds = flags.several(flags.one_of(*COMPONENTS))
     parser.add_argument("--without", type=kinds, default=(), metavar=f"{'|'.join(COMPONENTS)},...", help=without_help)
     etcd_help = (

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="POD.yaml", help="a Pod, YAML or JSON")
-    namespace_help = "its namespace, where the file names none (default: default)"
+    namespace_help = "its namespace, if the file names none (default: default)"
     parser.add_argument("-n", "--namespace", default="default", metavar="NS", help=namespace_help)
     add_limit(parser)
     add_access(parser)

@@ -80,4 +80,4 @@ def read_text(path: Path, what: str) -> str:
         return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SetupError(f"cannot read the {what} {path}: {reason}; name a file that exists") from error
+        raise SetupError(f"cannot read the {what} {path}: {reason}; name one that can be read") from error
