@@ -292,7 +292,7 @@ class NodeColumns:
             self.count += 1
             self.present[node.slot] = True
         old_labels = node.labels
-        moves = not known or old_labels != new.labels or node.taints != new.taints
+        moves = not known or self.topology.would_move(node, new)
         if moves:
             self.topology.leave(node)
         node.uid = new.uid

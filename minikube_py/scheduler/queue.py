@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, islice, takewhile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from minikube_py.scheduler.asking import Group, Groups, Unasked
 from minikube_py.scheduler.framework import (
     EVENT_FORCE_ACTIVATE,
     EVENT_UNSCHEDULABLE_TIMEOUT,
@@ -23,13 +25,11 @@ from minikube_py.scheduler.framework import (
     INT64_MAX,
     WILDCARD,
     ClusterChange,
-    ClusterEvent,
     EventRegistration,
     QueueingHint,
     Status,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
-from minikube_py.scheduler.waiting import Waiting
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.evaluate import Evaluator
@@ -47,6 +47,10 @@ BACKOFF_WINDOW_S = 1.0
 """Ends of backoff fall on whole windows, within which pods go by priority."""
 NEVER = float("inf")
 EVENTS_KEPT_MAX = 65_536
+QUESTIONS_AT_ONCE: Final = 128
+"""Between two turns of others: some 1 to 8 ms."""
+UNASKED_MAX: Final = 1024
+FLUSHED_AT_ONCE: Final = 1000
 QUESTIONS_MAX = 1024
 """So many kept events are put to the hints when a pod fails; one that missed more is simply tried again."""
 
@@ -91,17 +95,6 @@ class Rules:
 NO_NEEDS: Mapping[str, int] = {}
 
 
-class Group:
-    """Waiting pods that share the answer to what a change is worth to them. `row`: of `Waiting`, -1 for pods whose
-    answer depends on more than a node."""
-
-    __slots__ = ("members", "row")
-
-    def __init__(self, row: int) -> None:
-        self.members: dict[str, QueuedPodInfo] = {}
-        self.row = row
-
-
 class SchedulingQueue:
     """`rules`: by scheduler name. `sort_key(queued)`: smaller goes first; all profiles share it. `node(name)`: the node
     as it is now; without it, all groups are asked whenever a node changes.
@@ -118,6 +111,8 @@ class SchedulingQueue:
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_unschedulable_s: float = 300.0,
+        questions_at_once: int = QUESTIONS_AT_ONCE,
+        flushed_at_once: int = FLUSHED_AT_ONCE,
     ) -> None:
         self._now_s = now_s
         self._sort_key = sort_key
@@ -132,9 +127,12 @@ class SchedulingQueue:
         self._error_backoff: list[tuple[float, Any, int, QueuedPodInfo]] = []
         # In order of their last attempt, since each attempt adds again.
         self._waiting: dict[str, QueuedPodInfo] = {}
-        self._groups: dict[object, Group] = {}
-        self._node = node
-        self._needing = Waiting()
+        self._groups = Groups(rules, node)
+        self._unasked: deque[Unasked] = deque()
+        # What is left of the first of these.
+        self._asking: Iterator[Group] | None = None
+        self._questions_at_once = self._questions_left = questions_at_once
+        self._flushed_at_once = flushed_at_once
         self.asked = 0
         """How many groups of waiting pods were asked what a change is worth to them."""
         self._gated: dict[str, QueuedPodInfo] = {}
@@ -142,7 +140,6 @@ class SchedulingQueue:
         self._sequence = 0
         self._in_flight: dict[str, int] = {}
         self._events: list[ClusterChange] = []
-        self._heard: dict[ClusterEvent, bool] = {}
         self._events_start = 0
         self.incoming: dict[tuple[str, str], int] = {}
         self.unschedulable_by_plugin: dict[tuple[str, str], int] = {}
@@ -205,10 +202,11 @@ class SchedulingQueue:
         if queued.queue in (ACTIVE, BACKOFF):
             return
         # Another spec may need other changes than those it was grouped with.
-        self._leave_group(queued)
-        self._join_group(queued)
+        self._groups.leave(queued)
+        self._groups.join(queued, queued.queue == GATED)
         for change in changes:
-            strategy = self._worth(queued, change)
+            # Who is in another group now is not asked for what is left of earlier changes, and is simply tried again.
+            strategy = AFTER_BACKOFF if self._unasked else self._worth(queued, change)
             if strategy:
                 self._requeue(queued, strategy, EVENT_UNSCHEDULED_POD_UPDATE.label)
                 return
@@ -320,52 +318,63 @@ class SchedulingQueue:
 
     def on_change(self, change: ClusterChange, but_not: str = "", priority_max: int = INT64_MAX) -> int:
         """Moves the waiting pods that `change` may help, but neither the one with the uid `but_not` nor those above
-        `priority_max`; returns how many."""
+        `priority_max`; returns how many. Where many have to be asked, the others are left to `catch_up`."""
         if self._in_flight:
             self._record(change)
+        if len(self._unasked) >= EVENTS_KEPT_MAX:
+            # Whoever may have missed something is simply tried again.
+            change, but_not, priority_max = ClusterChange(EVENT_UNSCHEDULABLE_TIMEOUT), "", INT64_MAX
+            self._unasked.clear()
+            self._asking = None
+        self._unasked.append(Unasked(change, but_not, priority_max, self._groups.last))
+        return self._ask() if len(self._unasked) == 1 else 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether changes have not been put to all waiting pods yet: `catch_up` goes on."""
+        return bool(self._unasked)
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether so many are left that no more pods should be placed meanwhile, since each is a change again."""
+        return len(self._unasked) >= UNASKED_MAX
+
+    def end_step(self) -> None:
+        """To be called when others had their turn: as much may be asked again."""
+        self._questions_left = self._questions_at_once
+
+    def catch_up(self) -> None:
+        """Puts what is left of earlier changes to the waiting pods, as many as one step of the loop has time for."""
+        self._questions_left = self._questions_at_once
+        self._ask()
+
+    def _ask(self) -> int:
         moved = 0
-        if not self._is_heard(change):
-            return 0
-        may_fit = self._needing.may_fit(self._node(change.node)) if change.node and self._node is not None else None
-        for group in list(self._groups.values()):
-            if may_fit is not None and group.row >= 0 and not may_fit[group.row]:
-                continue
-            self.asked += 1
-            # Pods that share a group share the answer.
-            strategy = self._worth(next(iter(group.members.values())), change)
-            if strategy:
-                members = group.members.values()
-                waking = [q for q in members if q.pod.uid != but_not and q.pod.priority <= priority_max]
-                for queued in waking:
-                    self._requeue(queued, strategy, change.event.label)
-                    moved += 1
+        while self._unasked and self._questions_left > 0:
+            asked = self._unasked[0]
+            if self._asking is None:
+                self._asking = iter(self._groups.concerned(asked))
+            for group in islice(self._asking, self._questions_left):
+                self._questions_left -= 1
+                if group.members:
+                    moved += self._put(asked, group)
+            if self._questions_left <= 0:
+                break
+            self._asking = None
+            self._unasked.popleft()
         return moved
 
-    def _is_heard(self, change: ClusterChange) -> bool:
-        """Whether any plugin may say that it helps. Of most events, such as a pod that was bound, none does, and with
-        many pods waiting it is worth knowing that at once. (Whoever waits was rejected, so some plugin is asked.)"""
-        event = change.event
-        if change.node or event.resource == WILDCARD:
-            return True
-        heard = self._heard.get(event)
-        if heard is None:
-            hints = chain.from_iterable(chain.from_iterable(r.hints.values()) for r in self._rules.values())
-            heard = self._heard[event] = any(registration.event.matches(event) for registration in hints)
-        return heard
-
-    def _group(self, queued: QueuedPodInfo) -> object:
-        """What decides whether a change helps: the same for all pods of one spec, priority and nomination that fail by
-        node-local filters, and for gated ones unless their gate looks at the pod itself, which `update` deals with."""
-        pod = queued.pod
-        if queued.queue == GATED:
-            # One that was tried before is woken by what turned it down then.
-            tried = queued.unschedulable_plugins != {queued.gating_plugin}
-            return pod.uid if tried else (pod.scheduler_name, queued.gating_plugin, pod.group)
-        rules = self._rules.get(pod.scheduler_name)
-        if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
-            return pod.uid
-        may_preempt = pod.priority, pod.preemption_policy, rules.promised(pod)
-        return (pod.scheduler_name, pod.spec, may_preempt, frozenset(queued.unschedulable_plugins))
+    def _put(self, asked: Unasked, group: Group) -> int:
+        """Asks one of the group: they share the answer."""
+        self.asked += 1
+        strategy = self._worth(next(iter(group.members.values())), asked.change)
+        if not strategy:
+            return 0
+        members, most = group.members.values(), asked.priority_max
+        waking = [q for q in members if q.pod.uid != asked.but_not and q.pod.priority <= most]
+        for queued in waking:
+            self._requeue(queued, strategy, asked.change.event.label)
+        return len(waking)
 
     def _worth(self, queued: QueuedPodInfo, change: ClusterChange) -> int:
         """SKIP, AFTER_BACKOFF or IMMEDIATELY."""
@@ -426,18 +435,22 @@ class SchedulingQueue:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Moves pods whose backoff is over to the active queue, and those that have waited too long on from there."""
+        """Moves pods whose backoff is over to the active queue, and those that have waited too long on from there: not
+        more at once than others can wait for; `next_deadline_s` then says that it is due again."""
+        left = self._flushed_at_once
         for heap in (self._backoff, self._error_backoff):
             self._drop_stale(heap)
-            while heap and not self._is_backing_off(heap[0][3]):
+            while left and heap and not self._is_backing_off(heap[0][3]):
                 queued = heap[0][3]
                 self._leave(queued)
                 self._enter_active(queued, BACKOFF_COMPLETE)
                 self._drop_stale(heap)
+                left -= 1
         now_s, wait_s = self._now_s(), self._max_unschedulable_s
         timeout = ClusterChange(EVENT_UNSCHEDULABLE_TIMEOUT)
         # The same sum as in `next_deadline_s`: rounded otherwise, a deadline could come and nothing be due at it.
-        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())):
+        due = takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())
+        for queued in list(islice(due, left)):
             queued.flushed = True
             self._requeue(queued, self._worth(queued, timeout), timeout.event.label)
 
@@ -493,7 +506,7 @@ class SchedulingQueue:
         self._count_plugins(queued, 1)
         queued.queue = GATED
         self._gated[queued.pod.key] = queued
-        self._join_group(queued)
+        self._groups.join(queued, True)
         self._count_incoming(UNSCHEDULABLE, event)
         return False
 
@@ -518,30 +531,8 @@ class SchedulingQueue:
     def _to_waiting(self, queued: QueuedPodInfo, event: str) -> None:
         queued.queue = UNSCHEDULABLE
         self._waiting[queued.pod.key] = queued
-        self._join_group(queued)
+        self._groups.join(queued, False)
         self._count_incoming(UNSCHEDULABLE, event)
-
-    def _join_group(self, queued: QueuedPodInfo) -> None:
-        queued.group = self._group(queued)
-        group = self._groups.get(queued.group)
-        if group is None:
-            group = self._groups[queued.group] = Group(self._row_of(queued))
-        group.members[queued.pod.key] = queued
-
-    def _row_of(self, queued: QueuedPodInfo) -> int:
-        """Only where a change of a node is worth something if and only if the pod then fits there."""
-        pod, rules = queued.pod, self._rules.get(queued.pod.scheduler_name)
-        if queued.queue == GATED or rules is None or queued.group == pod.uid:
-            return -1
-        return self._needing.put(pod.priority, rules.needs(pod))
-
-    def _leave_group(self, queued: QueuedPodInfo) -> None:
-        group = self._groups[queued.group]
-        del group.members[queued.pod.key]
-        if not group.members:
-            del self._groups[queued.group]
-            if group.row >= 0:
-                self._needing.drop(group.row)
 
     def _leave(self, queued: QueuedPodInfo) -> None:
         """Takes the pod out of the queue it is in."""
@@ -551,10 +542,10 @@ class SchedulingQueue:
             self._counts[queue] -= 1
         elif queue == UNSCHEDULABLE:
             del self._waiting[queued.pod.key]
-            self._leave_group(queued)
+            self._groups.leave(queued)
         elif queue == GATED:
             del self._gated[queued.pod.key]
-            self._leave_group(queued)
+            self._groups.leave(queued)
 
     def _pop_active(self) -> QueuedPodInfo | None:
         heap = self._active

@@ -127,8 +127,8 @@ class Scheduler:
         live = live if self._group_cycle is None else in_groups(live)
         self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng)
         self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng)
-        self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self._after_batch))
-        self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self._after_batch))
+        self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self.wake))
+        self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self.wake))
         self._wake = asyncio.Event()
         self._flush_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -173,7 +173,7 @@ class Scheduler:
         self._pods.start()
         await self._pods.wait_synced()
         self._task = asyncio.get_running_loop().create_task(self._schedule(), name="scheduler")
-        self._after_batch()
+        self.wake()
 
     async def stop(self) -> None:
         """Idempotent. Bindings under way are let go: whether they arrived shows at the next start."""
@@ -228,7 +228,7 @@ class Scheduler:
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         self._queue.activate(pods)
-        self._after_batch()
+        self.wake()
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:
         return self.profiles[pod.scheduler_name].evaluator.dry_run(pod)
@@ -270,7 +270,7 @@ class Scheduler:
         held, self._held = self._held, {}
         for pod in held.values():
             self._enqueue(pod)
-        self._after_batch()
+        self.wake()
 
     def _pod_updated(self, old: PodInfo, new: PodInfo) -> None:
         if old.node_name:
@@ -346,9 +346,10 @@ class Scheduler:
         self._cache.remove_node(node.name)
         self._queue.on_change(ClusterChange(EVENT_NODE_DELETE, node, None))
 
-    def _after_batch(self) -> None:
+    def wake(self) -> None:
         """To be called after anything that may have given the queue work."""
-        if self._queue.has_work or any(rounds.is_due for rounds in self._rounds):
+        self._queue.end_step()
+        if self._queue.has_work or self._queue.is_behind or any(rounds.is_due for rounds in self._rounds):
             self._wake.set()
         deadline_s = self._queue.next_deadline_s()
         timer = self._flush_timer
@@ -361,7 +362,7 @@ class Scheduler:
     def _flush(self) -> None:
         self._queue.flush()
         self._flush_timer = None
-        self._after_batch()
+        self.wake()
 
     # --- the scheduling cycle ---------------------------------------------------------------------------------------
 
@@ -371,9 +372,11 @@ class Scheduler:
         while True:
             await wake.wait()
             wake.clear()
-            while queue.has_work and bindings.in_flight < limit:
+            while queue.is_behind or (queue.has_work and bindings.in_flight < limit):
+                queue.catch_up()
                 turn_ends_s = now_s() + TURN_S
-                while bindings.in_flight < limit and (queued := queue.pop()) is not None:
+                room = 0 if queue.is_pressed else limit
+                while bindings.in_flight < room and (queued := queue.pop()) is not None:
                     if queued.pod.group and self._group_cycle is not None:
                         self._group_cycle.run(queued)
                     elif self.extended.concerns(queued.pod):
@@ -382,7 +385,7 @@ class Scheduler:
                         self._schedule_one(queued)
                     if now_s() >= turn_ends_s:
                         break
-                self._after_batch()
+                self.wake()
                 await asyncio.sleep(0)
             for rounds in self._rounds:
                 await rounds.run()
@@ -557,9 +560,6 @@ class Scheduler:
     @property
     def clock(self) -> Clock:
         return self._clock
-
-    def wake(self) -> None:
-        self._after_batch()
 
     def observe(self, name: str, bounds: tuple[float, ...], labels: Labels, value: float) -> None:
         self._metrics.histogram(name, bounds, labels).observe(value)

@@ -371,6 +371,14 @@ class Topology:
 
     # --- nodes and namespaces ---------------------------------------------------------------------------------------
 
+    def would_move(self, node: NodeInfo, new: NodeInfo) -> bool:
+        """Whether the node would count elsewhere as `new`: most labels and taints are nobody's domain."""
+        if node.labels == new.labels and node.taints == new.taints:
+            return False
+        return any(domains.value(node) != domains.value(new) for domains in self._domains.values()) or any(
+            eligible.test(new) != eligible.mask[node.slot] for eligible in self._eligible.values()
+        )
+
     def leave(self, node: NodeInfo) -> None:
         """The node is about to change its labels or taints, or to go."""
         if not self._domains:

@@ -191,9 +191,9 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a count read as a flag",
     ),
     SchedulerMutant(
-        "topology: a node that changes its taints counts as before", TOPOLOGY, "columns.py",
-        "        moves = not known or old_labels != new.labels or node.taints != new.taints",
-        "        moves = not known or old_labels != new.labels",
+        "topology: a node that changes its taints counts as before", TOPOLOGY, "topology.py",
+        "        if node.labels == new.labels and node.taints == new.taints:",
+        "        if node.labels == new.labels:",
         "which nodes count for a spread depends on taints only where a pod says so",
     ),
     SchedulerMutant(
@@ -408,26 +408,32 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "queue: of a group the first alone is woken", QUEUE, "queue.py",
-        "                for queued in waking:",
-        "                for queued in waking[:1]:",
+        "        for queued in waking:",
+        "        for queued in waking[:1]:",
         "the answer for one is the answer for all, and was given to one",
     ),
     SchedulerMutant(
         "queue: a pod that was gated is counted where it is not", LAWS, "queue.py",
-        "        elif queue == GATED:\n            del self._gated[queued.pod.key]\n            self._leave_group(queued)",
+        "        elif queue == GATED:\n            del self._gated[queued.pod.key]\n            self._groups.leave(queued)",
         "        elif queue == GATED:\n            del self._gated[queued.pod.key]",
         "a group holds pods that were let in long ago",
     ),
     SchedulerMutant(
         "queue: a pod is grouped by what it was", LAWS, "queue.py",
-        "        self._leave_group(queued)\n        self._join_group(queued)\n        for change in changes:",
+        "        self._groups.leave(queued)\n        self._groups.join(queued, queued.queue == GATED)\n        for change in changes:",
         "        for change in changes:",
         "a waiting pod changes its spec, and shares the answer of those that have its old one",
     ),
     SchedulerMutant(
+        "queue: what one step had no time to ask is forgotten", QUEUE, "queue.py",
+        "            if self._questions_left <= 0:\n                break\n            self._asking = None",
+        "            self._asking = None",
+        "a change counts as asked when the step ends, not when all have answered",
+    ),
+    SchedulerMutant(
         "queue: pods that wait for long are not tried again", QUEUE, "queue.py",
-        "        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())):",
-        "        for queued in list(takewhile(lambda q: q.timestamp_s + wait_s < now_s - wait_s, self._waiting.values())):",
+        "        due = takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())",
+        "        due = takewhile(lambda q: q.timestamp_s + wait_s < now_s - wait_s, self._waiting.values())",
         "a deadline worked out twice",
     ),
     # --- gangs --------------------------------------------------------------------------------------------------------

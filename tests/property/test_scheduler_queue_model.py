@@ -31,6 +31,7 @@ STEPS = st.lists(
         st.tuples(st.just("error"), st.just(""), st.integers(0, 3)),
         st.tuples(st.just("done"), st.just(""), st.integers(0, 3)),
         st.tuples(st.just("freed"), st.just(""), st.integers(0, 3)),
+        st.tuples(st.just("caught up"), st.just(""), st.just(0)),
         st.tuples(st.just("time"), st.just(""), st.sampled_from((0.3, 1, 1.7, 4, 12, 290))),
     ),
     max_size=60,
@@ -38,9 +39,10 @@ STEPS = st.lists(
 
 
 class Model:
-    """The queue, and beside it which pods exist and which are in flight. `room`: the specs that fit at the moment."""
+    """The queue, and beside it which pods exist and which are in flight. `room`: the specs that fit at the moment;
+    `at_once`: how much the queue does in one step."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int) -> None:
         self.now_s = 50.0
         self.room: set[int] = set()
         self.made = 0
@@ -53,7 +55,15 @@ class Model:
         self.missed: dict[str, bool] = {}
         """By uid of a pod in flight, whether a node has changed since."""
         rules = Rules([], self._fits, frozenset(("Fit",)), self._gate)
-        self.queue = SchedulingQueue(lambda: self.now_s, PrioritySort().sort_key, {"default-scheduler": rules})
+        self.queue = SchedulingQueue(
+            lambda: self.now_s,
+            PrioritySort().sort_key,
+            {"default-scheduler": rules},
+            questions_at_once=at_once,
+            flushed_at_once=at_once,
+        )
+        self.slept: set[str] = set()
+        """By uid, who slept when a node changed, and was not tried since."""
 
     def _fits(self, pod: PodInfo, node: str) -> bool:
         return SPECS.index(pod.spec) in self.room
@@ -116,6 +126,7 @@ class Model:
             return
         queued = self.flying.pop(i % len(self.flying))
         pod = queued.pod
+        self.slept.discard(pod.uid)
         if done or self.alive.get(pod.key) is not pod:
             if self.alive.get(pod.key) is pod:
                 del self.alive[pod.key]
@@ -133,16 +144,28 @@ class Model:
     def freed(self, specs: int) -> None:
         self.room = {i for i in range(2) if specs & 1 << i}
         asleep = [queued for queued in self.entries() if queued.queue == "unschedulable"]
+        self.slept |= {queued.pod.uid for queued in asleep}
+        self.queue.end_step()
         self.queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, None, None, "n"))
         self.missed = dict.fromkeys(self.missed, True)
+        if self.queue.is_behind:
+            return
         for queued in asleep:
             # An exact answer: whoever sleeps on cannot use the node, and whoever can is awake, or soon.
             helped = self._fits(queued.pod, "n")
             over = math.floor(self.now_s) > self.over_s(queued.pod)
             assert queued.queue == (("active" if over else "backoff") if helped else "unschedulable")
 
+    def catch_up(self) -> None:
+        while self.queue.is_behind:
+            self.queue.catch_up()
+
     def flush(self) -> None:
+        before = self.queue.incoming.copy()
         self.queue.flush()
+        while self.queue.incoming != before and self.queue.next_deadline_s() <= self.now_s:
+            before = self.queue.incoming.copy()
+            self.queue.flush()
         for queued in self.entries():
             if queued.queue == "backoff":
                 assert self.over_s(queued.pod) >= math.floor(self.now_s)
@@ -165,10 +188,15 @@ class Model:
             assert number == sum(queued.queue == name for queued in self.entries())
         if pending["backoff"] or pending["unschedulable"]:
             assert self.queue.next_deadline_s() < NEVER
+        if not self.queue.is_behind:
+            for queued in self.entries():
+                if queued.queue == "unschedulable" and queued.pod.uid in self.slept:
+                    assert not self._fits(queued.pod, "n")
         check_queue(self.queue)
 
     def drain(self) -> None:
         """Time alone brings every pod back that no gate holds."""
+        self.catch_up()
         for _ in range(10):
             deadline_s = self.queue.next_deadline_s()
             if deadline_s == NEVER:
@@ -180,9 +208,9 @@ class Model:
 
 
 @settings(max_examples=150)
-@given(STEPS)
-def test_no_pod_is_lost(steps: list[tuple[str, str, Any]]) -> None:
-    model = Model()
+@given(STEPS, st.sampled_from((1, 2, 256)))
+def test_no_pod_is_lost(steps: list[tuple[str, str, Any]], at_once: int) -> None:
+    model = Model(at_once)
     actions: dict[str, Any] = {
         "add": model.add,
         "asleep": model.asleep,
@@ -193,6 +221,7 @@ def test_no_pod_is_lost(steps: list[tuple[str, str, Any]]) -> None:
         "error": lambda _, i: model.land(i),
         "done": lambda _, i: model.land(i, done=True),
         "freed": lambda _, specs: model.freed(specs),
+        "caught up": lambda _, __: model.catch_up(),
     }
     for what, name, number in steps:
         if what == "time":

@@ -186,7 +186,9 @@ class Books:
         elif what == "deleting":
             obj = {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
         else:
-            obj = {**obj, "spec": {**self.rng.choice(self.shapes), "nodeName": obj["spec"]["nodeName"]}}
+            # Volumes of a pod never change.
+            fixed = {key: obj["spec"][key] for key in ("nodeName", "volumes") if key in obj["spec"]}
+            obj = {**obj, "spec": {**self.rng.choice(self.shapes), "volumes": [], **fixed}}
         self.tell(obj)
 
     def forget(self) -> None:

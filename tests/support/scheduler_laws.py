@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minikube_py.scheduler.asking import NO_ROW
 from minikube_py.scheduler.best import BestScores
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns, label_as_int
@@ -261,11 +262,7 @@ def check_queue(queue: SchedulingQueue) -> None:
         places[queued.queue].add(key)
     assert {name: len(keys) for name, keys in places.items()} == queue.pending()
     assert queue._waiting.keys() == places[UNSCHEDULABLE] and queue._gated.keys() == places[GATED]
-    grouped = {key: name for name, group in queue._groups.items() for key in group.members}
-    assert sum(len(group.members) for group in queue._groups.values()) == len(grouped)
-    rows = [group.row for group in queue._groups.values() if group.row >= 0]
-    assert sorted([*rows, *queue._needing._free_rows]) == list(range(queue._needing._size))
-    assert grouped == {key: queue._group(queue._all[key]) for key in places[UNSCHEDULABLE] | places[GATED]}
+    check_groups(queue, places[UNSCHEDULABLE] | places[GATED])
     rejected: dict[tuple[str, str], int] = {}
     for queued in queue._all.values():
         for plugin in queued.unschedulable_plugins | queued.pending_plugins:
@@ -274,18 +271,30 @@ def check_queue(queue: SchedulingQueue) -> None:
     assert {where: number for where, number in queue.unschedulable_by_plugin.items() if number} == rejected
 
 
+def check_groups(queue: SchedulingQueue, sleeping: set[str]) -> None:
+    """Each pod is in the group that it would be put into now; the indexes of groups hold the same ones."""
+    groups = queue._groups
+    grouped = {key: name for name, group in groups._by_key.items() for key in group.members}
+    assert sum(len(group.members) for group in groups._by_key.values()) == len(grouped)
+    of_rows = {group.row: group for group in groups._by_key.values() if group.row != NO_ROW}
+    assert of_rows == groups._by_row
+    assert sorted([*of_rows, *groups._needing._free_rows]) == list(range(groups._needing._size))
+    of_classes = {group for each in groups._classes.values() for group in each.groups.values()}
+    assert of_classes == set(groups._by_key.values())
+    assert all(group.of.groups[group.number] is group for group in of_classes)
+    asleep = {key: queue._all[key] for key in sleeping}
+    assert grouped == {key: groups._key(queued, queued.queue == GATED) for key, queued in asleep.items()}
+
+
 def check_waiting(scheduler: Scheduler) -> None:
     """Pods that share an answer would each be given it, and none is passed over whom the node would help."""
-    queue = scheduler.queue
+    groups = scheduler.queue._groups
     for node in scheduler.columns.by_name.values():
-        may_fit = queue._needing.may_fit(node)
-        for group in queue._groups.values():
-            if group.row < 0:
-                continue
+        for group in groups._by_row.values():
             pods = [queued.pod for queued in group.members.values()]
             answers = {scheduler.profiles[pod.scheduler_name].evaluator.helps(pod, node.name) for pod in pods}
             assert len(answers) == 1, (node.name, pods)
-            assert may_fit[group.row] or answers == {False}, (node.name, pods)
+            assert groups.may_fit(node, group) or answers == {False}, (node.name, pods)
 
 
 def check_nominations(nominations: Nominations) -> None:
