@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from minikube_py import own_code
 from minikube_py.cli.flags import whole_number
-from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part
+from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, without
+from minikube_py.errors import RequestError
 
 if TYPE_CHECKING:
     from minikube_py.lab.conformance.check import Part
@@ -49,10 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from minikube_py.lab.plugins.model_laws import check
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        print("minikube-py model check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
-        return 1
+        return without(error, "model")
     return judged(arguments, "model", check)
 
 
@@ -64,8 +62,12 @@ def judged(arguments: argparse.Namespace, what: str, check: Check) -> int:
     if not isinstance(args, dict):
         arguments.parser.error(f"--args: write a mapping, as in {arguments.example}")
     progress = Progress(sys.stderr.isatty() and not arguments.json)
-    with notes_elsewhere():
-        name, parts = check(arguments.target, args, arguments.examples, arguments.seed, progress.say)
+    try:
+        with notes_elsewhere():
+            name, parts = check(arguments.target, args, arguments.examples, arguments.seed, progress.say)
+    except RequestError as error:
+        print(f"minikube-py {what} check: {error}", file=sys.stderr)
+        return 2
     progress.done()
     holds = all(part.failure is None for part in parts)
     if arguments.json:

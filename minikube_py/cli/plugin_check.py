@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from minikube_py import own_code
 from minikube_py.cli import flags
-from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part
+from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, without
 from minikube_py.cli.table import table
+from minikube_py.errors import RequestError
 
 if TYPE_CHECKING:
     from minikube_py.lab.plugins.check import Verdict
@@ -45,18 +46,19 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from minikube_py.lab.plugins.check import as_json, check
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        print("minikube-py plugin check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
-        return 1
+        return without(error, "plugin")
     args, _ = yaml_text.read(arguments.args.encode())
     if not isinstance(args, dict):
         arguments.parser.error("--args: write a mapping, as in {resource: cpu}")
     progress = Progress(sys.stderr.isatty() and not arguments.json)
-    with notes_elsewhere():
-        verdict = check(
-            arguments.target, args, arguments.examples, arguments.seed, not arguments.no_bench, progress.say
-        )
+    try:
+        with notes_elsewhere():
+            verdict = check(
+                arguments.target, args, arguments.examples, arguments.seed, not arguments.no_bench, progress.say
+            )
+    except RequestError as error:
+        print(f"minikube-py plugin check: {error}", file=sys.stderr)
+        return 2
     progress.done()
     if arguments.json:
         print(json.dumps(as_json(verdict), indent=2))

@@ -9,8 +9,8 @@ Where a law is broken, the least past that shows it is printed; exit code 1."""
 from __future__ import annotations
 
 import argparse
-import sys
 
+from minikube_py.cli.index_check import without
 from minikube_py.cli.model_check import arguments_of_laws, judged
 
 
@@ -22,8 +22,5 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from minikube_py.lab.plugins.predictor_laws import check
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        print("minikube-py predictor check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
-        return 1
+        return without(error, "predictor")
     return judged(arguments, "predictor", check)

@@ -39,11 +39,13 @@ def test_the_committed_journal_gives_the_committed_report() -> None:
             assert (found.outcome, found.evidence) == (wanted["outcome"], wanted["evidence"])
 
 
-@pytest.mark.parametrize("study", [Emptiness(), Prediction()], ids=lambda study: study.name)
-def test_the_committed_journal_of_a_contest_gives_its_report(study: Contest) -> None:
-    lines = gzip.decompress((STUDIES / f"data/{study.name}-quick.jsonl.gz").read_bytes()).splitlines()
+@pytest.mark.parametrize(
+    ("study", "mode"), [(Emptiness(), "quick"), (Prediction(), "full")], ids=("emptiness", "prediction")
+)
+def test_the_committed_journal_of_a_contest_gives_its_report(study: Contest, mode: str) -> None:
+    lines = gzip.decompress((STUDIES / f"data/{study.name}-{mode}.jsonl.gz").read_bytes()).splitlines()
     header, *records = map(orjson.loads, lines)
-    design = study.load("quick")
+    design = study.load(mode)
     assert header["design"] == digest(design)
     measured = Measured(design, records)
     document = json.loads((STUDIES / f"{study.name}-report.json").read_text())
