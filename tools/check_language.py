@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+BUILT = "docs/_build"
 ITSELF = ("tools/check_language.py", "tests/unit/tools/test_check_language.py")
 SUFFIXES = (".md", ".py", ".js", ".html", ".toml", ".yml", ".yaml")
 CHECKED = (
@@ -88,7 +89,8 @@ def files(root: Path = ROOT) -> Iterator[Path]:
         path = root / name
         found = [path] if path.is_file() else sorted(each for suffix in SUFFIXES for each in path.rglob(f"*{suffix}"))
         for file in found:
-            if file.relative_to(root).as_posix() not in ITSELF:
+            relative = file.relative_to(root)
+            if relative.as_posix() not in ITSELF and not relative.is_relative_to(BUILT):
                 yield file
 
 

@@ -67,7 +67,7 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     path.write_text(RIGHT.replace("machines.free_slots)", "-1)"))
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 1
     assert "capacity is -1; a whole number from 0 to" in capsys.readouterr().out
-    assert main.main(["model", "check", "NOT_THERE"]) == 1
+    assert main.main(["model", "check", "NOT_THERE"]) == 2
     assert "there is no cost model 'NOT_THERE'; there are: TRIVIAL, " in capsys.readouterr().err
 
 

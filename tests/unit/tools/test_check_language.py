@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from check_language import TERMS, found_in, occurrences
+from check_language import TERMS, files, found_in, occurrences
 
 EXAMPLES = {
     "utilisation of .9 at most": "a zero before the point: 0.9",
@@ -55,6 +57,13 @@ def test_decimals_in_code_are_not_prose() -> None:
 def test_a_repeated_term_is_found_on_each_line() -> None:
     found = occurrences("a.md", "told anew\nand `anew` and anew\n")
     assert [(each.line, each.text) for each in found] == [(1, "anew"), (2, "anew")]
+
+
+def test_built_pages_are_not_checked(tmp_path: Path) -> None:
+    for name in ("docs/page.md", "docs/_build/page.html", "docs/_build/_source/page.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("read anew")
+    assert [file.relative_to(tmp_path).as_posix() for file in files(tmp_path)] == ["docs/page.md"]
 
 
 def test_every_checked_file_is_plain() -> None:
