@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the pod's name")
+    parser.add_argument("name", metavar="NAME", help="the pod's name, or pod/NAME as kubectl prints it")
     parser.add_argument("-n", "--namespace", default="default", metavar="NS", help="its namespace (default: default)")
     at_help = "the number of one of the pod's decisions (default: the last)"
     parser.add_argument("--at", type=flags.whole_number(1, 2**63 - 1), metavar="DECISION", help=at_help)
@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(arguments: argparse.Namespace) -> Json:
-    params = {"limit": str(arguments.limit), "at": str(arguments.at or "")}
+    name = quote(arguments.name.removeprefix("pod/"), safe="")
     async with Api(arguments) as api:
-        path = f"explain/pods/{quote(arguments.namespace, safe='')}/{quote(arguments.name, safe='')}"
-        return await api.ask("GET", path, params)
+        path = f"explain/pods/{quote(arguments.namespace, safe='')}/{name}"
+        return await api.ask("GET", path, {"limit": str(arguments.limit), "at": str(arguments.at or "")})
 
 
 def _decided(answer: Json) -> list[str]:
