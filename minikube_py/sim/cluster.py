@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from minikube_py.env import Rng
-from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.errors import Corruption, InvalidRequest, MinikubeError
 from minikube_py.raft.configuration import Configuration, NodeId
 from minikube_py.raft.message import NOBODY, EntryKind
 from minikube_py.sim.clients import Traffic
@@ -75,7 +75,7 @@ class Place:
 class SimCluster:
     """`members` that form the cluster, and `spare` places for those that may join it. `problem`: the first thing that
     was wrong. `elected` hears the place of whoever comes to lead, `rivals` the places of a new leader and of an old
-    one that does not know of it."""
+    one that does not know of it; `announced`, by name, that somebody is expected."""
 
     def __init__(
         self, world: World, rng: Rng, members: int, spare: int, traffic: Traffic, config: MemberConfig = CONFIG
@@ -89,6 +89,7 @@ class SimCluster:
         self.ended: Counter[str] = Counter()
         self.elected: Callable[[int], None] | None = None
         self.rivals: Callable[[Place, Place], None] | None = None
+        self.announced: dict[str, Callable[[], None]] = {}
         self.places = [Place(number, f"store-{number}", f"m{number}") for number in range(members + spare)]
         self.checks = StepChecks(self.places, self._elected)
         self._config = config
@@ -111,9 +112,9 @@ class SimCluster:
         """Nothing where it is held down, runs already, or is no member any more."""
         if place.down or place.gone or not place.known or self.world.running(place.host) is not None:
             return
-        initial = self._initial
-        if place.name not in dict(initial):
-            initial = tuple(sorted((*initial, (place.name, place.peer))))
+        # Whoever starts a member names those that are there now: of the first ones none may be left.
+        known = {member.name: member.peer for member in self.membership().members}
+        initial = tuple(sorted((dict(self._initial) | known | {place.name: place.peer}).items()))
         started = place.started = Started(
             place.name,
             initial,
@@ -155,8 +156,16 @@ class SimCluster:
         assert look is not None
         if look.changed():
             self.checks.look(look)
+            if self.announced:
+                self._hear(member.membership)
             if self.checks.problem:
                 self.fail(self.checks.problem)
+
+    def _hear(self, membership: Membership) -> None:
+        """Who waits for a member to be expected acts as soon as anybody knows that it is."""
+        for place in [place for place in self.places if place.name in self.announced]:
+            if membership.expecting(place.name) is not None:
+                self.world.scheduler.after(0, self._welcome, place)
 
     def _opened(self, place: Place, member: StoreMember) -> None:
         if place.wiped and place.last is not None:
@@ -322,11 +331,18 @@ class SimCluster:
             change = MemberChange(
                 ChangeKind.EXPECT, name=place.name, peer=place.peer, client=f"{place.host}:{CLIENT_PORT}"
             )
-            await self._at_leader(lambda member: member.change_members(change))
+            await self._change(change)
             return False
+        self._welcome(place)
+        return True
+
+    def _welcome(self, place: Place) -> None:
+        """It is expected."""
         place.known = True
         self.start(place)
-        return True
+        announced = self.announced.pop(place.name, None)
+        if announced is not None:
+            announced()
 
     def shrink(self, number: int) -> bool:
         place = self.places[number]
@@ -337,12 +353,25 @@ class SimCluster:
 
     async def _remove(self, id: NodeId, place: Place) -> bool:
         """Done, too, once somebody else has taken the place: whom nobody asked to leave is left alone."""
-        change = MemberChange(ChangeKind.REMOVE, id=id)
-        await self._at_leader(lambda member: member.change_members(change))
+        await self._change(MemberChange(ChangeKind.REMOVE, id=id))
         self.follow()
         if place.member_id != id and place.leaving == id:
             place.leaving = NOBODY
         return place.gone or place.member_id != id
+
+    async def _change(self, change: MemberChange) -> None:
+        """Has the leader make it. What is refused must not have fitted at some moment between question and answer."""
+        before = self.membership()
+
+        async def make(member: StoreMember) -> None:
+            try:
+                await member.change_members(change)
+            except InvalidRequest as error:
+                if self.membership() == before and _fits(before, change):
+                    self.fail(f"{member.member_id:x} refuses a change of members that fits: {error}")
+                raise
+
+        await self._at_leader(make)
 
     def transfer(self, number: int) -> bool:
         place, leader = self.places[number], self.leader()
@@ -434,8 +463,7 @@ class SimCluster:
         for place in self.places:
             if not place.known and any(member.name == place.name for member in expected):
                 # Somebody asked for it, and nobody answered whether that was done.
-                place.known = True
-                self.start(place)
+                self._welcome(place)
             if place.leaving and place.member_id in removed:
                 place.gone, place.leaving = True, NOBODY
             if place.rejoin and place.opened and place.member_id in voters:
@@ -481,6 +509,14 @@ def _begin(process: Process, task: Task, member: StoreMember, outcome: list[bool
             outcome.append(True)
 
     process.errands.append(process.loop.create_task(do()))
+
+
+def _fits(membership: Membership, change: MemberChange) -> bool:
+    try:
+        membership.apply(change)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _term(place: Place) -> int:

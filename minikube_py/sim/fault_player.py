@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from minikube_py.env import Rng
-from minikube_py.sim.fault_schedule import REGISTRY
+from minikube_py.sim.fault_schedule import JOINING, REGISTRY
 from minikube_py.sim.faults import Fault, S, aim
 from minikube_py.sim.loop import shuffle
 from minikube_py.sim.world import Machine
@@ -47,7 +47,7 @@ class FaultPlayer:
         cluster, kind = self.cluster, fault.kind
         leader = cluster.leader()
         aimed = aim(fault, leader.number if leader is not None else None, cluster.forming)
-        places = tuple([each for each in aimed.places if kind == "grow" or cluster.takes_part(each)]) if aimed else ()
+        places = tuple([each for each in aimed.places if kind in JOINING or cluster.takes_part(each)]) if aimed else ()
         if aimed is None or (aimed.places and not places):
             self.left_out[kind] += 1
             return

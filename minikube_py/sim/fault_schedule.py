@@ -6,16 +6,20 @@ way round. Source: Groce and others, Swarm testing, 2012. A new fault is a row i
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from minikube_py.env import Rng
-from minikube_py.sim import inject_api, inject_links, inject_machines, inject_members, inject_parts
+from minikube_py.sim import inject_api, inject_links, inject_machines, inject_members, inject_parts, inject_successions
 from minikube_py.sim.faults import Fault, Injection, Plan
 
 STORE: Final = (*inject_links.INJECTIONS, *inject_machines.INJECTIONS, *inject_members.INJECTIONS)
+OF_THEIR_OWN: Final = (inject_members.OUTRUN, inject_successions.ANNOUNCE, inject_successions.FULL_HEIRS)
 REGISTRY: Final[dict[str, Injection]] = {
-    row.kind: row for row in (*STORE, inject_members.OUTRUN, *inject_api.INJECTIONS, *inject_parts.INJECTIONS)
+    row.kind: row for row in (*STORE, *OF_THEIR_OWN, *inject_api.INJECTIONS, *inject_parts.INJECTIONS)
 }
+JOINING: Final = frozenset(("grow", "announce"))
+"""Their place need not take part yet."""
 KINDS: Final = tuple(row.kind for row in STORE)
 """Of members, links and disks; `inject_api.KINDS` are those of a whole control plane and its clients,
 `inject_parts.KINDS` those of its other processes."""
@@ -39,8 +43,26 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
 """Kinds of faults that have something to do with each other."""
 THEMED_SHARE: Final = 0.3
 OUTRUN: Final = ("outrun", "outrun", "outrun", "kill", "torn_sync")
-OUTRUN_SHARE: Final = 0.08
-"""Of histories in which members are sent one snapshot while they put another in force."""
+NEWCOMERS: Final = ("announce", "announce", "announce", "shrink", "crash")
+FULL_HEIRS: Final = ("full_heirs", "full_heirs", "pause", "delay")
+
+
+class Apart(NamedTuple):
+    """A share of histories that is drawn apart, so that all other seeds keep theirs; what their plans have."""
+
+    name: str
+    share: float
+    changes: dict[str, Any]
+
+
+APART: Final = (
+    # Members are sent one snapshot while they put another in force.
+    Apart("outrun", 0.08, {"kinds": OUTRUN, "count": 6, "pace": 1.0}),
+    # Members are announced, and join, while leaders change.
+    Apart("newcomers", 0.06, {"kinds": NEWCOMERS, "count": 16, "pace": 1.0, "spare": 3}),
+    # Leaders end before they answered, and the next have no room.
+    Apart("full heirs", 0.06, {"kinds": FULL_HEIRS, "count": 5, "pace": 1.0}),
+)
 
 
 def drawn_plan(rng: Rng, span_us: int) -> Plan:
@@ -56,6 +78,14 @@ def drawn_plan(rng: Rng, span_us: int) -> Plan:
     share = rng.choice((0.1, 0.2, 0.4, 0.7))
     kinds = tuple([kind for kind in KINDS if rng.random() < share])
     return Plan(members, span_us, rng.choice((0, 4, 8, 12, 16, 24)) if kinds else 0, kinds, aimed=aimed)
+
+
+def drawn_apart(seed: int, plan: Plan) -> Plan:
+    """`plan`, or for a few seeds another one. A member alone has none of these faults."""
+    for each in APART:
+        if plan.members > 1 and Rng(f"{each.name} {seed}").random() < each.share:
+            return replace(plan, **each.changes)
+    return plan
 
 
 def schedule(rng: Rng, plan: Plan) -> list[Fault]:

@@ -86,7 +86,7 @@ def _wipe(player: FaultPlayer, fault: Fault) -> bool:
     return _damage(player, fault, player.cluster.wipe, power=True)
 
 
-def _full(player: FaultPlayer, fault: Fault) -> bool:
+def fill(player: FaultPlayer, fault: Fault) -> bool:
     player.cluster.sick(fault.places)
 
     def begin(machine: Machine) -> None:
@@ -102,7 +102,7 @@ def _full_start(player: FaultPlayer, fault: Fault) -> bool:
     for place in fault.places:
         player.cluster.hold_down(place)
         player.world.kill(player.cluster.host(place), power=player.rng.random() < 0.5)
-    begun = _full(player, fault)
+    begun = fill(player, fault)
     player.release(fault.places)
     return begun
 
@@ -166,7 +166,7 @@ INJECTIONS: Final = (
         stopping("rot"),
         _rot,
     ),
-    Injection("full", "a disk has room for `amount` bytes more", of_one("full", (0, 100, 5000, 60_000)), _full),
+    Injection("full", "a disk has room for `amount` bytes more", of_one("full", (0, 100, 5000, 60_000)), fill),
     Injection(
         "full_start",
         "a member is killed and starts on a disk that has room for `amount` bytes more",

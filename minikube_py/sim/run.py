@@ -27,7 +27,7 @@ from minikube_py.sim.checkers.verdict import Verdict, violation
 from minikube_py.sim.clients import Client, Rivals, Traffic, Watched
 from minikube_py.sim.cluster import Place, SimCluster
 from minikube_py.sim.fault_player import FaultPlayer
-from minikube_py.sim.fault_schedule import OUTRUN, OUTRUN_SHARE, drawn_plan, schedule
+from minikube_py.sim.fault_schedule import drawn_apart, drawn_plan, schedule
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan
 from minikube_py.sim.history import Request
 from minikube_py.sim.judge import judge
@@ -100,9 +100,7 @@ class RunOptions:
 def drawn_options(seed: int) -> RunOptions:
     rng = Rng(f"options {seed}")
     plan = drawn_plan(rng, SPAN_US)
-    if plan.members > 1 and Rng(f"outrun {seed}").random() < OUTRUN_SHARE:
-        # Drawn apart: all other seeds keep their histories.
-        plan = replace(plan, kinds=OUTRUN, count=6, pace=1.0)
+    plan = drawn_apart(seed, plan)
     return RunOptions(
         seed,
         drawn_world(rng),

@@ -192,18 +192,13 @@ def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
                 return Form(cluster_id, latest.members, version)
         return Enter(cluster_id, latest)
     best = max(begun, key=lambda answer: (answer.applied, answer.leader == answer.member.id))
-    change = MemberChange(
-        ChangeKind.JOIN, id=me.id, name=me.name, peer=me.peer, client=me.client, rejoin=intent.rejoin
-    )
-    try:
-        best.membership.apply(change)
-    except InvalidRequest as error:
-        why = f"cluster {id_text(cluster_id)}: {error}"
-        # One that lags behind may not know yet; only the leader's word is the last.
-        return Refuse(why) if best.leader == best.member.id else Wait(f"{why}; waiting for what its leader says")
     leader = best.membership.get(best.leader)
     if leader is None:
         return Wait(f"cluster {id_text(cluster_id)} has no leader now to let {me.name} join; waiting for one")
+    # Whether it fits is for a leader that is confirmed to be one: these answers, a leader's too, may be of the past.
+    change = MemberChange(
+        ChangeKind.JOIN, id=me.id, name=me.name, peer=me.peer, client=me.client, rejoin=intent.rejoin
+    )
     return Join(cluster_id, leader, change)
 
 

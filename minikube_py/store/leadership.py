@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from minikube_py.errors import NotLeader, Unavailable
+from minikube_py.errors import InvalidRequest, NotLeader, Unavailable
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.caution import check_timely, heir
 from minikube_py.store.embedded import settle
@@ -24,9 +24,11 @@ CHANGE_S: Final = 5.0
 async def change_members(member: StoreMember, change: MemberChange) -> None:
     """Returns when the change is applied here. One that is under way is waited for, CHANGE_S at most.
 
-    Raises: InvalidRequest where it does not fit; NotLeader, Unavailable; OutcomeUnknown."""
+    Raises: InvalidRequest where it does not fit the members, as of a moment after this call; NotLeader, Unavailable;
+    OutcomeUnknown."""
     done: asyncio.Future[None] = member.loop.create_future()
     until_s = member.clock.monotonic_s() + CHANGE_S
+    confirmed = False
     while True:
         member.check_running()
         try:
@@ -34,6 +36,13 @@ async def change_members(member: StoreMember, change: MemberChange) -> None:
                 check_timely(change, member.membership, member.raft.status())
             member.propose_change(change, partial(settle, done))
             break
+        except InvalidRequest:
+            if confirmed:
+                raise
+            # A new leader may not have applied what was committed before it led, and a deposed one may not know of it.
+            await member.confirmed()
+            confirmed = True
+            continue
         except NotLeader:
             raise
         except Unavailable:

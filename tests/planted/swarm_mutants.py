@@ -195,6 +195,12 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a timeout is taken for a refusal",
     ),
     SwarmMutant(
+        "member: a new leader refuses a change by what it has yet to apply", "store/leadership.py",
+        "            if confirmed:\n                raise\n",
+        "            raise\n",
+        "only one change is under way, so what was checked is thought to hold",
+    ),
+    SwarmMutant(
         "client: a refusal that does not come from the log is taken as final", "store/client.py",
         "        before = isinstance(error, Unavailable | RequestTooLarge) or call.unlogged\n",
         "        before = isinstance(error, Unavailable | RequestTooLarge)\n",

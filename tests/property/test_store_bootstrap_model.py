@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from minikube_py.errors import InvalidRequest
 from minikube_py.raft.configuration import NodeId
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.bootstrap import (
@@ -157,7 +158,10 @@ class World:
         elif isinstance(decision, Refuse):
             process.refused = True
         elif isinstance(decision, Join) and self.leader(decision.cluster_id):
-            self.clusters[decision.cluster_id] = self.clusters[decision.cluster_id].apply(decision.change)
+            try:
+                self.clusters[decision.cluster_id] = self.clusters[decision.cluster_id].apply(decision.change)
+            except InvalidRequest:
+                process.refused = True
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 

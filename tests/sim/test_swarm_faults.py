@@ -9,7 +9,7 @@ import pytest
 
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import LogIndex, Message, MessageType
-from minikube_py.sim.fault_schedule import KINDS, OUTRUN, REGISTRY, drawn_plan, schedule
+from minikube_py.sim.fault_schedule import APART, KINDS, REGISTRY, Apart, drawn_plan, schedule
 from minikube_py.sim.faults import LEADER, Fault, Plan, aim
 from minikube_py.sim.loop import Scheduler, SimLoop
 from minikube_py.sim.message_links import MessageTroubles, TroubledLinks
@@ -63,12 +63,14 @@ def test_faults_are_aimed_at_whoever_leads(fault, leader, aimed):
     assert aim(fault, leader, 3) == aimed
 
 
-def test_some_histories_are_of_members_that_are_outrun():
-    drawn = [drawn_options(seed).plan for seed in range(200)]
-    outrun = [plan for plan in drawn if plan.kinds == OUTRUN]
-    assert 5 < len(outrun) < 40 and all(plan.members > 1 for plan in outrun)
-    faults = schedule(random.Random(1), outrun[0])
-    assert {"cut", "outrun"} <= {fault.kind for fault in faults}
+@pytest.mark.parametrize("apart", APART, ids=lambda apart: apart.name)
+def test_some_histories_are_drawn_apart(apart: Apart):
+    kinds = apart.changes["kinds"]
+    drawn = [drawn_options(seed).plan for seed in range(400)]
+    meant = [plan for plan in drawn if plan.kinds == kinds]
+    assert 0.5 * apart.share < len(meant) / 400 < 1.5 * apart.share and all(plan.members > 1 for plan in meant)
+    faults = [fault for seed in range(5) for fault in schedule(random.Random(seed), meant[0])]
+    assert set(kinds) <= {fault.kind for fault in faults} | {"supersede"}
 
 
 def test_every_row_of_the_registry_says_what_it_means():

@@ -85,16 +85,19 @@ class MemberNet:
         self.fatal: dict[int, list[str]] = {}
         self.removed: dict[int, list[str]] = {}
         self.cut: set[tuple[int, int]] = set()
+        self.arrives: Callable[[Message], Message | None] = lambda message: message
+        """The message that arrives in place of one that was sent; None: none does."""
 
     def __getitem__(self, id: int) -> StoreMember:
         return self.members[id]
 
     def deliver(self, message: Message) -> None:
         target = self.members.get(message.to)
-        if target is None:
+        arrived = self.arrives(message)
+        if target is None or arrived is None:
             return
         if message.sender not in self.links[message.to].removed:
-            target.receive(message)
+            target.receive(arrived)
         elif message.sender in self.members:
             # As the links between processes do: who was removed is refused, and told why.
             self.members[message.sender].expelled(f"member {message.sender:x} was removed from the cluster")
@@ -137,6 +140,7 @@ class MemberNet:
 
     def heal(self) -> None:
         self.cut.clear()
+        self.arrives = lambda message: message
 
     def leaders(self, *, but: int = 0) -> list[StoreMember]:
         return [member for id, member in self.members.items() if id != but and member.replica.leading]

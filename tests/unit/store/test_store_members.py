@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 
@@ -22,6 +23,7 @@ from minikube_py.errors import (
     Unavailable,
 )
 from minikube_py.mvcc.types import Put, RangeRequest, WatchBatch
+from minikube_py.raft.message import Message, MessageType
 from minikube_py.store.membership import ChangeKind, MemberChange
 from minikube_py.store.replica_config import Bootstrap
 
@@ -340,6 +342,83 @@ async def test_a_change_that_does_not_fit_is_refused(tmp_path):
         assert isinstance(refusal, InvalidRequest) and "store member add" in str(refusal)
         follower = net[net.others(leader)[0]]
         assert isinstance(await refused(follower.change_members(MemberChange(ChangeKind.EXPECT, name="d"))), NotLeader)
+
+
+EXPECT = MemberChange(ChangeKind.EXPECT, name="store-4")
+JOIN = MemberChange(ChangeKind.JOIN, 4, "store-4", "h4:1", "h4:2")
+
+
+@contextlib.asynccontextmanager
+async def led_by_one_that_has_much_to_apply(tmp_path, *changes):
+    """The new leader, which holds `changes`, does not know that the last is committed, and hears no acknowledgement."""
+    votes = (MessageType.PRE_VOTE_REPLY, MessageType.VOTE_REPLY)
+    async with three(tmp_path) as net:
+        old = await net.leader()
+        heir, _ = net.others(old)
+        committed = old.raft.log.committed
+
+        def untold(message: Message) -> Message:
+            return message._replace(commit=min(committed, message.commit)) if message.to == heir else message
+
+        def votes_alone(message: Message) -> Message | None:
+            if message.to != heir:
+                return message
+            return message._replace(commit=0, hint=0) if message.type in votes else None
+
+        net.arrives = untold
+        for change in changes:
+            await old.change_members(change)
+        last = old.raft.log.last_index
+        await until(lambda: net[heir].raft.log.last_index == last)
+        net.kill(old.member_id)
+        net.arrives = votes_alone
+        await until(lambda: bool(net[heir].replica.leading))
+        assert net[heir].raft.log.applied < last
+        yield net, net[heir]
+
+
+FITS_AFTERWARDS = [
+    pytest.param((EXPECT,), JOIN, id="who is expected joins"),
+    pytest.param((EXPECT, JOIN), MemberChange(ChangeKind.REMOVE, 4), id="a member is removed"),
+    pytest.param((EXPECT, JOIN), MemberChange(ChangeKind.REMOVE, name="store-4"), id="by its name"),
+    pytest.param((EXPECT, JOIN), MemberChange(ChangeKind.UPDATE, 4, peer="h9:1"), id="its address is another"),
+]
+
+
+@pytest.mark.parametrize(("before", "change"), FITS_AFTERWARDS)
+async def test_a_new_leader_refuses_no_change_by_what_it_has_yet_to_apply(tmp_path, before, change):
+    async with led_by_one_that_has_much_to_apply(tmp_path, *before) as (net, heir):
+        asked = asyncio.ensure_future(heir.change_members(change))
+        await net.clock.sleep(heir.config.tick_s)
+        assert not asked.done() and heir.replica.leading
+        net.heal()
+        await asked
+        assert heir.membership.configuration() == heir.raft.configuration
+
+
+@pytest.mark.parametrize(("before", "change"), FITS_AFTERWARDS)
+async def test_nor_does_one_that_was_deposed_and_does_not_know(tmp_path, before, change):
+    async with three(tmp_path) as net:
+        old = await net.leader()
+        net.isolate(old.member_id)
+        old.config = dataclasses.replace(old.config, tick_s=20.0)  # It is slow to notice.
+        new = await net.leader(but=old.member_id)
+        for each in before:
+            await new.change_members(each)
+        asked = asyncio.ensure_future(old.change_members(change))
+        await net.clock.sleep(1)
+        assert not asked.done() and old.replica.leading
+        net.heal()
+        assert isinstance(await refused(asked), NotLeader)
+
+
+async def test_a_leader_that_is_confirmed_refuses_what_does_not_fit_in_the_end(tmp_path):
+    async with led_by_one_that_has_much_to_apply(tmp_path, EXPECT, JOIN) as (net, heir):
+        asked = asyncio.ensure_future(heir.change_members(EXPECT))
+        await net.clock.sleep(heir.config.tick_s)
+        net.heal()
+        refusal = await refused(asked)
+        assert isinstance(refusal, InvalidRequest) and "there is a member 'store-4' already" in str(refusal)
 
 
 async def test_nobody_is_removed_whose_going_leaves_no_majority(tmp_path):
