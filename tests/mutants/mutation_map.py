@@ -5,6 +5,8 @@ A line of JSON for each file of tests, and one for the histories; an interrupted
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import re
 from collections import Counter
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 from mutation_operators import Change
 from mutation_tree import Tree
-from mutation_worker import Request
+from mutation_worker import MEASURED_FILE_S, MEASURED_S, Request
 
 JUDGES: Final = (
     "tests/unit/raft", "tests/unit/wal", "tests/unit/mvcc", "tests/unit/store", "tests/property", "tests/sim",
@@ -26,6 +28,8 @@ PATTERN: Final = re.compile(
     r"test_(sim|index|property_(index|mvcc)|raft|sessions|store|wal|mvcc|etcd|edges|apply_(total|replicas))(?!_laws\.|_commands|_kill|_three)"
 )
 """Those of these packages, if they run in the process of the test; histories are run by themselves."""
+OF_DECLARATIONS: Final = ("test_store_limits_page.py", "test_store_wire_numbers.py")
+"""Tests that read what modules declare. No line of those runs then: they judge whatever runs at import."""
 SAMPLE_HISTORIES: Final = 12
 HISTORIES, IMPORT = "histories", "import"
 COST_MAX_S: Final = 40.0
@@ -42,18 +46,26 @@ class Coverage:
     histories: dict[str, list[int]] = field(default_factory=dict)
     unfit: set[str] = field(default_factory=set)
     imported: dict[str, list[int]] = field(default_factory=dict)
+    importers: dict[str, list[str]] = field(default_factory=dict)
+    """The modules that name a module in an import."""
     kills: Counter[str] = field(default_factory=Counter)
     """How many mutants each test has killed so far."""
 
     def judges(self, change: Change) -> list[str]:
-        """The tests that run a line of the change, or, for what runs at import, its module. First come the
-        cheapest, and those that have killed before: one kill counts as half of the cost."""
+        """The tests that run a line of the change. For what runs at import (a declaration, a default), those that run
+        its module, or, where that only declares, the modules that import it. First come the cheapest, and those
+        that have killed before: one kill counts as half of the cost."""
         of = self.lines.get(change.path, {})
         found = {name for line in range(change.line, change.end_line + 1) for name in of.get(line, ())}
-        if not found and not change.function:
-            found = {name for names in of.values() for name in names}
+        if not found and (not change.function or self.at_import(change)):
+            users = self.importers.get(change.path, ())
+            found = self._run(change.path) or {name for path in users for name in self._run(path)}
+            found |= {name for name in self.cost_s if name.partition("::")[0].endswith(OF_DECLARATIONS)}
         fit = (name for name in found.difference(self.unfit) if self.cost_s[name] <= COST_MAX_S)
         return sorted(fit, key=lambda name: (self.cost_s[name] / (1 + self.kills[name]), name))
+
+    def _run(self, path: str) -> set[str]:
+        return {name for names in self.lines.get(path, {}).values() for name in names}
 
     def at_import(self, change: Change) -> bool:
         of = self.imported.get(change.path, [])
@@ -73,21 +85,42 @@ class Coverage:
 
 
 def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[str], None]) -> Coverage:
-    """What `path` has of it, and what it lacks: a first run takes minutes. Raises: SystemExit if histories fail."""
-    coverage = Coverage()
+    """What `path` has of it, and what it lacks: a first run takes minutes. What another commit's map beside it says of
+    a file of tests holds here, too, if neither that file nor the packages differ. Raises: SystemExit if histories fail.
+    """
+    coverage = Coverage(importers=importers(tree.folder))
     done: set[str] = set()
     for line in path.read_text().splitlines() if path.is_file() else ():
         entry = json.loads(line)
         done.add(entry["name"])
         _take(coverage, entry)
     prefixes = tuple(f"{package}/" for package in packages)
+    known = {entry.get("of", ""): entry for entry in _of_other_commits(path)}
     for name in (*files(tree.folder), HISTORIES, IMPORT):
         if name not in done:
-            entry = _measure(tree, name, prefixes, tell)
+            of = digest(tree.folder, name, packages)
+            entry = (known.get(of) if of else None) or {**_measure(tree, name, prefixes, tell), "of": of}
             with path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
             _take(coverage, entry)
     return coverage
+
+
+def _of_other_commits(path: Path) -> Iterator[dict[str, Any]]:
+    for other in sorted(path.parent.parent.glob(f"*/{path.name}")):
+        if other != path:
+            yield from map(json.loads, other.read_text().splitlines())
+
+
+def digest(folder: Path, name: str, packages: Iterable[str]) -> str:
+    """Of all that decides what is measured, but for what tests share; "" for what is measured of all of them."""
+    if name in (HISTORIES, IMPORT):
+        return ""
+    digest = hashlib.sha256(f"{MEASURED_S} {MEASURED_FILE_S} {name}".encode())
+    sources = sorted(file for package in packages for file in (folder / "minikube_py" / package).rglob("*.py"))
+    for file in (folder / name, *sources):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _take(coverage: Coverage, entry: dict[str, Any]) -> None:
@@ -104,6 +137,22 @@ def files(folder: Path) -> Iterator[str]:
         for file in sorted((folder / where).rglob("test_*.py")):
             if PATTERN.match(file.name):
                 yield file.relative_to(folder).as_posix()
+
+
+def importers(folder: Path) -> dict[str, list[str]]:
+    """By a module's path, the paths of those that import it or something of it, below `minikube_py/`."""
+    root = folder / "minikube_py"
+    found: dict[str, list[str]] = {}
+    for file in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("minikube_py."):
+                place = root.parent / node.module.replace(".", "/")
+                for each in (place.with_suffix(".py"), *(place / f"{alias.name}.py" for alias in node.names)):
+                    if each.is_file():
+                        found.setdefault(each.relative_to(root).as_posix(), []).append(
+                            file.relative_to(root).as_posix()
+                        )
+    return found
 
 
 def _measure(tree: Tree, name: str, prefixes: tuple[str, ...], tell: Callable[[str], None]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import hypothesis
@@ -32,6 +33,10 @@ PRELOADED: Final = (
 MEMORY_BYTES: Final = 4 << 30
 TEST_TIMEOUT_S: Final = 600
 """Of one test, in real time: for what waits for ever, on a machine that is busy with other things."""
+MEASURED_S: Final = 60.0
+MEASURED_FILE_S: Final = 90.0
+"""Processor time of one test, with one set of parameters, and of a file of them, while lines are traced, which takes
+several times as long. What takes more would make each survivor expensive, and judges none."""
 SAID: Final = Path("answer.json").absolute()
 """Below the tree, where a fork leaves its answer. Two processes on one tree must not fork at the same time."""
 
@@ -78,8 +83,12 @@ class Recorder:
             self.broken = report.longreprtext[-2000:]
 
 
+class TooExpensive(Exception):
+    """A test took too much processor time while its lines were traced."""
+
+
 class _Meter(Recorder):
-    """That, and which test ran which lines at what cost in processor time."""
+    """That, and which test ran which lines at what cost in processor time. What is too expensive is unfit."""
 
     def __init__(self, coverage: Any) -> None:
         super().__init__()
@@ -91,8 +100,11 @@ class _Meter(Recorder):
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.coverage.switch_context(base(nodeid))
         self._started_s = time.process_time()
+        left_s = MEASURED_FILE_S - sum(self.cost_s.values())
+        signal.setitimer(signal.ITIMER_PROF, min(MEASURED_S, max(1.0, left_s)))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         name = base(nodeid)
         self.cost_s[name] = self.cost_s.get(name, 0.0) + time.process_time() - self._started_s
         self.coverage.switch_context("")
@@ -178,6 +190,10 @@ def _coverage() -> Any:
     return coverage.Coverage(data_file=None, config_file=False, source=["minikube_py"])
 
 
+def _too_expensive(_signal: int, _frame: FrameType | None) -> None:
+    raise TooExpensive
+
+
 def _lines(data: Any) -> dict[str, dict[int, list[str]]]:
     root = Path.cwd() / "minikube_py"
     return {
@@ -192,6 +208,7 @@ def measure_tests(request: Request) -> Answer:
     """What each test of the files runs. `found`: `cost_s` by test, `unfit` tests, which fail as it is, and `lines`."""
     coverage = _coverage()
     meter = _Meter(coverage)
+    signal.signal(signal.SIGPROF, _too_expensive)
     coverage.start()
     _pytest(request.names, meter)
     coverage.stop()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mutation_map import Coverage
+from mutation_map import HISTORIES, Coverage, digest, importers
 from mutation_operators import Change, changes
 from mutation_report import Journal, Reasons, Report, Score, reasons
 from mutation_tree import ROOT, Tree, commit_of
@@ -155,6 +155,36 @@ def test_the_cheapest_fit_tests_of_a_line_come_first() -> None:
     assert of.judges(change) == ["b", "a"]
     of.kills["a"] += 5
     assert of.judges(change) == ["a", "b"]
+
+
+def test_what_runs_at_import_is_judged_by_whoever_runs_its_module_or_reads_declarations() -> None:
+    page = "tests/unit/store/test_store_limits_page.py::test_a"
+    of = Coverage(
+        {"a": 1.0, "b": 2.0, "c": 3.0, page: 4.0},
+        {"raft/node.py": {3: ["a"], 9: []}, "raft/log.py": {5: ["b"]}},
+        imported={"raft/node.py": [9], "raft/message.py": [2]},
+        importers={"raft/message.py": ["raft/node.py", "raft/log.py"]},
+    )  # fmt: skip
+    default = Change("raft/node.py", "constant", "Node.f", 9, 9, 0, 1, "1", "2")
+    assert of.judges(default) == ["a", page]
+    declared = Change("raft/message.py", "constant", "Kind", 2, 2, 0, 1, "1", "2")
+    assert of.judges(declared) == ["a", "b", page]
+    assert of.judges(Change("raft/node.py", "constant", "Node.f", 8, 8, 0, 1, "1", "2")) == []
+
+
+def test_a_map_of_another_commit_holds_while_its_test_and_the_packages_are_the_same(tmp_path: Path) -> None:
+    source, judge = tmp_path / "tree/minikube_py/raft/log.py", tmp_path / "tree/tests/test_raft_log.py"
+    for file in (source, judge):
+        file.parent.mkdir(parents=True)
+        file.write_text("x = 1\n")
+    (tmp_path / "tree/minikube_py/raft/node.py").write_text("from minikube_py.raft.log import x\n")
+    of = digest(tmp_path / "tree", "tests/test_raft_log.py", ["raft"])
+    assert of and of == digest(tmp_path / "tree", "tests/test_raft_log.py", ["raft"])
+    for file in (source, judge):
+        file.write_text("x = 2\n")
+        assert of != (of := digest(tmp_path / "tree", "tests/test_raft_log.py", ["raft"]))
+    assert digest(tmp_path / "tree", HISTORIES, ["raft"]) == ""
+    assert importers(tmp_path / "tree") == {"raft/log.py": ["raft/node.py"]}
 
 
 def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
