@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mutation_operators import Change
 from mutation_tree import Tree
-from mutation_worker import MEASURED_FILE_S, MEASURED_S, Request
+from mutation_worker import Request
 
 JUDGES: Final = (
     "tests/unit/raft", "tests/unit/wal", "tests/unit/mvcc", "tests/unit/store", "tests/property", "tests/sim",
@@ -86,8 +86,9 @@ class Coverage:
 
 def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[str], None]) -> Coverage:
     """What `path` has of it, and what it lacks: a first run takes minutes. What another commit's map beside it says of
-    a file of tests holds here, too, if neither that file nor the packages differ. Raises: SystemExit if histories fail.
-    """
+    a file of tests holds here, too, if neither it nor a module that it ran differs.
+
+    Raises: SystemExit if histories fail."""
     coverage = Coverage(importers=importers(tree.folder))
     done: set[str] = set()
     for line in path.read_text().splitlines() if path.is_file() else ():
@@ -95,32 +96,36 @@ def measured(path: Path, tree: Tree, packages: Iterable[str], tell: Callable[[st
         done.add(entry["name"])
         _take(coverage, entry)
     prefixes = tuple(f"{package}/" for package in packages)
-    known = {entry.get("of", ""): entry for entry in _of_other_commits(path)}
+    known = {entry["name"]: entry for entry in _of_other_commits(path, tree.folder)}
     for name in (*files(tree.folder), HISTORIES, IMPORT):
         if name not in done:
-            of = digest(tree.folder, name, packages)
-            entry = (known.get(of) if of else None) or {**_measure(tree, name, prefixes, tell), "of": of}
+            entry = known.get(name) or _measure(tree, name, prefixes, tell)
             with path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
             _take(coverage, entry)
     return coverage
 
 
-def _of_other_commits(path: Path) -> Iterator[dict[str, Any]]:
+def _of_other_commits(path: Path, folder: Path) -> Iterator[dict[str, Any]]:
+    """What still holds: each of its sources is as it was."""
     for other in sorted(path.parent.parent.glob(f"*/{path.name}")):
-        if other != path:
-            yield from map(json.loads, other.read_text().splitlines())
+        for entry in map(json.loads, other.read_text().splitlines() if other != path else ()):
+            sources = entry.get("sources")
+            if sources and sources == {name: digest(folder / name) for name in sources}:
+                yield entry
 
 
-def digest(folder: Path, name: str, packages: Iterable[str]) -> str:
-    """Of all that decides what is measured, but for what tests share; "" for what is measured of all of them."""
+def digest(file: Path) -> str:
+    """Of its contents; "" where there is none."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
+
+
+def _sources(folder: Path, name: str, found: dict[str, Any]) -> dict[str, str]:
+    """What decides what was measured of a file of tests, but for what tests share: itself, and the modules it ran."""
     if name in (HISTORIES, IMPORT):
-        return ""
-    digest = hashlib.sha256(f"{MEASURED_S} {MEASURED_FILE_S} {name}".encode())
-    sources = sorted(file for package in packages for file in (folder / "minikube_py" / package).rglob("*.py"))
-    for file in (folder / name, *sources):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+        return {}
+    ran = sorted(f"minikube_py/{path}" for path, of in found["lines"].items() if any(of.values()))
+    return {each: digest(folder / each) for each in (name, *ran)}
 
 
 def _take(coverage: Coverage, entry: dict[str, Any]) -> None:
@@ -170,4 +175,4 @@ def _measure(tree: Tree, name: str, prefixes: tuple[str, ...], tell: Callable[[s
     found["lines"] = {path: of for path, of in found["lines"].items() if path.startswith(prefixes)}
     unfit = found.get("unfit", ())
     tell(f"measured {name}: {answer.outcome}, {answer.cpu_s:.0f} s{', unfit: ' if unfit else ''}{', '.join(unfit)}")
-    return {"name": name, "found": found}
+    return {"name": name, "found": found, "sources": _sources(tree.folder, name, found)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mutation_map import HISTORIES, Coverage, digest, importers
+from mutation_map import HISTORIES, Coverage, _of_other_commits, _sources, importers
 from mutation_operators import Change, changes
 from mutation_report import Journal, Reasons, Report, Score, reasons
 from mutation_tree import ROOT, Tree, commit_of
@@ -172,19 +173,30 @@ def test_what_runs_at_import_is_judged_by_whoever_runs_its_module_or_reads_decla
     assert of.judges(Change("raft/node.py", "constant", "Node.f", 8, 8, 0, 1, "1", "2")) == []
 
 
-def test_a_map_of_another_commit_holds_while_its_test_and_the_packages_are_the_same(tmp_path: Path) -> None:
+def test_a_map_of_another_commit_holds_while_a_test_and_the_modules_it_ran_are_the_same(tmp_path: Path) -> None:
     source, judge = tmp_path / "tree/minikube_py/raft/log.py", tmp_path / "tree/tests/test_raft_log.py"
-    for file in (source, judge):
-        file.parent.mkdir(parents=True)
+    other = tmp_path / "tree/minikube_py/raft/node.py"
+    for file in (source, judge, other):
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("x = 1\n")
-    (tmp_path / "tree/minikube_py/raft/node.py").write_text("from minikube_py.raft.log import x\n")
-    of = digest(tmp_path / "tree", "tests/test_raft_log.py", ["raft"])
-    assert of and of == digest(tmp_path / "tree", "tests/test_raft_log.py", ["raft"])
+    found = {"lines": {"raft/log.py": {1: ["test"]}, "raft/node.py": {1: []}}}
+    sources = _sources(tmp_path / "tree", "tests/test_raft_log.py", found)
+    assert set(sources) == {"tests/test_raft_log.py", "minikube_py/raft/log.py"}
+    (tmp_path / "a").mkdir()
+    entry = {"name": "tests/test_raft_log.py", "found": found, "sources": sources}
+    (tmp_path / "a/map.jsonl").write_text(json.dumps(entry) + "\n" + json.dumps({**entry, "sources": {}}) + "\n")
+
+    def known() -> int:
+        return len(list(_of_other_commits(tmp_path / "b/map.jsonl", tmp_path / "tree")))
+
+    other.write_text("from minikube_py.raft.log import x\n")
+    assert known() == 1 and importers(tmp_path / "tree") == {"raft/log.py": ["raft/node.py"]}
     for file in (source, judge):
         file.write_text("x = 2\n")
-        assert of != (of := digest(tmp_path / "tree", "tests/test_raft_log.py", ["raft"]))
-    assert digest(tmp_path / "tree", HISTORIES, ["raft"]) == ""
-    assert importers(tmp_path / "tree") == {"raft/log.py": ["raft/node.py"]}
+        assert known() == 0
+        file.write_text("x = 1\n")
+    judge.unlink()
+    assert known() == 0 and _sources(tmp_path / "tree", HISTORIES, found) == {}
 
 
 def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
