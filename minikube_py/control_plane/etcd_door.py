@@ -54,17 +54,19 @@ class EtcdOptions:
     ) -> EtcdServer:
         """What is begun ends with `running`. Raises: SetupError; MinikubeError where it cannot listen."""
         try:
+            from minikube_py.etcd.grpc_server import Limits
             from minikube_py.etcd.node import Node
-            from minikube_py.etcd.server import EtcdServer, Limits, Tls
+            from minikube_py.etcd.server import EtcdServer
         except ModuleNotFoundError as error:
-            raise SetupError(f"etcd's API needs {error.name}: pip install 'minikube_py[etcd]'") from None
+            raise SetupError(f"etcd's API needs {error.name}: pip install 'minikube_py[etcd-api]'") from None
         secure, places = parse_urls(self.urls, FLAG)
-        tls = Tls(*self._pem()) if secure else None
+        tls = self._context() if secure else None
+        if tls is not None:
+            tls.set_alpn_protocols(["h2"])
         limits = Limits(progress_s=max(self.progress_s, PROGRESS_LEAST_S))
         for host, port in places:
             free_address(host, port, FLAG)
-        addresses = [join_address(*place) for place in places]
-        server = EtcdServer(Node(member, connect, ask_urls), addresses, tls, limits, PROCESS)
+        server = EtcdServer(Node(member, connect, ask_urls), places, tls, limits, PROCESS)
         await server.start()
         running.push_async_callback(server.stop)
         if self.http_urls:
@@ -78,24 +80,19 @@ class EtcdOptions:
         from minikube_py.etcd.http import HttpDoor
 
         secure, places = parse_urls(self.http_urls, HTTP_FLAG)
-        context = None
-        if secure:
-            *_, authority = self._pem()
-            context = self.tls.context()
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=authority.decode("ascii", "replace"))
+        context = self._context() if secure else None
         for host, port in places:
             door = HttpDoor(server, (host, port), context)
             await start_http(door, host, port, HTTP_FLAG)
             running.push_async_callback(door.stop)
 
-    def _pem(self) -> tuple[bytes, bytes, bytes]:
-        """Certificate, key and authority. Raises: SetupError."""
+    def _context(self) -> ssl.SSLContext:
+        """Raises: SetupError."""
         assert self.authority_file is not None
-        certificate = read_text(self.tls.certificate, "certificate")
-        key = read_text(self.tls.key, "private key")
-        authority = read_text(self.authority_file, "certificate authority of clients")
-        return certificate.encode(), key.encode(), authority.encode()
+        context = self.tls.context()
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=read_text(self.authority_file, "certificate authority of clients"))
+        return context
 
 
 def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | None:

@@ -17,6 +17,7 @@ import grpc.aio
 
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import refusal_of
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.schema import Method, methods
@@ -147,7 +148,7 @@ class EtcdClient:
         return answer
 
     def _failure(self, error: grpc.aio.AioRpcError, *, safe: bool) -> MinikubeError:
-        refused = refusal_of(error.code(), error.details() or "")
+        refused = refusal_of(StatusCode[error.code().name], error.details() or "")
         if refused is not None and not isinstance(refused, Unavailable):
             return refused
         if safe or refused is not None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from grpc import StatusCode
-
 from minikube_py.errors import (
     ClusterCorrupt,
     Compacted,
@@ -23,6 +21,7 @@ from minikube_py.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.mvcc import auth
 
 

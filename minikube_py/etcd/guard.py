@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from minikube_py.errors import InvalidRequest, MinikubeError
@@ -48,13 +48,11 @@ SHOWN: Final[ContextVar[Callable[[], Shown]]] = ContextVar("SHOWN", default=Show
 """What the client of the request that runs has shown; read only where authentication is on."""
 
 
-def shown_over_grpc(context: Any) -> Shown:
-    names = context.auth_context().get("x509_common_name", ())
+def shown_over_grpc(metadata: Iterable[tuple[str, str]], name: str, peer: str) -> Shown:
     found: dict[str, str] = {}
-    for key, value in context.invocation_metadata() or ():
+    for key, value in metadata:
         found.setdefault(key, value)
-    name = names[0].decode("utf-8", "replace") if names else ""
-    return Shown(_token(found, "token", "authorization"), name, context.peer())
+    return Shown(_token(found, "token", "authorization"), name, peer)
 
 
 def shown_over_http(headers: Mapping[str, str], host: str = "") -> Shown:

@@ -17,9 +17,9 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar, cast
 
 from aiohttp import web
-from grpc import StatusCode
 
 from minikube_py.errors import MinikubeError
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused, status_of
 from minikube_py.etcd.guard import SHOWN, shown_over_http
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
@@ -412,7 +412,7 @@ def timeout_s(header: str) -> float | None:
 
 
 def _error(code: Any, text: str) -> str:
-    return json.dumps({"code": code.value[0], "message": text}, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps({"code": int(code), "message": text}, separators=(",", ":"), ensure_ascii=False)
 
 
 def _failure(code: Any, text: str) -> web.Response:

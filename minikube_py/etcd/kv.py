@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final, NamedTuple, cast
 
-from grpc import StatusCode
-
-from minikube_py.etcd.answers import in_parts, kvs_of, put_response, range_response
+from minikube_py.etcd.answers import delete_response, in_parts, kvs_of, put_response, range_response
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import (
     EMPTY_KEY,
     INVALID_SORT,
@@ -20,9 +19,18 @@ from minikube_py.etcd.errors import (
     VALUE_PROVIDED,
     Refused,
 )
-from minikube_py.etcd.large import check_cost, delete_bytes, range_bytes, read_txn, txn_bytes
+from minikube_py.etcd.large import (
+    SLICE,
+    check_cost,
+    delete_bytes,
+    range_bytes,
+    read_txn,
+    txn_bytes,
+    txn_size,
+    txn_whole,
+)
 from minikube_py.etcd.messages import pb
-from minikube_py.etcd.node import Node
+from minikube_py.etcd.node import Node, Reply, Soon
 from minikube_py.etcd.wire import read
 from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.types import (
@@ -37,6 +45,7 @@ from minikube_py.mvcc.types import (
     Txn,
     TxnResult,
 )
+from minikube_py.store.paging import is_small
 from minikube_py.store.paging import read as read_range
 
 OPS_MAX: Final = 128
@@ -58,6 +67,74 @@ COMPARED: Final = (
 class KV:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.soon: dict[str, Soon] = {
+            "KV/Range": self._range_soon,
+            "KV/Put": self._put_soon,
+            "KV/DeleteRange": self._delete_soon,
+            "KV/Txn": self._txn_soon,
+        }
+        """Of those methods that seldom need a task."""
+
+    # -- without a task ------------------------------------------------------------------------------------------------
+
+    def _range_soon(self, request: Any, reply: Reply) -> bool:
+        member = self._node.member
+        if member.state.auth.enabled:
+            return False
+        asked = range_of(request)
+        if request.serializable or member.readable:
+            return self._read(asked, reply)
+
+        def read() -> None:
+            if member.state.auth.enabled or not self._read(asked, reply):
+                reply.later()
+
+        self._node.when_confirmed(reply, read)
+        return True
+
+    def _read(self, asked: RangeRequest, reply: Reply) -> bool:
+        """Whether it is small enough for one step. Raises: RequestError."""
+        member = self._node.member
+        if not is_small(member.state, asked):
+            return False
+        result, header = member.read(asked), self._node.header
+        if len(result.kvs) > SLICE:
+            reply.slowly(range_bytes(header, result))
+        else:
+            reply.done(range_response(header, result))
+        return True
+
+    def _put_soon(self, request: Any, reply: Reply) -> bool:
+        return self._node.propose(put_of(request), reply, self._put_done)
+
+    def _put_done(self, result: PutResult, reply: Reply) -> None:
+        reply.done(put_response(self._node.header, result))
+
+    def _delete_soon(self, request: Any, reply: Reply) -> bool:
+        return self._node.propose(delete_of(request), reply, self._delete_done)
+
+    def _delete_done(self, result: DeleteResult, reply: Reply) -> None:
+        if len(result.prev_kvs) > SLICE:
+            reply.slowly(delete_bytes(self._node.header, result))
+        else:
+            reply.done(delete_response(self._node.header, result))
+
+    def _txn_soon(self, request: Any, reply: Reply) -> bool:
+        """What only reads is left to a task."""
+        if self._node.guard.auth.enabled:
+            return False
+        txn = txn_of(tree_of(request), OPS_MAX)
+        check_cost(txn, self._node.member.state.index)
+        return not reads_only(txn) and self._node.propose(txn, reply, self._txn_done)
+
+    def _txn_done(self, result: TxnResult, reply: Reply) -> None:
+        header = self._node.header(result.revision)
+        if txn_size(result) > SLICE:
+            reply.slowly(txn_bytes(header, result))
+        else:
+            reply.done(txn_whole(header, result))
+
+    # -- with one ------------------------------------------------------------------------------------------------------
 
     async def range(self, request: Any) -> Any:
         asked, guard = range_of(request), self._node.guard

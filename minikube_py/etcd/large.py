@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
-from grpc import StatusCode
-
 from minikube_py.api.protobuf_writing import sized
 from minikube_py.errors import FutureRevision
 from minikube_py.etcd.answers import bare_header, delete_response, kvs_of, put_response, range_response, txn_response
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.messages import pb
 from minikube_py.mvcc.key_index import KeyIndex
@@ -98,10 +97,8 @@ async def delete_bytes(header: Any, result: DeleteResult) -> Any:
 
 
 async def txn_bytes(header: Any, result: TxnResult) -> Any:
-    if _size(result) <= SLICE:
-        response = txn_response(result)
-        response.header.CopyFrom(header)
-        return response
+    if txn_size(result) <= SLICE:
+        return txn_whole(header, result)
     parts = [pb.TxnResponse(header=header, succeeded=result.succeeded).SerializeToString()]
     for each in result.responses:
         # Fields of ResponseOp and TxnResponse: what is repeated, and what is one of several, has its size before it.
@@ -117,11 +114,18 @@ async def txn_bytes(header: Any, result: TxnResult) -> Any:
     return b"".join(parts)
 
 
-def _size(result: TxnResult) -> int:
+def txn_whole(header: Any, result: TxnResult) -> Any:
+    response = txn_response(result)
+    response.header.CopyFrom(header)
+    return response
+
+
+def txn_size(result: TxnResult) -> int:
+    """Keys in it."""
     sizes = {RangeResult: "kvs", DeleteResult: "prev_kvs"}
     return sum(
         [
-            _size(each) if type(each) is TxnResult else len(getattr(each, sizes.get(type(each), ""), ()))
+            txn_size(each) if type(each) is TxnResult else len(getattr(each, sizes.get(type(each), ""), ()))
             for each in result.responses
         ]
     )

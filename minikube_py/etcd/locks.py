@@ -11,10 +11,9 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any, cast
 
-from grpc import StatusCode
-
 from minikube_py.errors import InvalidRequest, MinikubeError, RequestError
 from minikube_py.etcd.answers import kv_of
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import EMPTY_KEY, LEASE_NOT_FOUND, Refused, status_of
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node

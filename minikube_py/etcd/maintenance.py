@@ -8,10 +8,9 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from grpc import StatusCode
-
 from minikube_py.errors import Unavailable
 from minikube_py.etcd.backup import Backup
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import (
     BAD_TRANSFEREE,
     DOWNGRADE_FORMAT,

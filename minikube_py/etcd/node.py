@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
-from minikube_py.errors import LeaseNotFound, NotLeader
+from minikube_py.errors import LeaseNotFound, MinikubeError, NotLeader
 from minikube_py.etcd.errors import TIMED_OUT, Refused
-from minikube_py.etcd.guard import Guard
+from minikube_py.etcd.guard import NOBODY, Guard
 from minikube_py.etcd.messages import pb
-from minikube_py.mvcc.codec import USER_COMMANDS
-from minikube_py.mvcc.types import Command, LeaseGrant, Result, SetAlarm
+from minikube_py.mvcc.codec import USER_COMMANDS, pack
+from minikube_py.mvcc.types import AsUser, Command, LeaseGrant, Result, SetAlarm
 from minikube_py.mvcc.versions import USERS
 from minikube_py.store.client import StoreClient
 from minikube_py.store.member import StoreMember
 from minikube_py.store.membership import MemberChange, decode_member_change, encode_member_change
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 REQUEST_S: Final = 7.0
 """As long as etcd waits for a write or a confirmed read: 5 s and two election timeouts."""
@@ -24,6 +26,24 @@ TRIMMED_PER_TURN: Final = 5000
 
 Connect = Callable[[], Awaitable[StoreClient]]
 AskUrls = Callable[[], Awaitable[Mapping[int, tuple[str, ...]]]]
+
+
+class Reply(Protocol):
+    """To whom a request is answered that needs no task."""
+
+    def done(self, answer: Any) -> None: ...
+
+    def failed(self, error: MinikubeError | Refused) -> None: ...
+
+    def slowly(self, answer: Coroutine[Any, Any, Any]) -> None:
+        """It was done; its answer takes longer."""
+
+    def later(self) -> None:
+        """It does need a task, and nothing of it was done."""
+
+
+Soon = Callable[[Any, Reply], bool]
+"""Whether the request was taken; if not, nothing of it was done. Raises: Refused, MinikubeError."""
 
 
 class Node:
@@ -115,6 +135,41 @@ class Node:
         # A client reads here what was answered here: this member is to be as far as its answer.
         await self.reached(result.revision)
         return result
+
+    def when_confirmed(self, reply: Reply, read: Callable[[], None]) -> None:
+        """As `confirmed`, and then calls `read`; what that raises is the answer."""
+
+        def done(error: MinikubeError | None) -> None:
+            self._answer(reply, error, read)
+
+        self.member.when_readable(done)
+
+    @staticmethod
+    def _answer(reply: Reply, error: MinikubeError | None, work: Callable[[], None]) -> None:
+        """Called by the replica, which goes on whatever becomes of an answer."""
+        try:
+            if error is not None:
+                raise error
+            work()
+        except (MinikubeError, Refused) as refused:
+            reply.failed(refused)
+        except Exception:
+            log.exception("a request could not be answered")
+
+    def propose(self, command: Command, reply: Reply, answer: Callable[[Any, Reply], None]) -> bool:
+        """As `command`, where this member leads and nobody needs to say who they are; `answer` tells `reply` the
+        result. False: it is otherwise. Raises: as `command`."""
+        member = self.member
+        if not member.replica.leading or member.state.auth.enabled:
+            return False
+        if not member.readable and member.state.version >= USERS:
+            command = AsUser(*NOBODY, command)  # type: ignore[arg-type]
+
+        def settled(result: Any, error: MinikubeError | None) -> None:
+            self._answer(reply, error, lambda: answer(result, reply))
+
+        member.propose(command, pack(command), settled)
+        return True
 
     async def reached(self, revision: int) -> None:
         while self.member.state.revision < revision:

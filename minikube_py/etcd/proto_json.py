@@ -14,10 +14,10 @@ from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
-from grpc import StatusCode
 
 from minikube_py.api.go_format import go_text
 from minikube_py.api.json_text import Scanner, Syntax
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import TOO_MANY_OPS, Refused
 from minikube_py.etcd.kv import OPS_MAX
 from minikube_py.etcd.messages import BY_NAME

@@ -14,9 +14,8 @@ import string
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from grpc import StatusCode
-
 from minikube_py.errors import InvalidRequest
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import NO_PASSWORD_USER, PERMISSION_NOT_GIVEN, TOO_MANY, Refused
 from minikube_py.etcd.guard import SHOWN, address_shown
 from minikube_py.etcd.messages import pb

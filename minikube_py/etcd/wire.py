@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
-from grpc import StatusCode
 
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 
 UNARY: Final = "grpc: error unmarshalling request"

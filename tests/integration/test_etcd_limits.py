@@ -12,8 +12,8 @@ import pytest
 from etcd_api import Caller, Ours, ours
 from patience import PATIENCE_S, eventually
 
+from minikube_py.etcd.grpc_server import Limits
 from minikube_py.etcd.messages import pb
-from minikube_py.etcd.server import Limits
 from minikube_py.store.member_config import MemberConfig
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

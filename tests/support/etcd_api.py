@@ -20,11 +20,12 @@ from patience import PATIENCE_S, Deadline
 from ports import free_ports
 
 from minikube_py.env import SystemClock, SystemDisk
+from minikube_py.etcd.grpc_server import Limits
 from minikube_py.etcd.http import HttpDoor, HttpLimits
 from minikube_py.etcd.messages import BY_NAME, WHOLE_BY_NAME
 from minikube_py.etcd.node import Node
 from minikube_py.etcd.schema import Method, methods
-from minikube_py.etcd.server import EtcdServer, Limits
+from minikube_py.etcd.server import EtcdServer
 from minikube_py.store.member import StoreMember
 from minikube_py.store.member_config import MemberConfig
 
@@ -161,7 +162,7 @@ def ours(
     async def serve() -> None:
         member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
         await member.start()
-        server = Ours(Node(member), ["127.0.0.1:0"], None, limits)
+        server = Ours(Node(member), [("127.0.0.1", 0)], None, limits)
         door = HttpDoor(server, ("127.0.0.1", 0), limits=http if isinstance(http, HttpLimits) else None)
         try:
             await server.start()

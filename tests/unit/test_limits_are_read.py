@@ -13,7 +13,7 @@ import minikube_py
 
 PACKAGE = Path(minikube_py.__file__).parent
 LIMITS = {"apiserver/limits.py", "store/limits.py", "store/peer_connection.py", "ports/descriptors.py", "etcd/http.py",
-          "etcd/server.py"}  # fmt: skip
+          "etcd/grpc_server.py", "http2/limits.py"}  # fmt: skip
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:

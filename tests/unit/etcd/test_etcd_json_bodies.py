@@ -6,10 +6,10 @@ import base64
 from typing import Any
 
 import pytest
-from grpc import StatusCode
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.http import timeout_s
 from minikube_py.etcd.messages import pb

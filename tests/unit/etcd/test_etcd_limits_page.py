@@ -7,8 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from minikube_py.etcd import http, kv, large, maintenance, proto_json, users, watch
+from minikube_py.etcd.grpc_server import Limits
 from minikube_py.etcd.http import HttpLimits
-from minikube_py.etcd.server import Limits
+from minikube_py.http2.limits import ConnectionLimits
 from minikube_py.mvcc import auth, budgets, validate
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
@@ -17,6 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "limits.md"
 def test_the_page_names_each_limit_and_its_value() -> None:
     owners = SimpleNamespace(
         Limits=Limits(),
+        ConnectionLimits=ConnectionLimits(),
         auth=auth,
         users=users,
         budgets=budgets,
@@ -37,3 +39,5 @@ def test_the_page_names_each_limit_and_its_value() -> None:
     assert named == set(HttpLimits.__dataclass_fields__)
     named = {name for owner, name, _ in found if owner == "Limits"}
     assert named == set(Limits.__dataclass_fields__) - {"progress_s"}
+    named = {name for owner, name, _ in found if owner == "ConnectionLimits"}
+    assert named == set(ConnectionLimits.__dataclass_fields__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from grpc import StatusCode
 
 from minikube_py.etcd import wire
 from minikube_py.etcd.cluster import Cluster
+from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.kv import NESTED_MAX, tree_of, txn_of
 from minikube_py.etcd.messages import pb

@@ -1,0 +1,284 @@
+"""One call of a client's: what it asks, in messages, and its one answer or many.
+
+A call is answered at once where that can be; else what it waits for calls it back, and only what is longer than that
+runs in a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from minikube_py.errors import MinikubeError, NotLeader
+from minikube_py.etcd import wire
+from minikube_py.etcd.codes import StatusCode
+from minikube_py.etcd.errors import TOO_MANY, Refused, status_of
+from minikube_py.etcd.grpc_framing import (
+    OK_TRAILERS,
+    PREFIX_BYTES,
+    Head,
+    Messages,
+    Unreadable,
+    framed,
+    trailers,
+    trailers_only,
+)
+from minikube_py.etcd.node import Soon
+from minikube_py.http2 import frames
+from minikube_py.http2.events import Stream
+
+if TYPE_CHECKING:
+    from minikube_py.etcd.grpc_connection import GrpcConnection
+
+log = logging.getLogger(__name__)
+UNREAD_BYTES: Final = 64 << 10
+"""Of messages of a stream that nobody has taken: beyond it, the client waits."""
+
+
+class Route(NamedTuple):
+    """A method. `run` gives the answer, or None where it wrote answers itself. It is given the message, with
+    `takes_stream` an iterator over them."""
+
+    kind: Any
+    takes_stream: bool
+    run: Callable[[Call, Any], Awaitable[Any]]
+    soon: Soon | None = None
+
+
+class Call:
+    __slots__ = ("_drained", "_headed", "_held_bytes", "_messages", "_more", "_owed_bytes", "_request", "_task",
+                 "_timer", "_unread", "_unread_bytes", "begun", "connection",
+                 "head", "over", "route", "stream")  # fmt: skip
+
+    def __init__(self, connection: GrpcConnection, stream: Stream, head: Head, route: Route) -> None:
+        self.connection = connection
+        self.stream = stream
+        self.head = head
+        self.route = route
+        self.over = False
+        self._messages: Messages | None = None
+        self._unread: deque[bytes] = deque()
+        """Messages that nobody has taken."""
+        self._unread_bytes = self._owed_bytes = self._held_bytes = 0
+        self._more: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._request: Any = None
+        self.begun = self._headed = False
+
+    def wants(self, name: str) -> bool:
+        """The client has set that metadata to true."""
+        return (name, "true") in self.head.metadata
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    def received(self, data: bytes, *, ended: bool) -> None:
+        if self.over:
+            return
+        if not self.begun and self._messages is None and not self.route.takes_stream and _is_whole(data):
+            # As nearly all come: one message in one frame.
+            self._begin(data[PREFIX_BYTES:])
+            return
+        self._owed_bytes += len(data)
+        if self._messages is None:
+            self._messages = Messages(self.connection.server.limits.message_bytes_max, self.head.encoding)
+        messages, before = self._messages, self._messages.held_bytes
+        try:
+            found = messages.receive(data)
+        except Unreadable as unreadable:
+            self.end(unreadable.code, unreadable.text)
+            return
+        unread_bytes = sum(map(len, found)) if self.route.takes_stream else 0
+        if not self._hold(messages.held_bytes - before + unread_bytes):
+            self.end(*TOO_MANY)
+        elif self.route.takes_stream:
+            self._unread.extend(found)
+            self._unread_bytes += unread_bytes
+            self._wake()
+        elif found and not self.begun:
+            self._begin(found[0])
+        elif ended and not self.begun:
+            self.end(StatusCode.UNKNOWN, "unexpected EOF" if messages.held_bytes >= PREFIX_BYTES else "EOF")
+        self._take()
+
+    def _take(self) -> None:
+        """Lets the client send more, unless nobody takes what it has sent."""
+        if self._owed_bytes and self._unread_bytes < UNREAD_BYTES and not self.over:
+            self.connection.h2.took(self.stream, self._owed_bytes)
+            self._owed_bytes = 0
+            self.connection.soon()
+
+    def _hold(self, more_bytes: int) -> bool:
+        """Whether there is room for so many more of this server's requests; fewer, where it is below 0."""
+        bodies = self.connection.server.bodies
+        if more_bytes > 0 and not bodies.hold(more_bytes):
+            return False
+        if more_bytes < 0:
+            bodies.release(-more_bytes)
+        self._held_bytes += more_bytes
+        return True
+
+    def _begin(self, data: bytes) -> None:
+        self.begun = True
+        route = self.route
+        try:
+            self._request = request = wire.read(route.kind, data)
+            if route.soon is not None and route.soon(request, self):
+                if not self.over:
+                    self.connection.server.wait_for(self)
+                return
+        except (Refused, MinikubeError) as error:
+            self.failed(error)
+            return
+        self.later()
+
+    def open_stream(self) -> None:
+        """Of a method that takes many messages: it runs from now on."""
+        self.begun = True
+        self._request = self._requests()
+        self.later()
+
+    async def _requests(self) -> AsyncGenerator[Any, None]:
+        """Raises: Refused."""
+        while True:
+            while self._unread:
+                data = self._unread.popleft()
+                self._unread_bytes -= len(data)
+                self._hold(-len(data))
+                self._take()
+                yield wire.read(self.route.kind, data, wire.STREAM)
+            if self.stream.ended_by_peer or self.over:
+                return
+            self._more = asyncio.get_running_loop().create_future()
+            await self._more
+
+    def _wake(self) -> None:
+        more, self._more = self._more, None
+        if more is not None and not more.done():
+            more.set_result(None)
+
+    # -- its end -------------------------------------------------------------------------------------------------------
+
+    def limit(self, timeout_s: float) -> None:
+        """As Go's, it ends without a word: the client knows how long it wanted to wait."""
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        self.reset(frames.CANCEL)
+
+    def reset(self, code: int) -> None:
+        if not self.over:
+            self.connection.h2.reset(self.stream, code)
+            self.cancel()
+            self.connection.soon()
+
+    def cancel(self) -> None:
+        """The stream has ended."""
+        self._close()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        self.drained()
+
+    def drained(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    def _close(self) -> None:
+        if self.over:
+            return
+        self.over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._hold(-self._held_bytes)
+        self._messages = None
+        self._unread.clear()
+        self._request = None
+        self._wake()
+        self.connection.server.left(self)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def done(self, answer: Any) -> None:
+        if self.over:
+            return
+        data = answer if type(answer) is bytes else answer.SerializeToString()
+        connection = self.connection
+        connection.h2.answer(self.stream, self.head.answer, framed(data), OK_TRAILERS)
+        self._sent()
+
+    def failed(self, error: MinikubeError | Refused) -> None:
+        if type(error) is NotLeader and self.route.soon is not None and self._task is None:
+            # It led when it took the request, which is in nobody's log.
+            self.later()
+            return
+        self.end(*status_of(error))
+
+    def end(self, code: StatusCode, text: str = "") -> None:
+        """The last words."""
+        if self.over:
+            return
+        block = trailers(code, text) if self._headed else trailers_only(code, text)
+        self.connection.h2.send_headers(self.stream, block, end=True)
+        self._sent()
+
+    def _sent(self) -> None:
+        """Nothing is left to be done but what waits for room to be sent."""
+        self._close()
+        self.connection.soon()
+
+    # -- longer ones ---------------------------------------------------------------------------------------------------
+
+    def later(self) -> None:
+        if self.over:
+            return
+        self.connection.server.waits_no_more(self)
+        if self._timer is None and self.head.timeout_s is not None:
+            self.limit(self.head.timeout_s)
+        self._task = asyncio.get_running_loop().create_task(self._run(self.route.run(self, self._request)))
+
+    def slowly(self, answer: Coroutine[Any, Any, Any]) -> None:
+        if self.over:
+            answer.close()
+            return
+        self.connection.server.waits_no_more(self)
+        self._task = asyncio.get_running_loop().create_task(self._run(answer))
+
+    async def _run(self, work: Awaitable[Any]) -> None:
+        try:
+            answer = await work
+        except (Refused, MinikubeError) as error:
+            self.end(*status_of(error))
+        except Exception as error:
+            log.exception("a request for %s failed", self.head.path)
+            self.end(StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
+        else:
+            if answer is None:
+                self.end(StatusCode.OK)
+            else:
+                self.done(answer)
+
+    async def write(self, answer: Any) -> None:
+        """Returns when the client may be sent more."""
+        if self.over:
+            return
+        h2, stream = self.connection.h2, self.stream
+        if not self._headed:
+            self._headed = True
+            h2.send_headers(stream, self.head.answer)
+        h2.send(stream, framed(answer if type(answer) is bytes else answer.SerializeToString()))
+        self.connection.soon()
+        while stream.waiting:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+
+def _is_whole(data: bytes) -> bool:
+    return len(data) >= PREFIX_BYTES and int.from_bytes(data[:PREFIX_BYTES], "big") == len(data) - PREFIX_BYTES

@@ -1,0 +1,249 @@
+"""gRPC over HTTP/2, without IO: what a request's fields mean, messages out of data, and statuses as trailers.
+
+Texts and order of refusals are those of Go's gRPC, by which etcd serves. Source: its internal/transport/http2_server.go
+and rpc_util.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from minikube_py.api.errors import go_quote
+from minikube_py.api.go_format import go_text
+from minikube_py.etcd.codes import StatusCode
+from minikube_py.http2.hpack import Field, encode
+
+CONTENT_TYPE: Final = b"application/grpc"
+ENCODINGS: Final = ("", "identity", "gzip")
+"""Of messages that come; those that go are as they are."""
+PREFIX_BYTES: Final = 5
+"""Before a message: whether it is compressed, and its size."""
+OK_TRAILERS: Final = encode((b"grpc-status", b"0"))
+_UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_TIMEOUT_LENGTHS: Final = (2, 9)
+_UNSAFE: Final = re.compile(rb"[^ -$&-~]")
+_RESERVED: Final = frozenset(
+    [b"content-type", b"grpc-message-type", b"grpc-encoding", b"grpc-message", b"grpc-status", b"grpc-timeout", b"te"]
+)
+Metadata = Sequence[tuple[str, str]]
+
+
+class Refusal(NamedTuple):
+    """Before any method is looked for: an HTTP status, and gRPC's."""
+
+    http_status: int
+    code: StatusCode
+    text: str
+
+
+class Head(NamedTuple):
+    """`answer`: the header block that each answer begins with. `timeout_s`: None: as long as it takes. `encoding`: of
+    messages that say they are compressed."""
+
+    path: str
+    answer: bytes
+    timeout_s: float | None
+    encoding: str
+    metadata: Metadata
+    refusal: Refusal | None
+
+
+def head_of(fields: Sequence[Field]) -> Head:
+    """Of the fields of a request that is well formed as such."""
+    method = path = encoding = b""
+    content_type: bytes | None = None
+    subtype: bytes | None = None
+    timeout_s: float | None = None
+    authorities, hosts = 0, 0
+    metadata: list[tuple[str, str]] = []
+    wrong = ""
+    for name, value in fields:
+        if name == b":path":
+            path = value
+        elif name == b":method":
+            method = value
+        elif name == b"content-type":
+            found = _subtype(value)
+            content_type, subtype = (content_type, found) if found is not None else (value, subtype)
+        elif name == b"grpc-encoding":
+            encoding = value
+        elif name == b"grpc-timeout":
+            try:
+                timeout_s = timeout_of(value)
+            except ValueError as error:
+                wrong = f"malformed grpc-timeout: {error}"
+        elif name[:1] == b":":
+            authorities += name == b":authority"
+        elif name not in _RESERVED:
+            hosts += name == b"host"
+            text = go_text(value)
+            if name.endswith(b"-bin") and (flaw := _not_binary(value)):
+                wrong = f"malformed binary metadata {go_quote(text)} in header {go_quote(go_text(name))}: {flaw}"
+            metadata.append((go_text(name), text))
+    refusal: Refusal | None = None
+    if authorities > 1 or hosts > 1:
+        text = f"num values of :authority: {authorities}, num values of host: {hosts}"
+        refusal = Refusal(400, StatusCode.INTERNAL, f"{text}, both must only have 1 value as per HTTP/2 spec")
+    elif subtype is None:
+        text = f"invalid gRPC request content-type {go_quote(go_text(content_type or b''))}"
+        refusal = Refusal(415, StatusCode.INVALID_ARGUMENT, text)
+    elif wrong:
+        refusal = Refusal(400, StatusCode.INTERNAL, wrong)
+    elif not authorities and not hosts:
+        refusal = Refusal(400, StatusCode.INTERNAL, "no host or :authority header present")
+    elif method != b"POST":
+        text = f"Received a HEADERS frame with :method {go_quote(go_text(method))} which should be POST"
+        refusal = Refusal(405, StatusCode.INTERNAL, text)
+    full_type = CONTENT_TYPE + b"+" + subtype if subtype else CONTENT_TYPE
+    answer = encode((b":status", b"200"), (b"content-type", full_type))
+    return Head(go_text(path), answer, timeout_s, go_text(encoding), metadata, refusal)
+
+
+def _subtype(content_type: bytes) -> bytes | None:
+    """What follows in `application/grpc+proto`; None where it is another type."""
+    lower = content_type.lower()
+    if lower == CONTENT_TYPE:
+        return b""
+    if lower.startswith(CONTENT_TYPE) and lower[len(CONTENT_TYPE)] in b"+;":
+        return lower[len(CONTENT_TYPE) + 1 :]
+    return None
+
+
+def timeout_of(value: bytes) -> float:
+    """Seconds. Raises: ValueError in Go's words."""
+    shown = go_quote(go_text(value))
+    least, most = _TIMEOUT_LENGTHS
+    if len(value) < least:
+        raise ValueError(f"transport: timeout string is too short: {shown}")
+    if len(value) > most:
+        raise ValueError(f"transport: timeout string is too long: {shown}")
+    unit_s = _UNITS_S.get(value[-1:])
+    if unit_s is None:
+        raise ValueError(f"transport: timeout unit is not recognized: {shown}")
+    if re.fullmatch(rb"[0-9]+", value[:-1]) is None:
+        raise ValueError(f"strconv.ParseUint: parsing {go_quote(go_text(value[:-1]))}: invalid syntax")
+    return int(value[:-1]) * unit_s
+
+
+def _not_binary(value: bytes) -> str:
+    """Why it is not base64, padded or not; "" where it is."""
+    try:
+        base64.b64decode(value if len(value) % 4 == 0 else value.rstrip(b"=") + b"=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        return "illegal base64 data"
+    return ""
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+class Unreadable(Exception):
+    """Ends the call with this status."""
+
+    def __init__(self, code: StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class Messages:
+    """Messages out of the data of one stream. `held_bytes`: of one that has not come whole."""
+
+    __slots__ = ("_encoding", "_parts", "_size_max", "_wanted_bytes", "held_bytes")
+
+    def __init__(self, size_max: int, encoding: str) -> None:
+        self._size_max = size_max
+        self._encoding = encoding
+        self._parts: list[bytes] = []
+        self._wanted_bytes = PREFIX_BYTES
+        self.held_bytes = 0
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Those that are whole now. Raises: Unreadable."""
+        self._parts.append(data)
+        self.held_bytes += len(data)
+        if self.held_bytes < self._wanted_bytes:
+            return []
+        joined = data if len(self._parts) == 1 else b"".join(self._parts)
+        found, at = [], 0
+        while len(joined) - at >= PREFIX_BYTES:
+            size = self._size(joined, at)
+            stop = at + PREFIX_BYTES + size
+            if stop > len(joined):
+                break
+            data = joined[at + PREFIX_BYTES : stop]
+            found.append(self._inflated(data) if joined[at] else data)
+            at = stop
+        rest = joined[at:]
+        self._parts = [rest] if rest else []
+        self.held_bytes = len(rest)
+        self._wanted_bytes = PREFIX_BYTES + (self._size(rest, 0) if len(rest) >= PREFIX_BYTES else 0)
+        return found
+
+    def _size(self, data: bytes, at: int) -> int:
+        """Raises: Unreadable."""
+        size = int.from_bytes(data[at + 1 : at + PREFIX_BYTES], "big")
+        if size > self._size_max:
+            text = f"grpc: received message larger than max ({size} vs. {self._size_max})"
+            raise Unreadable(StatusCode.RESOURCE_EXHAUSTED, text)
+        if data[at] == 1:
+            if self._encoding in ("", "identity"):
+                text = "grpc: compressed flag set with identity or empty encoding"
+                raise Unreadable(StatusCode.INTERNAL, text)
+        elif data[at]:
+            raise Unreadable(StatusCode.INTERNAL, f"grpc: received unexpected payload format {data[at]}")
+        return size
+
+    def _inflated(self, data: bytes) -> bytes:
+        """Raises: Unreadable, before it is larger than it may be."""
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            found = inflater.decompress(data, self._size_max + 1)
+        except zlib.error as error:
+            raise Unreadable(StatusCode.INTERNAL, f"grpc: failed to decompress the received message: {error}") from None
+        if len(found) > self._size_max:
+            text = f"grpc: received message after decompression larger than max {self._size_max}"
+            raise Unreadable(StatusCode.RESOURCE_EXHAUSTED, text)
+        if not inflater.eof:
+            text = "grpc: failed to decompress the received message: unexpected EOF"
+            raise Unreadable(StatusCode.INTERNAL, text)
+        return found
+
+
+def not_installed(encoding: str) -> str:
+    return f"grpc: Decompressor is not installed for grpc-encoding {go_quote(encoding)}"
+
+
+def framed(message: bytes) -> bytes:
+    return len(message).to_bytes(PREFIX_BYTES, "big") + message
+
+
+# -- statuses ----------------------------------------------------------------------------------------------------------
+
+
+def trailers(code: StatusCode, text: str) -> bytes:
+    """The header block that ends an answer."""
+    return OK_TRAILERS if not code else encode(*_status(code, text))
+
+
+def trailers_only(code: StatusCode, text: str, http_status: int = 200) -> bytes:
+    """The header block that is a whole answer."""
+    head = (b":status", b"%d" % http_status), (b"content-type", CONTENT_TYPE)
+    return encode(*head, *_status(code, text))
+
+
+def _status(code: StatusCode, text: str) -> list[Field]:
+    fields = [(b"grpc-status", b"%d" % code)]
+    if text:
+        fields.append((b"grpc-message", percent_encoded(text)))
+    return fields
+
+
+def percent_encoded(text: str) -> bytes:
+    """What is not printable ASCII, and %, by its bytes."""
+    return _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], text.encode("utf-8", "replace"))

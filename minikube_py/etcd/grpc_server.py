@@ -1,0 +1,184 @@
+"""gRPC over HTTP/2, as a server: its ports, its methods, and what all its connections hold together."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+from minikube_py.api.errors import go_quote
+from minikube_py.env import Clock, ended
+from minikube_py.errors import MinikubeError
+from minikube_py.etcd.calls import Call, Route
+from minikube_py.etcd.errors import TIMED_OUT, Refused
+from minikube_py.etcd.grpc_connection import LATE_LOOKS, GrpcConnection
+from minikube_py.etcd.node import REQUEST_S
+from minikube_py.http2.limits import ConnectionLimits
+from minikube_py.ports.bodies import Bodies
+from minikube_py.ports.descriptors import Descriptors, PortLimits
+from minikube_py.ports.port import Incoming, Port
+
+READ_BYTES: Final = 16 << 10
+"""Read of a connection at once, so that none keeps the loop for long."""
+SWEEP_S: Final = 0.5
+STOP_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`streams_max`: requests and streams of all connections. `stalled_s`: for a request to come, or an answer to be
+    taken, where nothing of it moves. `message_bytes_max`: one message. `messages_bytes_max`: of all that have not come
+    whole, or that nobody has taken. `unsent_bytes_max`: answers that wait for their clients, of all; beyond it nobody
+    is served. `progress_s`: how often a watch that asked for it is sent its progress (etcd's
+    --watch-progress-notify-interval). The others are those of `http2.limits`."""
+
+    connections_max: int = 1024
+    streams_max: int = 4096
+    per_connection_max: int = 1024
+    handshake_s: float = 5.0
+    stalled_s: float = 60.0
+    message_bytes_max: int = (3 << 19) + (512 << 10)
+    messages_bytes_max: int = 64 << 20
+    unsent_bytes_max: int = 256 << 20
+    ping_least_s: float = 5.0
+    progress_s: float = 600.0
+
+
+class GrpcServer:
+    """Serves `routes`, by path, at `addresses`: host and port, 0 for any free one; `port` says which the first is."""
+
+    def __init__(
+        self,
+        routes: dict[str, Route],
+        addresses: Sequence[tuple[str, int]],
+        tls: ssl.SSLContext | None,
+        limits: Limits,
+        clock: Clock,
+        descriptors: Descriptors | None = None,
+    ) -> None:
+        self.routes = routes
+        self.limits = limits
+        self.clock = clock
+        self.connection_limits = ConnectionLimits(limits.per_connection_max, ping_least_s=limits.ping_least_s)
+        self.bodies = Bodies(limits.messages_bytes_max)
+        self.unsent_bytes = 0
+        self.connections: dict[GrpcConnection, None] = {}
+        self.calls: dict[Call, None] = {}
+        self.ended: Counter[str] = Counter()
+        """Connections that were ended for what came, by the reason."""
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.loop: asyncio.AbstractEventLoop
+        self._services = frozenset([path[1:].rpartition("/")[0] for path in routes])
+        self._waiting: dict[Call, float] = {}
+        """Those without a task, in the order in which their time ends."""
+        self._addresses = tuple(addresses)
+        wanted = PortLimits.proving(limits.connections_max, limits.handshake_s)
+        # A port hands over what it has read by `data_received`, which this protocol has, too.
+        make = cast(Callable[[Incoming], asyncio.Protocol], partial(GrpcConnection, self))
+        self._ports = [Port("etcd clients", make, wanted, clock, tls, descriptors) for _ in self._addresses]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._empty = asyncio.Event()
+
+    async def start(self) -> None:
+        """Raises: MinikubeError where an address cannot be had."""
+        self.loop = asyncio.get_running_loop()
+        for port, (host, number) in zip(self._ports, self._addresses, strict=True):
+            try:
+                await port.listen(host, number)
+            except OSError as error:
+                await self.stop()
+                why = error.strerror or error
+                raise MinikubeError(f"cannot serve etcd's API at {host}:{number}: {why}") from None
+        self._tasks = [self.loop.create_task(self._sweep()), self.loop.create_task(self._look())]
+
+    async def stop(self) -> None:
+        """Takes no more requests; those that there are have STOP_S to end."""
+        for task in self._tasks:
+            task.cancel()
+        for port in self._ports:
+            port.stop_listening()
+        for connection in list(self.connections):
+            connection.leave()
+        if self.connections:
+            timer = self.loop.call_later(STOP_S, self._abort_all)
+            await self._empty.wait()
+            timer.cancel()
+        for port in self._ports:
+            await port.close()
+            await port.wait_closed()
+        await ended(*self._tasks)
+
+    def _abort_all(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+
+    def empty(self) -> None:
+        """A connection has ended."""
+        if not self.connections:
+            self._empty.set()
+        else:
+            self._empty.clear()
+
+    @property
+    def port(self) -> int:
+        return self._ports[0].address[1]
+
+    # -- for its connections -------------------------------------------------------------------------------------------
+
+    def unknown(self, path: str) -> str:
+        """Why there is no such method."""
+        service, slash, name = path.removeprefix("/").rpartition("/")
+        if not path.startswith("/") or not slash:
+            return f"malformed method name: {go_quote(path)}"
+        if service not in self._services:
+            return f"unknown service {service}"
+        return f"unknown method {name} for service {service}"
+
+    def has_room(self) -> bool:
+        """For one more request."""
+        return len(self.calls) < self.limits.streams_max and self.unsent_bytes < self.limits.unsent_bytes_max
+
+    def wait_for(self, call: Call) -> None:
+        """It is answered once what it waits for calls it, or its time is over."""
+        self._waiting[call] = self.clock.monotonic_s() + REQUEST_S
+        if call.head.timeout_s is not None:
+            call.limit(call.head.timeout_s)
+
+    def waits_no_more(self, call: Call) -> None:
+        """Its task knows how long it may take."""
+        self._waiting.pop(call, None)
+
+    def left(self, call: Call) -> None:
+        """It has ended."""
+        self.calls.pop(call, None)
+        self._waiting.pop(call, None)
+
+    # -- from time to time ---------------------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        while True:
+            await self.clock.sleep(SWEEP_S)
+            now_s = self.clock.monotonic_s()
+            for call, until_s in list(self._waiting.items()):
+                if until_s > now_s:
+                    break
+                call.failed(Refused(*TIMED_OUT))
+
+    async def _look(self) -> None:
+        while True:
+            await self.clock.sleep(self.limits.stalled_s / LATE_LOOKS)
+            for connection in list(self.connections):
+                connection.look()
+
+    def metrics(self) -> dict[str, float]:
+        found: dict[str, float] = {"calls": len(self.calls), "unsent_bytes": self.unsent_bytes}
+        found["unread_bytes"] = self.bodies.held_bytes
+        for port in self._ports[:1]:
+            found |= port.metrics()
+        for why, count in self.ended.items():
+            found[f'connections_broken_total{{reason="{why}"}}'] = count
+        return found

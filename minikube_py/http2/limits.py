@@ -1,0 +1,46 @@
+"""What one connection may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """`streams_max`: at once. `header_bytes_max`: of a request's fields, and of the block that they come in.
+    `continuations_max`: frames after the first that a block may come in. `idle_frames_max`: frames in a row that ask
+    for nothing (settings, priorities, empty ones, those of streams that have ended), with no request and no answer of
+    ours between them. `resets_max`, `resets_per_s`: streams that the peer may end before they are answered, at once and
+    in time. `window_bytes`: data of all streams that was not looked at. `ping_least_s`: between two pings, with nothing
+    sent by us between them; after `pings_early_max` earlier ones the connection ends."""
+
+    streams_max: int = 1024
+    header_bytes_max: int = 16 << 10
+    continuations_max: int = 8
+    idle_frames_max: int = 1_000
+    resets_max: int = 1_000
+    resets_per_s: float = 100.0
+    window_bytes: int = 1 << 20
+    ping_least_s: float = 5.0
+    pings_early_max: int = 2
+
+
+class Allowance:
+    """So many at once, and then so many a second."""
+
+    __slots__ = ("_at_s", "_left", "_most", "_per_s")
+
+    def __init__(self, most: int, per_s: float) -> None:
+        self._most = self._left = float(most)
+        self._per_s = per_s
+        self._at_s: float | None = None
+
+    def take(self, now_s: float) -> bool:
+        """Whether there was one left."""
+        if self._at_s is not None:
+            self._left = min(self._most, self._left + (now_s - self._at_s) * self._per_s)
+        self._at_s = now_s
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
