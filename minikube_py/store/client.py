@@ -319,7 +319,7 @@ class StoreClient(CommandStorage):
         again = isinstance(error, NotLeader) or (
             isinstance(error, Unavailable) and not self._fail_fast and not call.deliberate
         )
-        call.refusal = error
+        call.refusal, call.sent = error, False
         if isinstance(error, NotLeader):
             connection.leads_no_more(error.leader_id, error.address)
             self._route.news()

@@ -119,6 +119,15 @@ async def test_what_waits_for_a_leader_in_vain_says_so_when_its_time_is_over() -
         assert "it knows of no leader" in str(error)
 
 
+async def test_what_a_member_refused_is_not_called_unanswered() -> None:
+    async with fake_store(2) as store, connected(store, timeout_s=1.0) as client:
+        await client.txn((), (Put(b"a", b"v"),))
+        store.elect(0, tell=False)
+        took_s, error = await ends(client.lease_keep_alive(5))
+        assert 1.0 <= took_s <= 1.11 and str(error).startswith("no leader of the store was reached within 1 s: ")
+        assert "; the last answer was: " in str(error)
+
+
 async def test_addresses_are_tried_one_soon_after_the_other_and_each_has_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
