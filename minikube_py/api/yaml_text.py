@@ -161,7 +161,10 @@ class _Reader:
         self._next()
         if isinstance(self._next(), yaml.StreamEndEvent):
             return None
-        return self._value(self._next(), 0)
+        value = self._value(self._next(), 0)
+        # What follows the value without being part of it is no YAML.
+        self._next()
+        return value
 
     def _value(self, event: Any, depth: int) -> Any:
         if isinstance(event, yaml.AliasEvent):

@@ -215,6 +215,19 @@ def add_admission_plugins(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--enable-admission-plugins", type=known, default=(), metavar="NAME,...", help=help_text)
 
 
+def add_stages(parser: argparse.ArgumentParser) -> None:
+    help_text = (
+        "stages by which pods, nodes and other objects live, as KWOK's: a file, or a folder of files; repeatable "
+        "(default: pods run at once)"
+    )
+    parser.add_argument("--stages", type=Path, action="append", default=[], metavar="PATH", help=help_text)
+
+
+def stages(arguments: argparse.Namespace) -> tuple[Path, ...]:
+    """Of `add_stages`; absolute, as other processes may read them."""
+    return tuple(path.absolute() for path in arguments.stages)
+
+
 def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
     help_text = "the scheduler's KubeSchedulerConfiguration, YAML or JSON (default: upstream's default plugins)"
     parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=Path, metavar="F", help=help_text)

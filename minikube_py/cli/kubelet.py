@@ -15,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 1, "how many nodes of the default shape; with --claim-share, how many each process plays")
     shapes_help = "a JSON list of nodes to register instead: {name, capacity: {resource: quantity}, labels}"
     parser.add_argument("--shapes", type=Path, metavar="F", help=shapes_help)
+    flags.add_stages(parser)
     share_help = "play only this share of the nodes, by their names, as one of several such processes (default: 0/1)"
     parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help=share_help)
     group = parser.add_argument_group(
@@ -47,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         claim = Claim(arguments.claim_prefix, arguments.claim_identity, timing)
     return run_role(
         "kubelet",
-        lambda: KubeletRole(arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share, claim),
+        lambda: KubeletRole(
+            arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share, claim, flags.stages(arguments)
+        ),
         flags.process(arguments, "kubelet"),
     )

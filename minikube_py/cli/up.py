@@ -28,6 +28,7 @@ SEVERAL_MAX = 9
 
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 1, "how many fake nodes")
+    flags.add_stages(parser)
     data_help = "keep everything here (default: a temporary folder, removed at the end)"
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
     kubeconfig_help = "write the kubeconfig here; never overwrites a file of another tool (default: in the data folder)"
@@ -107,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         quota_bytes=arguments.quota_bytes,
         reserve_bytes=arguments.reserve_bytes,
         gates=arguments.feature_gates,
+        stages=flags.stages(arguments),
     )
     members = 1 if etcd is not None else member_count(config)
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, members) > 1

@@ -173,7 +173,9 @@ class EventRecorder:
         queue_max: int = 1000,
         spam_burst: int = SPAM_BURST,
         senders: int = SENDERS,
+        salt_ns: int = 0,
     ) -> None:
+        """`salt_ns`: keeps its names apart from those that another recorder gives at the same moment."""
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -187,6 +189,7 @@ class EventRecorder:
         self._wakes = [asyncio.Event() for _ in range(senders)]
         self._tasks: list[asyncio.Task[None]] = []
         self._last_name_ns = 0
+        self._salt_ns = salt_ns
         self.created = self.patched = self.dropped = self.suppressed = self.failed = 0
 
     def event(self, involved: Involved, type: str, reason: str, message: str) -> None:
@@ -267,7 +270,7 @@ class EventRecorder:
         self.failed += 1
 
     def _name(self, involved: str) -> str:
-        self._last_name_ns = max(self._last_name_ns + 1, int(self._clock.wall_s() * 1e9))
+        self._last_name_ns = max(self._last_name_ns + 1, int(self._clock.wall_s() * 1e9) + self._salt_ns)
         return f"{involved}.{self._last_name_ns:x}"
 
     async def _write(self, key: Key, name: str, message: str, pending: _Pending) -> None:

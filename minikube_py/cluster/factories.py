@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -47,6 +47,7 @@ def minikube_cluster(
     nodes: int | None = None,
     clock: Literal["real", "virtual"] | None = None,
     seed: object = None,
+    stages: Path | str | Sequence[Path | str] = (),
     scope: Scope = "session",
 ) -> Callable[..., Iterator[Cluster]]:
     """A running Cluster, by default one for the session of each worker."""
@@ -58,7 +59,8 @@ def minikube_cluster(
         how_many = nodes if nodes is not None else option(pytestconfig, "nodes")
         time = clock or option(pytestconfig, "clock")
         named = seed if seed is not None else option(pytestconfig, "seed")
-        with Cluster(how_many, clock=time, seed=named) as cluster:
+        lives = stages or option(pytestconfig, "stages") or ()
+        with Cluster(how_many, clock=time, seed=named, stages=lives) as cluster:
             yield cluster
 
     return _ours(fixture)

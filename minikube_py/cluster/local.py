@@ -27,8 +27,9 @@ from minikube_py.cluster.door import DEFAULT, AsyncDoor, PlainDoor, ReachedPlain
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
+from minikube_py.control_plane.stage_files import read_stages
 from minikube_py.env import Clock
-from minikube_py.kubelet.config import NodeSpec
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 
 if TYPE_CHECKING:
     # Loaded with the first cluster in virtual time.
@@ -43,7 +44,8 @@ class Cluster(PlainDoor):
     """`nodes`: how many fake nodes, named node-0 and on, or which. `clock`: "virtual" for time that passes by `advance`
     alone, where `seed` (0 unless given) decides all that could differ between two runs; in real time it seeds the
     scheduler's choices among equals. `data_dir`: keep everything there; None for a store in memory, as it always is in
-    virtual time. `port`: 0 for any free one. One start at a time."""
+    virtual time. `port`: 0 for any free one. `stages`: files or folders of stages by which pods and nodes live. One
+    start at a time."""
 
     of_this_process = True
 
@@ -55,6 +57,7 @@ class Cluster(PlainDoor):
         seed: object = None,
         data_dir: Path | str | None = None,
         port: int = 0,
+        stages: Path | str | Sequence[Path | str] = (),
     ) -> None:
         super().__init__()
         if clock not in ("real", "virtual"):
@@ -62,7 +65,9 @@ class Cluster(PlainDoor):
         if clock == "virtual" and data_dir is not None:
             raise ClusterError("a cluster in virtual time draws the same uids each time, so it keeps no folder")
         self.clock = clock
-        self._options = Options(nodes, None if data_dir is None else Path(data_dir), port, seed)
+        paths = (stages,) if isinstance(stages, str | Path) else stages
+        folder = None if data_dir is None else Path(data_dir)
+        self._options = Options(nodes, folder, port, seed, tuple(map(Path, paths)))
         self._engine: Threaded | VirtualEngine | None = None
         self._in_loop: AsyncCluster | None = None
         self._views: list[Namespaced] = []
@@ -80,7 +85,9 @@ class Cluster(PlainDoor):
             from minikube_py.cluster.virtual import VirtualConfig
             from minikube_py.cluster.virtual_engine import VirtualEngine
 
-            engine = VirtualEngine(options.seed or 0, VirtualConfig(nodes=options.shapes), options.port)
+            kubelet = KubeletConfig(stages=read_stages(options.stages))
+            config = VirtualConfig(nodes=options.shapes, kubelet=kubelet)
+            engine = VirtualEngine(options.seed or 0, config, options.port)
         else:
             engine = Threaded(options)
         engine.start()

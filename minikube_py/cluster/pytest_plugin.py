@@ -23,6 +23,7 @@ OPTIONS: Final = {
     "nodes": ("how many fake nodes", "1"),
     "clock": ('"real", or "virtual": time passes by advance() alone', "real"),
     "seed": ("of a cluster in virtual time; in real time, of the scheduler's choices among equals", ""),
+    "stages": ("a file or a folder of stages by which pods live (default: they run at once)", ""),
     "isolation": ('of each test: "namespace" or "snapshot"', "namespace"),
     "kubeconfig": ("of the server that minikube_noproc uses (default: $KUBECONFIG, or ~/.kube/config)", ""),
     "seeds": ("explore each test that uses minikube with so many seeds (default: as its mark says)", ""),

@@ -47,6 +47,7 @@ class Options:
     data_dir: Path | None = None
     port: int = 0
     seed: object = None
+    stages: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         nodes = self.nodes
@@ -67,7 +68,9 @@ class RealPlane:
     def __init__(self, options: Options) -> None:
         self.folder = Folder(options.data_dir, self._let_go)
         seed = None if options.seed is None else random.Random(str(options.seed)).getrandbits(63)
-        config = ControlPlaneConfig(self.folder.path, port=options.port, shapes=options.shapes, seed=seed)
+        config = ControlPlaneConfig(
+            self.folder.path, port=options.port, shapes=options.shapes, seed=seed, stages=options.stages
+        )
         memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
         self.clock = SystemClock()
         self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory)

@@ -31,7 +31,7 @@ class ControlPlaneConfig:
     snapshot that a store which does not exist yet begins with. `etcd_port`: of etcd's API, of the first member where
     there are several, the next port of the next; None: it is not served. `quota_bytes`, `reserve_bytes`: of each
     store member. `etcd`: the store is this one, and there are no members. `gates`: feature gates of upstream that are
-    on though they are off by default.
+    on though they are off by default. `stages`: files and folders of stages by which pods and nodes live.
     """
 
     data_dir: Path
@@ -58,6 +58,7 @@ class ControlPlaneConfig:
     quota_bytes: int = QUOTA_BYTES
     reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
     gates: FeatureGates = NO_GATES
+    stages: tuple[Path, ...] = ()
 
     @property
     def node_specs(self) -> tuple[NodeSpec, ...]:

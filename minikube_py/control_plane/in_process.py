@@ -26,6 +26,7 @@ from minikube_py.control_plane.plane import Plane, PlaneConfig
 from minikube_py.control_plane.progress import Say
 from minikube_py.control_plane.room import require_room
 from minikube_py.control_plane.running import Note
+from minikube_py.control_plane.stage_files import read_stages
 from minikube_py.control_plane.store_layout import restore_first
 from minikube_py.control_plane.tokens import read_signing_authority
 from minikube_py.control_plane.users import users_by_token
@@ -109,7 +110,7 @@ class ControlPlane(Plane):
                     signing_key=self.credentials.signing_key,
                     signing_authority=read_signing_authority(certificates.clients_file, certificates.clients_key_file),
                 ),
-                kubelet=KubeletConfig(nodes=config.node_specs),
+                kubelet=KubeletConfig(nodes=config.node_specs, stages=read_stages(config.stages)),
                 components=config.components,
                 ties=config.seed,
             )

@@ -29,7 +29,7 @@ from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
 from minikube_py.env import Clock, Disk, Outside, Rng
 from minikube_py.kubelet.config import KubeletConfig
-from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.kubelet.making import make_kubelet
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.store.fsync import SyncRunner
@@ -145,12 +145,13 @@ class Plane:
             "controllers": ControllerManager(
                 self.transport(USERS[tokens.CONTROLLERS]), clock, child_of(rng), config=config.controllers
             ),
-            "kubelet": FakeKubelet(
+            "kubelet": make_kubelet(
                 self.transport(USERS[tokens.KUBELET]),
                 clock,
                 child_of(rng),
                 config.kubelet,
                 Registered(clock, self._progress),
+                self.transport,
             ),
         }
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}

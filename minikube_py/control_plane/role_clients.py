@@ -24,6 +24,7 @@ from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.progress import Registered, say
 from minikube_py.control_plane.role import StackedRole
+from minikube_py.control_plane.stage_files import read_stages
 from minikube_py.control_plane.tokens import read_signing_authority, read_signing_key
 from minikube_py.control_plane.waiting import api_is_ready, when_available
 from minikube_py.env import SystemClock
@@ -223,28 +224,39 @@ class ControllersRole(ClientRole):
 
 class KubeletRole(ClientRole):
     """`shapes`: a JSON list of NodeSpec; without it `nodes` of the default shape. `share` is `index/count`; with a
-    `claim`, `nodes` of them are played: those of the slot that is claimed."""
+    `claim`, `nodes` of them are played: those of the slot that is claimed. `stages`: files and folders of them."""
 
-    def __init__(self, kubeconfig: Path, nodes: int, shapes: Path | None, share: str, claim: Claim | None) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        nodes: int,
+        shapes: Path | None,
+        share: str,
+        claim: Claim | None,
+        stages: tuple[Path, ...] = (),
+    ) -> None:
         super().__init__(kubeconfig, "kubelet")
         self._nodes, self._shapes, self._share, self._claim = nodes, shapes, share, claim
+        self._stages = stages
 
     async def start(self) -> str:
         """Raises: BadKubeconfig, SetupError, StatusError, Unavailable."""
         from minikube_py.kubelet.config import KubeletConfig, numbered_nodes
         from minikube_py.kubelet.fake import FakeKubelet
+        from minikube_py.kubelet.making import make_kubelet
 
         clock = SystemClock()
+        stages = read_stages(self._stages)
         registered = Registered(clock, say)
         share = parse_share(self._share)
         shapes = read_shapes(self._shapes) if self._shapes else None
 
         def make(config: KubeletConfig, transport: ApiTransport) -> FakeKubelet:
-            return FakeKubelet(transport, clock, random.Random(), config, registered)
+            return make_kubelet(transport, clock, random.Random(), config, registered)
 
         if self._claim is None:
             specs = shapes if shapes is not None else numbered_nodes(self._nodes)
-            await self.run(None, partial(make, KubeletConfig(nodes=tuple(specs), share=share)))
+            await self.run(None, partial(make, KubeletConfig(nodes=tuple(specs), share=share, stages=stages)))
             return f"{len(specs)} nodes"
         if share.count > 1:
             raise SetupError("--share and --claim-share exclude each other: a claimed share is not named")
@@ -252,7 +264,7 @@ class KubeletRole(ClientRole):
         slot, elector = await self._claimed(self._claim, self.own_connection(), clock)
         first = slot * self._nodes
         specs = shapes[first : first + self._nodes] if shapes is not None else numbered_nodes(self._nodes, first=first)
-        config = KubeletConfig(nodes=tuple(specs), slot=slot, slot_nodes=self._nodes)
+        config = KubeletConfig(nodes=tuple(specs), slot=slot, slot_nodes=self._nodes, stages=stages)
         await self.lead(Leading(elector, transport, partial(make, config), say), held=True)
         return f"{len(specs)} nodes of slot {slot}" + (f", from {specs[0].name}" if specs else "")
 

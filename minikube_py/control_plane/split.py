@@ -272,6 +272,8 @@ class SplitControlPlane:
                 path = self.config.roles_folder / "shapes.json"
                 write_private(path, orjson.dumps([shape._asdict() for shape in self.config.shapes]))
                 flags += ["--shapes", str(path)]
+            for path in self.config.stages:
+                flags += ["--stages", str(path)]
         return flags
 
     def _scheduler_flags(self, child: str) -> list[str]:

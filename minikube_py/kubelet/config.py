@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from minikube_py.env import Rng
 from minikube_py.errors import RequestError
+
+if TYPE_CHECKING:
+    from minikube_py.stages.files import Stages
 
 RUN_SECONDS: Final = "minikube-py.io/run-seconds"
 """Annotation of a pod: it ends this long after its start."""
@@ -104,3 +107,10 @@ class KubeletConfig:
     """Where the API server takes the addresses of services from: no pod gets one of these."""
     node_cidr: str = "172.16.0.0/12"
     kubelet_version: str = "v1.36.2"
+    stages: Stages | None = None
+    """By which objects live: see `making.make_kubelet`."""
+
+    @property
+    def bare_nodes(self) -> bool:
+        """Stages say what nodes are like, and repeat it."""
+        return self.stages is not None and self.stages.for_nodes

@@ -70,7 +70,7 @@ def status(name: str, address: str, version: str, now: str) -> Object:
 
 
 def new_node(spec: NodeSpec, cidr: str, address: str, version: str, now: str) -> bytes:
-    """The node as it registers: Ready at once."""
+    """The node as it registers: Ready at once, or, where `now` is "", without conditions."""
     name = spec.name
     metadata: Object = {"name": name, "labels": {**_labels(name), **spec.labels}}
     if spec.annotations:
@@ -81,6 +81,8 @@ def new_node(spec: NodeSpec, cidr: str, address: str, version: str, now: str) ->
     capacity = dict(spec.capacity)
     allocatable = dict(spec.allocatable) if spec.allocatable is not None else capacity
     node_status = {**status(name, address, version, now), "capacity": capacity, "allocatable": allocatable}
+    if not now:
+        del node_status["conditions"]
     node_status["declaredFeatures"] = list(FEATURES)
     return orjson.dumps(
         {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": node_spec, "status": node_status}

@@ -131,7 +131,8 @@ class Nodes:
         self._known_leases = {}
         if self._config.heartbeats:
             self._leases.start()
-            self._statuses.start()
+            if not self._config.bare_nodes:
+                self._statuses.start()
         await self.register(self._config.nodes)
 
     async def stop(self) -> None:
@@ -186,7 +187,8 @@ class Nodes:
         block = self._addresses.new_block()
         address = self._addresses.host_address(block)
         version = self._config.kubelet_version
-        body = node_status.new_node(spec, block.cidr, address, version, timestamp(self._clock.wall_s()))
+        now = "" if self._config.bare_nodes else timestamp(self._clock.wall_s())
+        body = node_status.new_node(spec, block.cidr, address, version, now)
         backoff = Backoff(self._rng)
         for attempt in range(REGISTRATION_ATTEMPTS):
             try:
@@ -311,6 +313,8 @@ class Nodes:
 
     def _revive(self, view: NodeView, node: PlayedNode) -> None:
         """Says that the node is well: when it is taken over, and when someone took it for dead."""
+        if self._config.bare_nodes:
+            return
         now = timestamp(self._clock.wall_s())
         version = self._config.kubelet_version
         body = node_status.adopted_status(node.name, view.uid, node.address, version, now, bool(view.allocatable))
@@ -406,7 +410,7 @@ class Nodes:
         return found
 
     async def _lease_version(self, node: PlayedNode) -> str:
-        """"" where there is no lease."""
+        """ "" where there is no lease."""
         path = path_of(LEASES, node_status.LEASE_NAMESPACE, node.name)
         response = await self._client.transport.request("GET", path)
         return version_of(response.body) if response.status == 200 else ""
@@ -468,4 +472,3 @@ def _report(response: ApiResponse) -> None:
     if response.status >= 400 and response.status not in (404, 409):
         error: StatusError = status_error(response.status, response.body)
         logger.warning("a node's status is refused: %s", error)
-

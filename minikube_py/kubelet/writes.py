@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from minikube_py.client.backoff import Backoff
@@ -27,6 +27,7 @@ class Write(NamedTuple):
     content_type: str
     done: Callable[[ApiResponse], None]
     attempt: int = 0
+    params: Mapping[str, str] | None = None
 
 
 class Writer:
@@ -72,7 +73,7 @@ class Writer:
             write = self._queue.popleft()
             try:
                 response = await self._transport.request(
-                    write.method, write.path, None, write.body, write.content_type
+                    write.method, write.path, write.params, write.body, write.content_type
                 )
             except (Unavailable, OutcomeUnknown) as error:
                 self._again(write, backoff, str(error))

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 ROOT = Path(__file__).parents[3]
-PAGES = ("docs/reference/cluster.md", "docs/how-to/virtual-time.md")
+PAGES = ("docs/reference/cluster.md", "docs/how-to/virtual-time.md", "docs/how-to/pods-that-fail.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

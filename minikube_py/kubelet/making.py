@@ -1,0 +1,28 @@
+"""Which kubelet a configuration asks for. What stages need is loaded with the first that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minikube_py.client.transport import ApiTransport
+from minikube_py.env import Clock, Rng
+from minikube_py.kubelet.config import KubeletConfig
+from minikube_py.kubelet.fake import FakeKubelet
+from minikube_py.kubelet.nodes import Registered
+
+
+def make_kubelet(
+    transport: ApiTransport,
+    clock: Clock,
+    rng: Rng,
+    config: KubeletConfig,
+    on_registered: Registered = lambda *_: None,
+    beyond: Callable[[], ApiTransport] | None = None,
+) -> FakeKubelet:
+    """`beyond`: makes a way to the API for stages that do what no kubelet may; None: they try with `transport`."""
+    if config.stages is None:
+        return FakeKubelet(transport, clock, rng, config, on_registered)
+    from minikube_py.kubelet.staged import StagedKubelet
+
+    wider = beyond() if beyond is not None and config.stages.beyond_kubelets else None
+    return StagedKubelet(transport, clock, rng, config, on_registered, wider)
