@@ -73,10 +73,8 @@ class Feed:
         self.hub: WatchHub
         self.field_sets: dict[str, FieldSet] = {}
         self.cluster_id = 0
-        self.loads = 0
-        self.streams = 0
-        self.asked = 0
-        self.following = False
+        self.loads = self.streams = self.asked = 0
+        self.following = self._catching_up = False
         """Whether the watch stands."""
         self._wanted = 0
         self._count = itertools.count()
@@ -259,9 +257,7 @@ class Feed:
         if answer.events:
             self._apply(answer.events)
         elif not answer.created and self.mirror.advance(answer.header.revision):
-            self.hub.notify()
-            self.hub.progress()
-            self._wake()
+            self._notify(True)
 
     def _apply(self, events: Any) -> None:
         """All of one answer: etcd never divides a revision."""
@@ -270,10 +266,13 @@ class Feed:
             kv = event.kv
             changes.append(Change(back(kv.key), kv.mod_revision, None if event.type else kv.value, kv.lease))
         self.mirror.apply([change for change in changes if change.key])
-        alone = self.mirror.advance(changes[-1].revision)
+        self._notify(alone=self.mirror.advance(changes[-1].revision))
+
+    def _notify(self, alone: bool) -> None:
         self.hub.notify()
         if alone:
             self.hub.progress()
+        self.catch_up_soon()
         self._wake()
 
     def answered(self, header: Any, seen: int) -> None:
@@ -349,10 +348,12 @@ class Feed:
     # -- watches and upkeep --------------------------------------------------------------------------------------------
 
     def catch_up_soon(self) -> None:
-        if self.hub.behind:
+        if self.hub.behind and not self._catching_up:
+            self._catching_up = True
             asyncio.get_running_loop().call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
+        self._catching_up = False
         if self.hub.catch_up():
             self.catch_up_soon()
 

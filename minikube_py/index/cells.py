@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,36 @@ class Chunk:
 Bound = list[tuple[int | None, str, Any]]
 """Tests as (column, operator, operand). Column None: no row has had that field yet. Beside those of `Where` there is
 the operator "table": a truth table by code."""
+
+
+class ChangesAt:
+    """What one revision did to the rows, to be read in slices while later ones are applied. `mask`: by slot, whether
+    the row passed after it; `bound` gives the tests as they are now."""
+
+    def __init__(
+        self,
+        revision: int,
+        chunks: Sequence[Chunk],
+        mask: Mask,
+        slots: Mapping[bytes, int],
+        keys: Sequence[bytes],
+        bound: Callable[[], Bound],
+    ) -> None:
+        self._revision, self._chunks, self._mask = revision, chunks, mask
+        self._slots, self._keys, self._bound = slots, keys, bound
+
+    def __iter__(self) -> Iterator[list[tuple[bytes, bool, bool]]]:
+        """A slice of them at a time: the key, whether its row passed before, whether after."""
+        for chunk in self._chunks:
+            entries = slice(chunk.after(self._revision - 1), chunk.after(self._revision))
+            slots = chunk.slots[entries]
+            before = evaluate(chunk.cells, entries, self._bound()).tolist()
+            yield list(zip(map(self._keys.__getitem__, slots.tolist()), before, self._mask[slots].tolist()))
+
+    def passes(self, keys: Iterable[bytes]) -> list[bool]:
+        """Whether each row passed after it."""
+        mask, slots = self._mask, self._slots
+        return [(slot := slots.get(key)) is not None and slot < len(mask) and bool(mask[slot]) for key in keys]
 
 
 def evaluate(cells: Cells, rows: slice | Cells, bound: Bound) -> Mask:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from minikube_py.errors import Compacted, FutureRevision
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Test, Where
-from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, Bound, Cells, Changed, Chunk, Mask, evaluate
+from minikube_py.index.cells import CHUNK_ENTRIES, EXISTS, Bound, Cells, Changed, ChangesAt, Chunk, Mask, evaluate
 from minikube_py.index.contract import Answering, Follower, IndexStats, Matches, Order, Row, RowChange, Value
 from minikube_py.index.ending import GONE, RowsAhead
 from minikube_py.index.key_order import KeyOrder
@@ -35,14 +35,6 @@ COLUMNS_MAX = 256
 FORGET_PER_COMPACT = 2000
 FORGET_PER_APPLY = 32
 """Rows whose slots a compaction gives back at once, and those that each later change gives back of what is left."""
-
-
-def rows_looked_at(rows: int, needed: float) -> int:
-    """How many of `rows` ANY looks at to see `needed` of them: whole blocks, each four times as long as the last."""
-    seen, block = 0, BLOCK_ROWS
-    while seen < min(rows, needed):
-        seen, block = seen + block, block * 4
-    return min(rows, max(seen, BLOCK_ROWS))
 
 
 NARROW_SHARE = 8
@@ -388,6 +380,13 @@ class ColumnIndex(Answering):
             state[slot] = held
         found.reverse()
         return found
+
+    def changes_at(self, where: Where, revision: int) -> ChangesAt:
+        """What `revision` did to the rows. Nothing from the one before it on may be compacted while it is read."""
+        self._check_window(revision - 1)
+        tests = self._compiled(where, min(revision, self.revision)).tests
+        mask, chunks = self._mask(tests, min(revision, self.revision)), self._chunks_after(revision - 1)
+        return ChangesAt(revision, chunks, mask, self._slots, self._keys, lambda: self.bound(tests))
 
     # -- for structures over these rows --------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy as np
 from minikube_py.fields.where import Test
 from minikube_py.index.box import Boxed, bounded
 from minikube_py.index.cells import Mask
-from minikube_py.index.columns import rows_looked_at
+from minikube_py.index.columns import BLOCK_ROWS
 from minikube_py.index.contract import Order
 from minikube_py.index.running import Running
 from minikube_py.index.table import Table
@@ -111,3 +111,11 @@ def _share(masks: Sequence[Mask]) -> float:
 
 def _estimated_us(way: Way) -> float:
     return way.estimated_us
+
+
+def rows_looked_at(rows: int, needed: float) -> int:
+    """How many of `rows` ANY looks at to see `needed` of them: whole blocks, each four times as long as the last."""
+    seen, block = 0, BLOCK_ROWS
+    while seen < min(rows, needed):
+        seen, block = seen + block, block * 4
+    return min(rows, max(seen, BLOCK_ROWS))

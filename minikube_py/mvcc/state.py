@@ -99,8 +99,8 @@ class StateMachine:
         self.sessions = Sessions()
         self.alarms = Alarms()
         self.auth = Auth()
-        self.before_compact: list[Callable[[], None]] = []
-        """Called before a compaction takes effect: the last moment to read what it will free."""
+        self.before_compact: list[Callable[[int], None]] = []
+        """Called with a compaction's revision before it takes effect: the last moment to read what it will free."""
         self.endings: Endings | None = None
         """What `ahead.prepare` made of the deletion that is applied next."""
         self._reads = Reads(self)
@@ -236,7 +236,7 @@ class StateMachine:
         if compact.revision > self.revision:
             raise FutureRevision(compact.revision, self.revision)
         for listener in self.before_compact:
-            listener()
+            listener(compact.revision)
         self.compact_revision = compact.revision
         self.alarms.rewritten_bytes = 0
         self.tables.compact(compact.revision)

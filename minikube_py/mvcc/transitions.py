@@ -6,11 +6,18 @@ its own. Such a change alone is shown where it enters or leaves; inside the set 
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+from heapq import merge
+from itertools import islice
+from typing import Final
+
 from minikube_py.fields.where import Where
 from minikube_py.index.table import Table
 from minikube_py.mvcc.event_log import EventLog
 from minikube_py.mvcc.key_index import KeyIndex, end_of, tombstone
 from minikube_py.mvcc.types import Event
+
+ROWS_PER_SLICE: Final = 500
 
 
 def where_events(
@@ -40,32 +47,74 @@ def where_events(
     for revision in sorted(moved.keys() | written.keys()):
         rows = moved.get(revision, {})
         seen = set()
-        for event in _last_by_key(written.get(revision, [])):
-            name = event.kv.key
+        last: dict[bytes, Event] = {}
+        _last_by_key(written.get(revision, []), last)
+        for name, event in last.items():
             seen.add(name)
             was = inside[name]
             now = inside[name] = rows.get(name, was)
-            if now:
-                found.append(event if was else Event("PUT", event.kv, None))
-            elif was:
-                found.append(Event("DELETE", tombstone(name, revision), event.prev_kv))
+            found += _written(event, revision, was, now)
         for name in sorted(rows.keys() - seen):
             was = inside[name]
             now = inside[name] = rows[name]
-            if now == was:
-                continue
-            kv = keys.at(name, revision)
-            if kv is not None:
-                found.append(Event("PUT", kv, None) if now else Event("DELETE", tombstone(name, revision), kv))
+            if now != was:
+                found += _carried(keys, name, revision, now)
     return found
 
 
-def _last_by_key(events: list[Event]) -> list[Event]:
-    """One event per key: a txn may put a key and then delete it, which is a deletion of what was before."""
-    if len(events) < 2:
-        return events
+def where_slices(
+    keys: KeyIndex, log: EventLog, table: Table, where: Where, revision: int, bounds: tuple[bytes, bytes]
+) -> Generator[int, None, list[Event]]:
+    """The same of one revision, in slices; yields how many rows or events each has looked at. Later revisions may be
+    applied meanwhile; nothing from the one before it on may be compacted."""
+    key, range_end = bounds
+    start, end = key, end_of(range_end) if range_end else key + b"\0"
+    changes = table.index.changes_at(where, revision)
+    rows: dict[bytes, tuple[bool, bool]] = {}
+    for part in changes:
+        rows.update([(name, (was, now)) for name, was, now in part if start <= name and (end is None or name < end)])
+        yield len(part)
     last: dict[bytes, Event] = {}
+    written = iter(log.at(revision))
+    while events := list(islice(written, ROWS_PER_SLICE)):
+        _last_by_key([each for each in events if start <= each.kv.key and (end is None or each.kv.key < end)], last)
+        yield len(events)
+    found: list[Event] = []
+    writes = iter(last.items())
+    while some := list(islice(writes, ROWS_PER_SLICE)):
+        for (name, event), stands in zip(some, changes.passes([name for name, _ in some])):
+            found += _written(event, revision, *rows.pop(name, (stands, stands)))
+        yield len(some)
+    crossings: list[list[bytes]] = []
+    left = iter(rows.items())
+    while others := list(islice(left, ROWS_PER_SLICE)):
+        crossings.append(sorted([name for name, (was, now) in others if was != now]))
+        yield len(others)
+    ordered = merge(*crossings)
+    while names := list(islice(ordered, ROWS_PER_SLICE)):
+        for name in names:
+            found += _carried(keys, name, revision, rows[name][1])
+        yield len(names)
+    return found
+
+
+def _written(event: Event, revision: int, was: bool, now: bool) -> tuple[Event, ...]:
+    """What a write of the object shows."""
+    if now:
+        return (event if was else Event("PUT", event.kv, None),)
+    return (Event("DELETE", tombstone(event.kv.key, revision), event.prev_kv),) if was else ()
+
+
+def _carried(keys: KeyIndex, name: bytes, revision: int, now: bool) -> tuple[Event, ...]:
+    """What shows where a sum carried the object over the line."""
+    kv = keys.at(name, revision)
+    if kv is None:
+        return ()
+    return (Event("PUT", kv, None) if now else Event("DELETE", tombstone(name, revision), kv),)
+
+
+def _last_by_key(events: Iterable[Event], last: dict[bytes, Event]) -> None:
+    """One event per key: a txn may put a key and then delete it, which is a deletion of what was before."""
     for event in events:
         earlier = last.pop(event.kv.key, None)
         last[event.kv.key] = event if earlier is None else event._replace(prev_kv=earlier.prev_kv)
-    return list(last.values())

@@ -3,13 +3,15 @@
 `notify`, called after applies, hands each watcher in step what happened since the last call. A watcher that starts in
 the past is behind; `catch_up` reads the log for it until it is in step. No event is lost or doubled where it changes
 sides, because both sides speak of the same `revision`: the last one that `notify` has handed out.
+
+What a large change makes of a `where` is found in slices, once for all that ask alike; until then they are behind.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable
+from itertools import chain, islice
 from operator import le
 from typing import Final, NamedTuple
 
@@ -19,13 +21,15 @@ from minikube_py.fields.where import Where, compile_where
 from minikube_py.index.table import Table
 from minikube_py.mvcc.ahead import LARGE_KEYS
 from minikube_py.mvcc.state import ERROR_CHARS_MAX, StateMachine, select, unanswerable
-from minikube_py.mvcc.transitions import where_events
+from minikube_py.mvcc.transitions import where_events, where_slices
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
 from minikube_py.mvcc.validate import require_int64, validate_where
 
 Sink = Callable[[WatchBatch], None]
 CATCH_UP_BUDGET: Final = 5000
 """Events that one call of `catch_up` looks at, unless told otherwise."""
+STEP_COST: Final = 2
+"""Of such events, for each row that a slice looks at."""
 REDECLARED: Final = "the watched fields have been declared again; watch again"
 
 Group = tuple[bytes, bytes, Where | None]
@@ -61,6 +65,23 @@ class Watcher:
             self._hub.remove(self)
 
 
+class Cohort:
+    """Watchers of one group, with a `where`, that go on together. They have been handed out all up to `after`; `steps`
+    find what `table` says of the next revision, a large one."""
+
+    __slots__ = ("after", "group", "members", "steps", "table")
+
+    def __init__(self, group: Group, members: dict[Watcher, None], after: int) -> None:
+        self.group = group
+        self.members = members
+        self.after = after
+        self.table: Table | None = None
+        self.steps: Generator[int, None, list[Event]] | None = None
+        for watcher in members:
+            watcher.synced = False
+            watcher.next_revision = max(watcher.next_revision, after + 1)
+
+
 class WatchHub:
     """Pure: it runs when called, and calls sinks in turn. A sink must not block; it may cancel. One that raises, or
     whose `where` cannot be answered any more, loses its watch, and nobody else does: `in_vain` counts these,
@@ -72,21 +93,29 @@ class WatchHub:
         """What has been handed out to the watchers in step."""
         self._synced: dict[Group, dict[Watcher, None]] = {}
         self._behind: dict[Watcher, None] = {}
+        self._cohorts: dict[Cohort, None] = {}
         self._unserved: dict[Watcher, None] = {}
         """Those on fields that no table holds yet: they are behind once there is one."""
         self.in_vain = 0
         self.last_in_vain = ""
         self._version = state.tables.version
         # What a compaction frees must have been handed out before.
-        state.before_compact.append(self.notify)
+        state.before_compact.append(self._before_compact)
 
     def __len__(self) -> int:
-        return sum(map(len, self._synced.values())) + len(self._behind) + len(self._unserved)
+        return len(self._everyone())
+
+    def _everyone(self) -> list[Watcher]:
+        synced = chain.from_iterable(self._synced.values())
+        return [*self._behind, *self._late(), *self._unserved, *synced]
+
+    def _late(self) -> list[Watcher]:
+        return [watcher for cohort in self._cohorts for watcher in cohort.members]
 
     @property
     def behind(self) -> int:
         """How many watchers still catch up."""
-        return len(self._behind)
+        return len(self._behind) + (len(self._late()) if self._cohorts else 0)
 
     def add(self, key: bytes, range_end: bytes, start_revision: int, sink: Sink, where: Where | None = None) -> Watcher:
         """Watches the range from `start_revision` on (0: from now; a future one: silent until then).
@@ -131,6 +160,8 @@ class WatchHub:
     def remove(self, watcher: Watcher) -> None:
         self._behind.pop(watcher, None)
         self._unserved.pop(watcher, None)
+        for cohort in self._cohorts:
+            cohort.members.pop(watcher, None)
         members = self._synced.get(watcher.group)
         if members is not None:
             members.pop(watcher, None)
@@ -154,6 +185,10 @@ class WatchHub:
             if not members:
                 # A sink that was just called has cancelled the watches of this group.
                 continue
+            if where is not None and len(events) >= LARGE_KEYS:
+                del self._synced[group]
+                self._cohorts[Cohort(group, members, after)] = None
+                continue
             if where is not None:
                 found = self._where_or_end(next(iter(members)), members, after, until)
                 if found is None:
@@ -175,8 +210,7 @@ class WatchHub:
         if self._version == tables.version:
             return
         self._version = tables.version
-        synced = [each for members in self._synced.values() for each in members]
-        for watcher in [*self._behind, *self._unserved, *synced]:
+        for watcher in self._everyone():
             watched = watcher.watched
             if watched is None or watcher.cancelled:
                 continue
@@ -231,10 +265,19 @@ class WatchHub:
         try:
             return self._where(watcher, after, until)
         except Exception as error:
-            self._note(error)
-            for each in list(members):
-                self._end(each, unanswerable(error))
+            self._unanswerable(members, error)
             return None
+
+    def _unanswerable(self, members: Iterable[Watcher], error: Exception) -> None:
+        self._note(error)
+        for each in list(members):
+            self._end(each, unanswerable(error))
+
+    def _slices(self, watcher: Watcher, revision: int) -> Generator[int, None, list[Event]]:
+        key, range_end, where = watcher.group
+        assert where is not None and watcher.table is not None
+        state = self._state
+        return where_slices(state.index, state.log, watcher.table, where, revision, (key, range_end))
 
     def _where(self, watcher: Watcher, after: int, until: int) -> list[Event]:
         key, range_end, where = watcher.group
@@ -245,7 +288,10 @@ class WatchHub:
     def catch_up(self, budget: int = CATCH_UP_BUDGET) -> int:
         """Moves watchers that are behind by about `budget` events in all; returns how many still are."""
         self.refresh()
-        log = self._state.log
+        share = left = budget // 2 if self._behind else budget
+        for cohort in list(self._cohorts):
+            left = self._go_on(cohort, left)
+        budget -= share - left
         for watcher in list(self._behind):
             if budget <= 0:
                 break
@@ -265,12 +311,76 @@ class WatchHub:
             if watcher.watched and watcher.next_revision <= self._state.declared_since(*watcher.watched):
                 self._end(watcher, FieldsRedeclared(REDECLARED))
                 continue
-            until = after = max(watcher.next_revision - 1, 1)
-            while until < self.revision and budget > 0:
-                until += 1
-                budget -= len(log.at(until)) if until >= log.first else 1
+            after = max(watcher.next_revision - 1, 1)
+            if watcher.table is not None and self._size(after + 1) >= LARGE_KEYS:
+                del self._behind[watcher]
+                self._cohorts[Cohort(watcher.group, {watcher: None}, after)] = None
+                continue
+            until, budget = self._window(after, budget, where=watcher.table is not None)
             self._advance(watcher, after, until)
-        return len(self._behind)
+        return self.behind
+
+    def _size(self, revision: int) -> int:
+        log = self._state.log
+        return len(log.at(revision)) if revision >= log.first else 1
+
+    def _window(self, after: int, budget: int, *, where: bool) -> tuple[int, int]:
+        """How far to go in one step, and what is left of `budget`. Large revisions are left to cohorts by those with a
+        `where`."""
+        until = after
+        while until < self.revision and budget > 0:
+            size = self._size(until + 1)
+            if where and size >= LARGE_KEYS:
+                break
+            until += 1
+            budget -= size
+        return until, budget
+
+    def _go_on(self, cohort: Cohort, budget: int) -> int:
+        """Returns what is left of `budget`."""
+        members = cohort.members
+        while budget > 0 and members and cohort.after < self.revision:
+            watcher = next(iter(members))
+            if cohort.table is not watcher.table:
+                cohort.table, cohort.steps = watcher.table, None
+            until, left = self._window(cohort.after, budget, where=True)
+            try:
+                if until > cohort.after:
+                    budget, found = left, self._where(watcher, cohort.after, until)
+                else:
+                    until = cohort.after + 1
+                    steps = cohort.steps = cohort.steps or self._slices(watcher, until)
+                    while True:
+                        budget -= STEP_COST * next(steps)
+                        if budget <= 0:
+                            return 0
+            except StopIteration as end:
+                cohort.steps, found = None, end.value
+            except Exception as error:
+                self._unanswerable(members, error)
+                break
+            self._hand_out(cohort, found, until)
+        if not members or cohort.after >= self.revision:
+            del self._cohorts[cohort]
+        return budget
+
+    def _hand_out(self, cohort: Cohort, events: list[Event], until: int) -> None:
+        after, cohort.after = cohort.after, until
+        if events:
+            self._send(cohort.members, events, after, until)
+        for watcher in list(cohort.members):
+            watcher.next_revision = max(watcher.next_revision, until + 1)
+            if until == self.revision:
+                self._join(watcher)
+                if not events:
+                    self.progress(watcher)
+
+    def _before_compact(self, revision: int) -> None:
+        """Who was in step must not come too late for what large changes did."""
+        self.notify()
+        for cohort in list(self._cohorts):
+            while cohort in self._cohorts and cohort.after < revision:
+                self._go_on(cohort, CATCH_UP_BUDGET)
 
     def _advance(self, watcher: Watcher, after: int, until: int) -> None:
         key, range_end, where = watcher.group
@@ -312,21 +422,18 @@ class WatchHub:
             watcher.synced = False
             watcher.next_revision = max(watcher.next_revision, self.revision + 1)
             self._behind[watcher] = None
-        self._synced = {}
-        self._state.before_compact.remove(self.notify)
+        self._behind.update(dict.fromkeys(self._late()))
+        self._synced, self._cohorts = {}, {}
+        self._state.before_compact.remove(self._before_compact)
         self._state = state
-        state.before_compact.append(self.notify)
+        state.before_compact.append(self._before_compact)
         self.revision = state.revision
         self._version = -1
         self.refresh()
 
     def close(self, error: MinikubeError) -> None:
         """Ends all watches with `error`."""
-        for watcher in [
-            *self._behind,
-            *self._unserved,
-            *(each for members in self._synced.values() for each in members),
-        ]:
+        for watcher in self._everyone():
             self._end(watcher, error)
 
     def _end(self, watcher: Watcher, error: MinikubeError) -> None:

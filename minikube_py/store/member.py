@@ -359,6 +359,7 @@ class StoreMember:
         self._turns.soon()
 
     def _turned(self) -> None:
+        self._catch_up_soon()
         replica = self.replica
         if (
             replica.leading != self._leading
@@ -440,5 +441,3 @@ class StoreMember:
 
 def _unheard(message: str) -> None:
     """Nobody listens."""
-
-

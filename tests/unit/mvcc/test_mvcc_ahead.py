@@ -18,7 +18,7 @@ from minikube_py.index import table
 from minikube_py.index.columns import FORGET_PER_APPLY, FORGET_PER_COMPACT
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.ending import ROWS_PER_SLICE
-from minikube_py.mvcc import ahead, state, watch
+from minikube_py.mvcc import ahead, state, transitions, watch
 from minikube_py.mvcc.ahead import KEYS_PER_SLICE, LARGE_KEYS, prepare
 from minikube_py.mvcc.auth import READWRITE, ROOT
 from minikube_py.mvcc.budgets import DELETED_MAX, check_deletions
@@ -45,7 +45,7 @@ from minikube_py.mvcc.types import (
     WatchBatch,
 )
 from minikube_py.mvcc.validate import validate
-from minikube_py.mvcc.watch import WatchHub
+from minikube_py.mvcc.watch import CATCH_UP_BUDGET, STEP_COST, WatchHub
 
 PREFIX = b"/registry/pods/"
 NODE = b"/registry/nodes/"
@@ -146,6 +146,20 @@ def seen(machine: StateMachine) -> tuple[object, ...]:
     return machine.hash(), machine.data_bytes, past, counts, where, hashes, leases, machine.last_events
 
 
+def large_from(monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
+    for module in (ahead, state, watch):
+        monkeypatch.setattr(module, "LARGE_KEYS", keys)
+    monkeypatch.setattr(ahead, "KEYS_PER_SLICE", 2)
+    for sliced in (table, transitions):
+        monkeypatch.setattr(sliced, "ROWS_PER_SLICE", 2)
+
+
+def assert_no_revision_is_divided(whole: list[WatchBatch], sliced: list[WatchBatch]) -> None:
+    for before, batch in itertools.pairwise(sliced):
+        meant = [each.events for each in whole if before.revision < each.revision <= batch.revision]
+        assert list(batch.events) == list(itertools.chain.from_iterable(meant))
+
+
 @pytest.mark.parametrize("with_users", [False, True], ids=["bare", "with users"])
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_made_ready_changes_nothing_but_when_work_is_done(
@@ -170,22 +184,19 @@ def test_what_is_made_ready_changes_nothing_but_when_work_is_done(
     for number in range(40):
         for machine in (plain, sliced):
             machine.apply(Put(PREFIX + b"d/%02d" % number, b"{}"))
-    hub.notify()
+    for each in hubs:
+        each.notify()
     batches.clear()
-    prepared = 0
+    prepared = late = 0
     for _ in range(100):
         command = drawn(rng, plain.revision, session)
         if with_users:
             command = by_somebody(rng, command, plain.auth.revision)
-        at_once = dict.fromkeys((ahead, state, watch), LARGE_KEYS)
-        for module, large in at_once.items():
-            monkeypatch.setattr(module, "LARGE_KEYS", large)
+        large_from(monkeypatch, LARGE_KEYS)
         before = seen(sliced)
         wanted = outcome(plain, command)
-        for module in at_once:
-            monkeypatch.setattr(module, "LARGE_KEYS", 3)
-        monkeypatch.setattr(ahead, "KEYS_PER_SLICE", 2)
-        monkeypatch.setattr(table, "ROWS_PER_SLICE", 2)
+        hubs[0].notify()
+        large_from(monkeypatch, 3)
         if (steps := prepare(sliced, command)) is not None:
             prepared += 1
             for _ in steps:
@@ -195,16 +206,21 @@ def test_what_is_made_ready_changes_nothing_but_when_work_is_done(
             assert prepare(sliced, command) is None, "it is ready"
         assert outcome(sliced, command) == wanted
         sliced.endings = None
-        for each in hubs:
-            each.notify()
+        hub.notify()
+        late = late or hub.behind
+        hub.catch_up(rng.choice((1, 10, 100)))
         expected += [event for event in plain.last_events if PREFIX + b"d/1" <= event.kv.key < PREFIX + b"d/3"]
         assert sliced.trim(1 << 20) == plain.trim(1 << 20) == 0
         assert seen(sliced) == seen(plain)
+    while hub.catch_up(1):
+        pass
     # Nothing is made ready for who may not.
-    assert prepared or with_users
+    assert (prepared and late) or with_users
     assert [event for batch in batches for event in batch.events] == expected
     by_plain, by_sliced = ([[event for batch in sink for event in batch.events] for sink in sinks] for sinks in told)
     assert by_plain == by_sliced
+    for whole, sink in zip(*told):
+        assert_no_revision_is_divided(whole, sink)
     assert any(by_plain)
     assert not sliced.tables.degraded
 
@@ -289,6 +305,61 @@ def test_the_last_step_runs_no_python_for_each_row_and_each_slice_has_its_share(
         assert len(given_back) == min(pods, FORGET_PER_COMPACT + FORGET_PER_APPLY)
     # Blocks of the sorted keys are left.
     assert counted[3 * LARGE_KEYS] - counted[LARGE_KEYS] < LARGE_KEYS // 50
+
+
+def deleted_before_watches(pods: int, watches: int) -> tuple[WatchHub, list[list[WatchBatch]]]:
+    """Those on a node, and the nodes' load, are watched `watches` times each; nobody has been notified."""
+    machine = StateMachine()
+    hub, told = WatchHub(machine), [list[WatchBatch]() for _ in range(2 * watches)]
+    for field_set in (PODS, NODES):
+        machine.apply(DeclareFields(field_set))
+    for number in range(1500):
+        machine.apply(Put(NODE + b"n%d" % number, b"{}"))
+    for number in range(pods):
+        spec = b'{"spec":{"nodeName":"n%d","weight":1}}' % (number % 1500)
+        machine.apply(Put(PREFIX + b"d/%06d" % number, spec))
+    hub.notify()
+    for each, sink in enumerate(told):
+        prefix, asked = WHERES[1] if each % 2 else (NODE, Comparison("load", ">=", ("1",)))
+        hub.add(prefix, prefix + b"z", 0, sink.append, Where((asked,)))
+    machine.apply(DeleteRange(PREFIX, PREFIX + b"z"))
+    return hub, told
+
+
+def test_a_watch_by_fields_looks_at_a_share_of_a_large_deletion_in_each_step() -> None:
+    at_once, sliced = {}, {}
+    for pods, watches in ((LARGE_KEYS, 1), (4 * LARGE_KEYS, 1), (4 * LARGE_KEYS, 10)):
+        hub, told = deleted_before_watches(pods, watches)
+        at_once[pods, watches] = calls_of(hub.notify)
+        steps = [calls_of(hub.catch_up)]
+        while hub.behind:
+            steps.append(calls_of(hub.catch_up))
+        assert max(steps) < 5 * CATCH_UP_BUDGET // STEP_COST
+        sliced[pods, watches] = sum(steps)
+        for each, sink in enumerate(told):
+            [batch] = sink
+            assert len(batch.events) == (pods - len(range(1, pods, 1500)) if each % 2 else 1500)
+            assert batch.revision == hub.revision
+    assert at_once[4 * LARGE_KEYS, 1] < at_once[LARGE_KEYS, 1] + 10
+    # Those that ask alike are answered alike, once.
+    assert sliced[4 * LARGE_KEYS, 10] < sliced[4 * LARGE_KEYS, 1] + 1000
+
+
+def test_what_is_compacted_was_handed_out_to_who_was_in_step() -> None:
+    hub, told = deleted_before_watches(LARGE_KEYS, 1)
+    hub.notify()
+    hub.catch_up(10)
+    assert hub.behind == 2 and told == [[], []]
+    machine = hub._state
+    machine.apply(Put(PREFIX + b"late", b"{}"))
+    machine.apply(Compact(machine.revision - 2))
+    assert told == [[], []], "nothing that they need is freed"
+    machine.apply(Compact(machine.revision))
+    while hub.catch_up():
+        pass
+    seen = [[len(batch.events) for batch in sink if batch.events] for sink in told]
+    assert seen == [[1500], [LARGE_KEYS - 2, 1]] and hub.revision == machine.revision
+    assert not any(batch.error for sink in told for batch in sink)
 
 
 def test_what_one_compaction_frees_of_a_large_deletion_has_a_bound() -> None:
