@@ -57,15 +57,17 @@ class Coverage:
         that have killed before: one kill counts as half of the cost."""
         of = self.lines.get(change.path, {})
         found = {name for line in range(change.line, change.end_line + 1) for name in of.get(line, ())}
-        if not found and (not change.function or self.at_import(change)):
+        if self.at_import(change) or not (found or change.function):
             users = self.importers.get(change.path, ())
-            found = self._run(change.path) or {name for path in users for name in self._run(path)}
+            found |= self._run(change.path) or {name for path in users for name in self._run(path)}
             found |= {name for name in self.cost_s if name.partition("::")[0].endswith(OF_DECLARATIONS)}
         fit = (name for name in found.difference(self.unfit) if self.cost_s[name] <= COST_MAX_S)
         return sorted(fit, key=lambda name: (self.cost_s[name] / (1 + self.kills[name]), name))
 
     def _run(self, path: str) -> set[str]:
-        return {name for names in self.lines.get(path, {}).values() for name in names}
+        """The tests that run something of a module, and not only import it, as whichever is first does."""
+        imported = set(self.imported.get(path, ()))
+        return {name for line, names in self.lines.get(path, {}).items() if line not in imported for name in names}
 
     def at_import(self, change: Change) -> bool:
         of = self.imported.get(change.path, [])

@@ -162,12 +162,12 @@ def test_what_runs_at_import_is_judged_by_whoever_runs_its_module_or_reads_decla
     page = "tests/unit/store/test_store_limits_page.py::test_a"
     of = Coverage(
         {"a": 1.0, "b": 2.0, "c": 3.0, page: 4.0},
-        {"raft/node.py": {3: ["a"], 9: []}, "raft/log.py": {5: ["b"]}},
+        {"raft/node.py": {3: ["a"], 9: ["c"]}, "raft/log.py": {5: ["b"]}},
         imported={"raft/node.py": [9], "raft/message.py": [2]},
         importers={"raft/message.py": ["raft/node.py", "raft/log.py"]},
     )  # fmt: skip
     default = Change("raft/node.py", "constant", "Node.f", 9, 9, 0, 1, "1", "2")
-    assert of.judges(default) == ["a", page]
+    assert of.judges(default) == ["a", "c", page], "c was the first to import it"
     declared = Change("raft/message.py", "constant", "Kind", 2, 2, 0, 1, "1", "2")
     assert of.judges(declared) == ["a", "b", page]
     assert of.judges(Change("raft/node.py", "constant", "Node.f", 8, 8, 0, 1, "1", "2")) == []
