@@ -100,3 +100,21 @@ async def test_writes_that_nobody_waits_for_delay_no_others_when_the_leader_chan
             assert all(store.state.get(b"/%d" % at) is not None for at in range(6) if at not in given_up)
         finally:
             await client.close()
+
+
+async def test_a_member_whose_watchers_cannot_catch_up_does_not_go_on_as_if_they_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with three(tmp_path) as net:
+        await net.put(b"/a")
+        leader = await net.leader()
+
+        def fails(*_: Any) -> int:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(leader.replica.hub, "catch_up", fails)
+        leader.storage.watch(b"/a", b"", 1, lambda batch: None)
+        await until(lambda: bool(net.fatal[leader.member_id]))
+        assert net.fatal[leader.member_id][0].startswith("cannot go on: KeyError: 'a bug'")
+        monkeypatch.undo()
+        assert leader.failed and leader.replica.failure

@@ -57,9 +57,10 @@ def test_reads_and_writes_come_between_the_slices_of_a_deletion(members: int) ->
         if before.done:
             break
         step(net, leader)
-    slices = 0
+    slices, applied = 0, leader.raft.log.last_index - 2
     while not deletion.ended:
         assert leader.unfinished and not after.ended
+        assert leader.raft.log.applied == applied, "it is not applied before it is"
         assert leader.state.range(EVERYTHING).count == keys, "all of it, until none of it"
         told: list[object] = []
         leader.read(told.append, linearizable=False)
