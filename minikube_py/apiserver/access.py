@@ -6,7 +6,7 @@ Nothing of a request is looked at before, beyond its line and headers: neither w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind, NoteSender
@@ -17,7 +17,7 @@ from minikube_py.api.selectors import parse_field_selector
 from minikube_py.apiserver import escalation, policy_references
 from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, Speakers, is_narrowed, refusal
 from minikube_py.apiserver.impersonation import impersonated
-from minikube_py.apiserver.messages import Admission, Request, decode_path
+from minikube_py.apiserver.messages import Admission, Request, Standing, decode_path
 from minikube_py.apiserver.node_access import NodeAccess
 from minikube_py.apiserver.node_claims import NodeClaims
 from minikube_py.apiserver.node_restriction import NodeRestriction
@@ -28,6 +28,18 @@ from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.env import Clock
 
 _NAMED_BY_SELECTOR: Final = ("list", "watch")
+_CHANGES: Final = ("update", "patch")
+"""Whether these are allowed follows from user and path, by the roles alone: never from what pods refer to."""
+_HELD_MAX: Final = 10_000
+_HELD_CHARS_MAX: Final = 200
+
+
+class _Held(NamedTuple):
+    """What the changes of an object by a user who may make them are held to."""
+
+    user: User
+    admit: Admission | None
+    standing: Standing | None
 
 
 class Access:
@@ -44,12 +56,14 @@ class Access:
         self._cache, self._registry = cache, registry
         self.authenticator = Authenticator(tokens, speakers)
         claims = NodeClaims(cache, clock)
-        self.policy = Policy(cache)
+        self._held: dict[tuple[str, str, str], _Held] = {}
+        self.policy = Policy(cache, self._held.clear)
         self._nodes = NodeAccess(cache, claims, self.policy)
         self._restriction = NodeRestriction(self._nodes, claims, cache)
 
     async def admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
-        """Who the request runs as; notes it in the request, with what its writes are held to. Raises: StatusError."""
+        """Who the request runs as; notes it in the request, with what its writes are held to. What changes of an
+        object are held to is remembered until roles change. Raises: StatusError."""
         user = await self._admit(request, path, verb)
         kind = path.resource if path is not None and verb == "create" and not path.subresource else None
         if kind is not None and kind.note_sender is not None:
@@ -57,9 +71,15 @@ class Access:
         return user
 
     async def _admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
-        user = request.user or ANONYMOUS
-        if request.wanted is None and MASTERS in user.groups:
-            return user
+        user, key = request.user or ANONYMOUS, None
+        if request.wanted is None:
+            if MASTERS in user.groups:
+                return user
+            if verb in _CHANGES and path is not None and path.resource is not None and not path.resource.definition:
+                key = request.path, verb, user.name
+                if (held := self._held.get(key)) is not None and (held.user is user or held.user == user):
+                    _, request.admit, request.standing = held
+                    return user
         asked = _asked(request, path, verb)
         if request.wanted is not None:
             user = request.user = impersonated(user, request.wanted, asked, self.policy)
@@ -67,11 +87,15 @@ class Access:
             return user
         if is_narrowed(user):
             await self._nodes.authorize(user, asked, request.query.get("fieldSelector", ""))
-            request.admit = self._restriction.admission_of(user)
+            request.admit, request.standing = self._restriction.admission_of(user)
         else:
             self._authorize(user, asked)
         if path is not None and verb in escalation.WRITES:
             self._hold(request, path, user, asked)
+        if key is not None and len(request.path) <= _HELD_CHARS_MAX:
+            if len(self._held) >= _HELD_MAX:
+                self._held.clear()
+            self._held[key] = _Held(user, request.admit, request.standing)
         return user
 
     async def may_create(self, request: Request, path: ResourcePath | None) -> None:
@@ -98,9 +122,10 @@ class Access:
         """Adds what a write of this kind is held to."""
         if path.resource in policy_references.REFERRING:
             admit = policy_references.admission_of(self.policy, user, self._cache, self._registry)
-            request.admit = _both(request.admit, admit)
+            request.admit, request.standing = _both(request.admit, admit), None
         if asked.group == RBAC:
-            request.admit = _both(request.admit, escalation.admission_of(self.policy, user, asked))
+            admit = escalation.admission_of(self.policy, user, asked)
+            request.admit, request.standing = _both(request.admit, admit), None
         creates = path.resource is not None and path.resource.allow_create_on_update and not asked.subresource
         if creates and asked.verb == "update" and not is_narrowed(user):
             request.admit = _both(request.admit, self._admission_of_create(user, asked._replace(verb="create")))

@@ -34,7 +34,7 @@ from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
-from minikube_py.apiserver.forms import YAML, Form, negotiate, presented, single_bytes, with_options
+from minikube_py.apiserver.forms import PLAIN, YAML, Form, negotiate, presented, single_bytes, with_options
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -362,7 +362,8 @@ class ApiServer:
                 permitted = True
                 asked = route(path, request.method, verb)
                 found = True
-                await request.read_body()
+                if request.receive is not None:
+                    await request.read_body()
                 if slots is not None:
                     # Not before: who sends slowly keeps no slot from others.
                     slots.take()
@@ -462,7 +463,8 @@ class ApiServer:
             )
         except StatusError as error:
             raise with_warnings(error, written.warnings) from None
-        body = await in_form(body, form, self.writer.work)
+        if form is not PLAIN:
+            body = await in_form(body, form, self.writer.work)
         status = 201 if written.created else 200
         if written.warnings:
             return Response(status, body, form.media_type, warning_headers(written.warnings))

@@ -35,6 +35,10 @@ created) and the new one (None: it is being deleted), before the new one is vali
 
 Raises: StatusError 403, 404."""
 
+Standing: TypeAlias = "Callable[[str, Json], Callable[[], bool] | None]"
+"""What an admission needs to ask of later updates that leave an object (its name, and as it stands) as it is but for
+`Kind.renews`. None: it has to see them."""
+
 
 PAGE: Final = "/minikube-py/ui/"
 
@@ -45,6 +49,15 @@ class Page(Protocol):
     async def answer(self, request: Request) -> Response:
         """Raises: StatusError."""
         ...
+
+
+def admits_renewals(name: str, obj: Json) -> Callable[[], bool] | None:
+    """The `Standing` of whoever asks nothing of them."""
+    return _always
+
+
+def _always() -> bool:
+    return True
 
 
 _WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
@@ -63,12 +76,12 @@ class Request:
     `head` is set where the request came over a connection: as it was sent, for those who take the connection over.
 
     `user` is who sent it, by the program `user_agent`, and `wanted` whom its `Impersonate-*` headers name; once it was
-    authorized, `user` is who it runs as, and `admit` what that user's writes are held to. `warnings` are those of
-    admission."""
+    authorized, `user` is who it runs as, and `admit` what that user's writes are held to; `standing` says the same of
+    renewals, None where `admit` has to see them. `warnings` are those of admission."""
 
     __slots__ = (
         "accept", "admit", "body", "content_type", "converted", "head", "if_none_match", "method", "path", "pretty",
-        "query", "receive", "user", "user_agent", "wanted", "warnings",
+        "query", "receive", "standing", "user", "user_agent", "wanted", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +108,7 @@ class Request:
         self.wanted = wanted
         self.pretty: bool | None = None
         self.admit: Admission | None = None
+        self.standing: Standing | None = admits_renewals
         self.converted: Converted | None = None
         """Of a kind whose versions a webhook converts: what it gave for the owners of fields."""
         self.user_agent = ""

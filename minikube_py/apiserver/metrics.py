@@ -15,6 +15,7 @@ SLI_BUCKETS: Final = (
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 )  # fmt: skip
 REQUEST_BUCKETS: Final = (0.005, 0.025, *SLI_BUCKETS)
+_BEFORE_SLI: Final = len(REQUEST_BUCKETS) - len(SLI_BUCKETS)
 _VERBS: Final = {
     "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
     "get": "GET", "list": "LIST", "watch": "WATCH",
@@ -25,19 +26,21 @@ _NO_RESOURCE: Final = ("", "", "", "", "")
 class Series:
     """One combination of labels: a request count by code, and when their latencies fell."""
 
-    __slots__ = ("by_code", "counts", "sli_counts", "sum_s")
+    __slots__ = ("by_code", "counts", "sum_s")
 
     def __init__(self) -> None:
         self.by_code: dict[int, int] = {}
         self.counts = [0] * (len(REQUEST_BUCKETS) + 1)
-        self.sli_counts = [0] * (len(SLI_BUCKETS) + 1)
         self.sum_s = 0.0
 
     def observe(self, code: int, duration_s: float) -> None:
         self.by_code[code] = self.by_code.get(code, 0) + 1
         self.counts[bisect_left(REQUEST_BUCKETS, duration_s)] += 1
-        self.sli_counts[bisect_left(SLI_BUCKETS, duration_s)] += 1
         self.sum_s += duration_s
+
+    @property
+    def sli_counts(self) -> list[int]:
+        return [sum(self.counts[: _BEFORE_SLI + 1]), *self.counts[_BEFORE_SLI + 1 :]]
 
 
 SeriesKey = tuple[str, str, str, str, str, str]

@@ -30,6 +30,9 @@ _KEY: Final = f'"{PLAYED_BY}":'.encode()
 _OWN_KEY: Final = f'"{PLAYED_BY}":"{NODE_PREFIX}'.encode()
 
 
+_CLAIMED: Final = ((NODES, ""), (LEASES, LEASE_NAMESPACE))
+
+
 def is_slot(name: str) -> bool:
     """Whether a Lease of `kube-system` is one by which a kubelet process claims its share of the nodes."""
     return name.startswith(SLOT_PREFIX) and len(name) > len(SLOT_PREFIX)
@@ -84,7 +87,7 @@ class NodeClaims:
     def may_take(self, user: str, lease: Json) -> bool:
         """Whether `user` may write a Lease that stands: its own, or a shared kubelet's that has run out."""
         holder, metadata = player(lease), lease["metadata"]
-        if metadata["namespace"] == LEASE_NAMESPACE and self._is_real(metadata["name"]):
+        if metadata["namespace"] == LEASE_NAMESPACE and not self.is_shared(metadata["name"]):
             return False
         if holder == user:
             return True
@@ -92,14 +95,14 @@ class NodeClaims:
         of_slot = metadata["namespace"] != LEASE_NAMESPACE and is_slot(metadata["name"])
         return (of_shared or of_slot) and has_run_out(lease, self._clock.wall_s())
 
-    def _is_real(self, node: str) -> bool:
-        """Whether the node's own kubelet wrote the Node, or its Lease."""
-        both = ((NODES, ""), (LEASES, LEASE_NAMESPACE))
-        entries = [self._cache.of(kind).entries.get(kind.key(namespace, node)) for kind, namespace in both]
-        if not any(entry is not None and _OWN_KEY in entry.value for entry in entries):
-            # Nearly always, and found without decoding either.
-            return False
-        return self.player_of(node).startswith(NODE_PREFIX)
+    def is_shared(self, node: str) -> bool:
+        """Whether the node's own kubelet wrote neither the Node nor its Lease."""
+        for kind, namespace in _CLAIMED:
+            entry = self._cache.of(kind).entries.get(kind.key(namespace, node))
+            if entry is not None and _OWN_KEY in entry.value:
+                return not self.player_of(node).startswith(NODE_PREFIX)
+        # Nearly always, and found without decoding either.
+        return True
 
 
 def _player_of(entry: Entry) -> str:

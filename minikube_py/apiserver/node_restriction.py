@@ -9,6 +9,8 @@ Source: kubernetes `plugin/pkg/admission/noderestriction/admission.go`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from minikube_py.api.errors import Json, forbidden, go_quote, not_found
@@ -16,7 +18,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.coordination import LEASES
 from minikube_py.api.kinds.core import NODES, PODS, SERVICEACCOUNTS
 from minikube_py.apiserver.auth import Asked, is_narrowed
-from minikube_py.apiserver.messages import Admission
+from minikube_py.apiserver.messages import Admission, Standing, admits_renewals
 from minikube_py.apiserver.node_access import MIRROR, NodeAccess, Nodes, OneNode, node_of, references
 from minikube_py.apiserver.node_claims import (
     LEASE_NAMESPACE,
@@ -45,11 +47,12 @@ class NodeRestriction:
     def __init__(self, access: NodeAccess, claims: NodeClaims, cache: WatchCache) -> None:
         self._access, self._claims, self._cache = access, claims, cache
 
-    def admission_of(self, user: User) -> Admission | None:
+    def admission_of(self, user: User) -> tuple[Admission | None, Standing | None]:
         if not is_narrowed(user) or MASTERS in user.groups:
-            return None
+            return None, admits_renewals
         nodes = self._access.nodes_of(user)
-        return _Admission(user, nodes, self._claims, self._cache, self._access.policy).check
+        found = _Admission(user, nodes, self._claims, self._cache, self._access.policy)
+        return found.check, found.standing
 
 
 class _Admission:
@@ -74,6 +77,14 @@ class _Admission:
             why = self._token(nodes, name, new)
         if why is not None:
             raise forbidden(resource, name, why)
+
+    def standing(self, name: str, lease: Json) -> Callable[[], bool] | None:
+        """See Standing: of a Lease that is the user's, and stays so."""
+        if player(lease) != self._user.name:
+            return None
+        if isinstance(self._nodes, OneNode) or lease["metadata"]["namespace"] != LEASE_NAMESPACE:
+            return admits_renewals(name, lease)
+        return partial(self._claims.is_shared, name)
 
     # --- pods -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ Source: kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from minikube_py.api.errors import GroupResource, Json, StatusError, go_quote, not_found
@@ -34,10 +34,17 @@ class Held(NamedTuple):
 
 
 class Policy:
-    def __init__(self, cache: WatchCache) -> None:
+    """`on_change` is called when a role or a binding has changed."""
+
+    def __init__(self, cache: WatchCache, on_change: Callable[[], None] = lambda: None) -> None:
         self._compiled: dict[tuple[User, str], Rights] = {}
-        self._roles = {kind: _Roles(kind, self._compiled) for kind in (CLUSTERROLES, ROLES)}
-        self._bindings = {kind: _Bindings(kind, self._compiled) for kind in (CLUSTERROLEBINDINGS, ROLEBINDINGS)}
+
+        def forget() -> None:
+            self._compiled.clear()
+            on_change()
+
+        self._roles = {kind: _Roles(kind, forget) for kind in (CLUSTERROLES, ROLES)}
+        self._bindings = {kind: _Bindings(kind, forget) for kind in (CLUSTERROLEBINDINGS, ROLEBINDINGS)}
         for kind, kept in (*self._roles.items(), *self._bindings.items()):
             if kind in cache.caches:
                 cache.of(kind).projection = kept
@@ -131,19 +138,19 @@ def joined(errors: Iterable[StatusError]) -> str:
 class _Roles(Projection):
     """The rules of each role, by its key."""
 
-    def __init__(self, kind: Kind, compiled_rights: dict[tuple[User, str], Rights]) -> None:
+    def __init__(self, kind: Kind, forget: Callable[[], None]) -> None:
         super().__init__(kind)
         self.rules: dict[bytes, list[Rule]] = {}
-        self._compiled = compiled_rights
+        self._forget = forget
 
     def load(self, entries: Iterable[Entry]) -> None:
         self.rules.clear()
-        self._compiled.clear()
+        self._forget()
         super().load(entries)
 
     def put(self, key: bytes, entry: Entry | None) -> None:
         super().put(key, entry)
-        self._compiled.clear()
+        self._forget()
         if entry is None:
             self.rules.pop(key, None)
         else:
@@ -153,18 +160,18 @@ class _Roles(Projection):
 class _Bindings(Projection):
     """The bindings by key, and which of them a user or a group is a subject of."""
 
-    def __init__(self, kind: Kind, compiled_rights: dict[tuple[User, str], Rights]) -> None:
+    def __init__(self, kind: Kind, forget: Callable[[], None]) -> None:
         super().__init__(kind)
         self._by_subject: dict[_Subject, set[bytes]] = {}
-        self._compiled = compiled_rights
+        self._forget = forget
 
     def load(self, entries: Iterable[Entry]) -> None:
         self._by_subject.clear()
-        self._compiled.clear()
+        self._forget()
         super().load(entries)
 
     def put(self, key: bytes, entry: Entry | None) -> None:
-        self._compiled.clear()
+        self._forget()
         for subject in _subjects(self.objects.get(key)):
             keys = self._by_subject[subject]
             keys.discard(key)

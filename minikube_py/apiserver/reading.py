@@ -56,17 +56,28 @@ class Reading:
         self._own_bytes -= len(value or b"")
         return value
 
+    def is_own(self, kv: KeyValue) -> bool:
+        """Whether this server has made what comes by: nobody need read it to know that it can be."""
+        if self._own.get(kv.key) != kv.value:
+            return False
+        self._pop(kv.key)
+        if self.why:
+            self.why.pop(kv.key, None)
+        return True
+
     def take(self, kind: Kind, kv: KeyValue, gone: bool = False) -> KeyValue | None:
         """An object that comes by; None where it is `gone`, or left out."""
         if gone:
             self.why.pop(kv.key, None)
             return None
-        if self._pop(kv.key) != kv.value:
-            try:
-                kv = as_kind(kind, kv)
-            except WRONG as error:
-                self.leave_out(kv.key, error)
-                return None
+        if self.is_own(kv):
+            return kv
+        self._pop(kv.key)
+        try:
+            kv = as_kind(kind, kv)
+        except WRONG as error:
+            self.leave_out(kv.key, error)
+            return None
         if self.why:
             self.why.pop(kv.key, None)
         return kv

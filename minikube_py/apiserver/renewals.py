@@ -3,24 +3,24 @@
 Of all writes of an idle cluster nearly all renew the Leases of nodes. The body is the one before, but for the version
 that its sender got and for `Kind.renews`; so is what is made of it: decoded, completed, checked and encoded, it is what
 is stored, with another time. What the last body of the same sender and its stored form have in common with this one is
-compared as bytes, and not worked out again. Whoever admits writes is asked all the same, and the store compares the
-version: what another wrote in between is found there. Whatever does not match goes the long way.
+compared as bytes, and not worked out again. Whoever admits writes says what it must ask each time
+(`messages.Standing`), and the store compares the version: what another wrote in between is found there. Whatever does
+not match goes the long way.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import orjson
 
 from minikube_py.api.decode import JSON
-from minikube_py.api.errors import StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.preparing import stored
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.rules import User
 from minikube_py.mvcc.types import KeyValue
@@ -40,16 +40,36 @@ def may_renew(route: Route, request: Request) -> bool:
     return bool(route.resource.renews) and not (route.subresource or request.query) and request.content_type == JSON
 
 
-class _Said(NamedTuple):
-    """The last body, in pieces around its version and its time; what was stored for it, around the same time."""
+class _Said:
+    """The last body, in pieces around its version and its time; what was `stored` for it, around the same time.
+    `stands()`: whether admission still lets it through."""
 
-    sender: User
-    head: bytes
-    middle: bytes
-    tail: bytes
-    before: bytes
-    after: bytes
-    stored: KeyValue
+    __slots__ = ("_after", "_before", "_head", "_middle", "_sender", "_tail", "stands", "stored")
+
+    def __init__(self, sender: User, pieces: Sequence[bytes], stored: KeyValue, stands: Callable[[], bool]) -> None:
+        self._sender = sender
+        self._head, self._middle, self._tail, self._before, self._after = pieces
+        self.stored = stored
+        self.stands = stands
+
+    def renewed(self, body: bytes, sender: User) -> bytes | None:
+        """What this body makes of what is stored. None: it must be read."""
+        head = b"%b%d%b" % (self._head, self.stored.mod_revision, self._middle)
+        start = len(head)
+        end = start + _TIME_BYTES
+        if not body.startswith(head) or body[end:] != self._tail or self._sender != sender:
+            return None
+        time = body[start:end]
+        if _TIME.fullmatch(time) is None:
+            return None
+        value = self._before + time + self._after
+        return None if value == self.stored.value else value
+
+    def wrote(self, value: bytes, revision: int) -> None:
+        key, _, created, before, version, lease = self.stored
+        # Another may have been faster to come by here.
+        if revision > before:
+            self.stored = KeyValue(key, value, created, revision, version + 1, lease)
 
 
 class Renewals:
@@ -60,37 +80,17 @@ class Renewals:
     async def write(self, route: Route, request: Request) -> tuple[bytes, int] | None:
         """What was stored, and its revision. None: it is no renewal, may not be, or meets a change by another."""
         key = route.resource.key(route.namespace, route.name)
-        if (found := self._renewed(key, request.body, request.user or ANONYMOUS)) is None:
+        said = self._said.get(key)
+        if said is None:
             return None
-        old, value = found
-        if request.admit is not None:
-            was, new = stored(route.resource, old.value, old.mod_revision), orjson.loads(request.body)
-            try:
-                request.admit(route.resource, "", route.name, was, new)
-            except StatusError:
-                return None
-            if new["metadata"].get("annotations") != was["metadata"].get("annotations"):
-                return None
-        outcome = await self._store.replace(old, value)
+        value = said.renewed(request.body, request.user or ANONYMOUS)
+        if value is None or not said.stands():
+            return None
+        outcome = await self._store.replace(said.stored, value)
         if not outcome.done:
             return None
-        kept = old._replace(value=value, mod_revision=outcome.revision)
-        self._said[key] = self._said[key]._replace(stored=kept)
+        said.wrote(value, outcome.revision)
         return value, outcome.revision
-
-    def _renewed(self, key: bytes, body: bytes, sender: User) -> tuple[KeyValue, bytes] | None:
-        """What is stored as far as is known, and what this body makes of it. None: it must be read."""
-        said = self._said.get(key)
-        if said is None or said.sender != sender or not (body.startswith(said.head) and body.endswith(said.tail)):
-            return None
-        end = len(body) - len(said.tail)
-        start = end - _TIME_BYTES
-        version = b"%d" % said.stored.mod_revision
-        time = body[start:end]
-        if body[len(said.head) : start] != version + said.middle or _TIME.fullmatch(time) is None:
-            return None
-        value = said.before + time + said.after
-        return None if value == said.stored.value else (said.stored, value)
 
     def learn(self, kind: Kind, request: Request, old: KeyValue, value: bytes, revision: int) -> None:
         """From one that came the long way, without a warning, over `old`."""
@@ -108,12 +108,16 @@ class Renewals:
             return
         at = body.index(version) + len(version) - 1 - len(b"%d" % old.mod_revision)
         rest = at + len(b"%d" % old.mod_revision)
-        start, stands = (each.index(renewed) + len(renewed) - 1 - len(time.encode()) for each in (body, value))
+        start, place = (each.index(renewed) + len(renewed) - 1 - len(time.encode()) for each in (body, value))
         if start < rest or _TIME.fullmatch(time.encode()) is None:
+            return
+        standing = request.standing
+        stands = standing(obj["metadata"]["name"], orjson.loads(value)) if standing is not None else None
+        if stands is None:
             return
         if len(self._said) >= KEPT_MAX:
             self._said.clear()
-        end = stands + _TIME_BYTES
+        end = place + _TIME_BYTES
         kept = old._replace(value=value, mod_revision=revision)
-        pieces = body[:at], body[rest:start], body[start + _TIME_BYTES :], value[:stands], value[end:]
-        self._said[old.key] = _Said(request.user or ANONYMOUS, *pieces, kept)
+        pieces = body[:at], body[rest:start], body[start + _TIME_BYTES :], value[:place], value[end:]
+        self._said[old.key] = _Said(request.user or ANONYMOUS, pieces, kept, stands)

@@ -505,6 +505,8 @@ class WatchCache:
 
     def entry_of(self, resource: Kind, kv: KeyValue, gone: bool = False) -> Entry | None:
         """The object in `kv`; None for what is `gone`, or cannot be read."""
+        if not gone and self.reading.is_own(kv):
+            return Entry(resource, kv)
         read = self.reading.take(resource, kv, gone)
         if read is None:
             return None

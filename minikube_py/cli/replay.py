@@ -38,6 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--day", type=flags.whole_number(0, 10_000), metavar="D", help=day_help)
     beats_help = "with --virtual: elided leaves out Leases and repeated statuses of nodes, and the digest says so"
     parser.add_argument("--heartbeats", choices=["written", "elided"], default="written", help=beats_help)
+    members_help = "with --virtual: members of the store, each a machine of its own (default: 1)"
+    parser.add_argument("--members", type=flags.whole_number(1, 7), default=1, metavar="N", help=members_help)
     pods_help = "only the first N pods (default: all)"
     parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
     tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
@@ -86,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     if virtual.asked(arguments):
         from minikube_py.cluster.virtual import VirtualConfig
 
-        virtual.run(arguments.seed, replay, VirtualConfig(heartbeats=arguments.heartbeats), arguments.page)
+        config = VirtualConfig(heartbeats=arguments.heartbeats, members=arguments.members)
+        virtual.run(arguments.seed, replay, config, arguments.page)
+    elif arguments.members > 1:
+        raise InvalidRequest("--members goes with --virtual; `minikube-py up --members 3` runs three in real time")
     elif arguments.heartbeats == "elided":
         raise InvalidRequest("--heartbeats elided goes with --virtual: in real time silent nodes are lost")
     else:

@@ -22,6 +22,10 @@ class Shared:
         self._size_max = size_max
         self._values: dict[Hashable, Any] = {}
 
+    def known(self, key: Hashable) -> Any:
+        """The value of `key`, where there is one."""
+        return self._values.get(key)
+
     def __call__(self, key: Hashable, value: V) -> V:
         """`key` must tell values apart that are not equal."""
         known: V | None = self._values.get(key)

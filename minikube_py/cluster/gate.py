@@ -5,6 +5,7 @@ plane, and the door's own methods, pass untouched.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -138,10 +139,13 @@ class GatedServer(ApiServer):
         super().__init__(*given, **named)
         self.gate = Gate()
 
-    async def handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
         user = request.user
         if user is DOOR or (user is not None and user.name in COMPONENTS):
-            return await super().handle(request)
+            return super().handle(request)
+        return self._through_gate(request)
+
+    async def _through_gate(self, request: Request) -> Response:
         path = parse_path(request.path, self.registry)
         if path is None or not path.plural:
             return await super().handle(request)

@@ -143,7 +143,7 @@ class GatedPlane(Plane):
 
     def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
         registry = registry_of(self.gates)
-        core = GatedServer(self.member.storage, self._clock, rng, tokens=users, registry=registry, signing_key=key)
+        core = GatedServer(self.storage, self._clock, rng, tokens=users, registry=registry, signing_key=key)
         self.player = Player(self, core.gate, self._clock)
         return core
 

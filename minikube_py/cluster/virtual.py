@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.rules import User
@@ -44,12 +44,17 @@ from minikube_py.sim.running import cancel_others
 from minikube_py.sim.syncs import SimSyncs, SyncTimes
 from minikube_py.store.member import MemberConfig
 
+if TYPE_CHECKING:
+    from minikube_py.cluster.virtual_members import VirtualMembers
+    from minikube_py.store.storage import Storage
+
 T = TypeVar("T")
 
 ELIDED: Final = "heartbeats elided"
 ELIDED_MONITOR_S: Final = 300.0
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
 """A burst of a hundred thousand pods is one moment's work."""
+OF_SEVERAL: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
 MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False, tick_s=0.25)
 """Small segments: each is in memory twice, as written and as synced. A member alone elects nobody; by longer ticks a
 minute in which nothing happens costs a third, and leases end within half a second of their time."""
@@ -59,15 +64,17 @@ minute in which nothing happens costs a third, and leases end within half a seco
 class VirtualConfig:
     """The gates of `scheduler` are those of all components.
 
-    `syncs`: how long the disk's syncs take. `ties`: seeds the scheduler's choices among equals; None: the cluster's
-    seed does. `heartbeats`: "elided" leaves out Leases and repeated statuses of nodes, which are then never lost; the
-    digest says so."""
+    `members`: how many the store has; several are machines of their own, and the control plane is a client of theirs.
+    `member`: its configuration where it is alone. `syncs`: how long the disk's syncs take. `ties`: seeds the
+    scheduler's choices among equals; None: the cluster's seed does. `heartbeats`: "elided" leaves out Leases and
+    repeated statuses of nodes, which are then never lost; the digest says so."""
 
     nodes: Sequence[NodeSpec] = ()
     components: tuple[str, ...] = COMPONENTS
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     controllers: ControllerConfig = field(default_factory=ControllerConfig)
     kubelet: KubeletConfig = field(default_factory=KubeletConfig)
+    members: int = 1
     member: MemberConfig = MEMBER
     syncs: SyncTimes = field(default_factory=SyncTimes)
     loop: LoopOptions = LOOP
@@ -115,6 +122,8 @@ class VirtualCluster:
         self._rng = rng
         self._plane: GatedPlane | None = None
         self._frozen = False
+        self.members: VirtualMembers | None = None
+        """Those of the store, where there are several."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -132,7 +141,10 @@ class VirtualCluster:
         syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
         plane = self._plane = GatedPlane(self.clock, self._rng)
         plane.gates = config.scheduler.gates
-        await plane.start_member(disk, config.member, syncs, self._time.fail)
+        if config.members == 1:
+            await plane.start_member(disk, config.member, syncs, self._time.fail)
+        else:
+            await plane.use_storage(await self._several(config))
         self.history.follow(plane.storage, config.name)
         # Drawn aside: what else is drawn of the seed stays as it is.
         key = SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256))
@@ -141,6 +153,14 @@ class VirtualCluster:
         told = config.told
         controllers = replace(told.controllers, signing_key=key)
         await plane.start_components(replace(told, controllers=controllers))
+
+    async def _several(self, config: VirtualConfig) -> Storage:
+        # Few runs have them, and with them come sockets and servers.
+        from minikube_py.cluster.virtual_members import VirtualMembers
+
+        self.members = VirtualMembers.of(self.seed, self._time, config.members, config.loop, config.syncs)
+        self.loop.use(self.members.network)
+        return await self.members.connect(self.clock, child_of(self._rng), OF_SEVERAL)
 
     def stop(self) -> None:
         """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
@@ -244,12 +264,13 @@ class VirtualCluster:
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        """One request of an administrator's. A GET leaves the history as it was; all else is part of it."""
+        """One request of an administrator's. A GET leaves the history as it was, unless the store has several members,
+        which must agree for it; all else is part of it."""
 
         async def ask() -> ApiResponse:
             return await self.transport().request(method, path, params, body, content_type)
 
-        return self.aside(ask) if method == "GET" else self.run(ask)
+        return self.aside(ask) if method == "GET" and self.members is None else self.run(ask)
 
     def node_down(self, name: str) -> None:
         """The node falls silent; its pods stay as they are, whatever is requested from them. Idempotent.
@@ -290,6 +311,8 @@ class VirtualCluster:
         self.history.stop()
         if self._plane is not None:
             await self._plane.stop()
+        if self.members is not None:
+            await self.members.stop(self.clock)
         await cancel_others(self.loop)
 
     def _check(self) -> None:

@@ -28,12 +28,10 @@ class Health:
 
 def observe(health: Health | None, node: NodeView, lease: LeaseView | None, now_s: float, age_s: float) -> Health:
     """The health after a look at the node, which is `age_s` old."""
-    ready = node.conditions.get("Ready")
-    heartbeat = ready.get("lastHeartbeatTime") or "" if ready is not None else ""
     if health is None:
-        health = Health(now_s if ready is not None else now_s - age_s, ready is not None, heartbeat)
-    elif health.has_ready != (ready is not None) or health.heartbeat != heartbeat:
-        health.heard_s, health.has_ready, health.heartbeat = now_s, ready is not None, heartbeat
+        health = Health(now_s if node.has_ready else now_s - age_s, node.has_ready, node.heartbeat)
+    elif health.has_ready is not node.has_ready or health.heartbeat != node.heartbeat:
+        health.heard_s, health.has_ready, health.heartbeat = now_s, node.has_ready, node.heartbeat
     if lease is not None and lease.renew_time > health.renewed:
         health.renewed = lease.renew_time
         health.heard_s = now_s
@@ -43,7 +41,7 @@ def observe(health: Health | None, node: NodeView, lease: LeaseView | None, now_
 def grace_s(node: NodeView, lease: LeaseView | None, startup_s: float, usual_s: float) -> float:
     """How long a node may be silent. A lease longer than the usual 40 s stretches it in proportion: whoever renews it
     more seldom, as fake nodes by the ten thousand do, says so by its duration."""
-    if "Ready" not in node.conditions:
+    if not node.has_ready:
         return startup_s
     if lease is not None and lease.duration_s > USUAL_LEASE_S:
         return usual_s * lease.duration_s / USUAL_LEASE_S

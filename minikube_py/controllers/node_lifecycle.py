@@ -178,10 +178,11 @@ class NodeLifecycleController:
             for health in self._health.values():
                 health.heard_s += late_s
 
-    async def _in_slices(self, nodes: Sequence[NodeView]) -> AsyncIterator[NodeView]:
-        for position, node in enumerate(nodes, start=1):
-            yield node
-            if position % SLICE_NODES == 0:
+    async def _in_slices(self, nodes: Sequence[NodeView]) -> AsyncIterator[Sequence[NodeView]]:
+        for first in range(0, len(nodes), SLICE_NODES):
+            part = nodes[first : first + SLICE_NODES]
+            yield part
+            if len(part) == SLICE_NODES:
                 await asyncio.sleep(0)
 
     async def monitor(self) -> None:
@@ -190,26 +191,33 @@ class NodeLifecycleController:
         now_s, wall_s = self._clock.monotonic_s(), self._clock.wall_s()
         silent: list[NodeView] = []
         ready: dict[str, str] = {}
-        leases, config = self._leases.store, self._config
         nodes = list(self._nodes.store)
-        async for node in self._in_slices(nodes):
-            lease = leases.get(f"{LEASE_NAMESPACE}/{node.name}")
-            age_s = 0.0
-            if "Ready" not in node.conditions:
-                age_s = wall_s - (parse_time_s(node.created) or wall_s)
-            health = observe(self._health.get(node.name), node, lease, now_s, age_s)
-            self._health[node.name] = health
-            ready[node.name] = node.ready
-            if now_s > health.heard_s + grace_s(
-                node, lease, config.node_startup_grace_s, config.node_monitor_grace_s
-            ):
-                silent.append(node)
+        async for part in self._in_slices(nodes):
+            silent += self._look_at(part, ready, now_s, wall_s)
         await self._mark_silent(silent, ready)
         await self._update_zones(nodes, ready)
-        await self._follow_readiness(
-            [node async for node in self._in_slices(nodes) if ready[node.name] != "True" or node.taints], ready
-        )
+        unwell: list[NodeView] = []
+        async for part in self._in_slices(nodes):
+            unwell += [node for node in part if node.taints or ready[node.name] != "True"]
+        await self._follow_readiness(unwell, ready)
         await self._mark_pods()
+
+    def _look_at(
+        self, nodes: Sequence[NodeView], ready: dict[str, str], now_s: float, wall_s: float
+    ) -> list[NodeView]:
+        """Those that were silent for too long; notes in `ready` what each says of itself."""
+        silent: list[NodeView] = []
+        leases, known = self._leases.store, self._health
+        startup_s, usual_s = self._config.node_startup_grace_s, self._config.node_monitor_grace_s
+        for node in nodes:
+            name = node.name
+            lease = leases.get(f"{LEASE_NAMESPACE}/{name}")
+            age_s = 0.0 if node.has_ready else wall_s - (parse_time_s(node.created) or wall_s)
+            health = known[name] = observe(known.get(name), node, lease, now_s, age_s)
+            ready[name] = node.ready
+            if now_s > health.heard_s + grace_s(node, lease, startup_s, usual_s):
+                silent.append(node)
+        return silent
 
     def _send_node_events(self) -> None:
         for _ in range(min(NODE_EVENTS_PER_PASS, len(self._node_events))):
@@ -299,16 +307,19 @@ class NodeLifecycleController:
     async def _update_zones(self, nodes: Sequence[NodeView], ready: dict[str, str]) -> None:
         counts: dict[str, tuple[int, int]] = {}
         present: set[str] = set()
-        async for node in self._in_slices(nodes):
-            name = zone_of(node.labels)
-            present.add(name)
-            if name not in self._zones:
-                rate = self._config.node_eviction_rate_per_s
-                self._zones[name] = ZoneQueue(rate, at_s=self._clock.monotonic_s())
-            if EXCLUDED in node.labels:
-                continue
-            up, down = counts.get(name, (0, 0))
-            counts[name] = (up + 1, down) if ready[node.name] == "True" else (up, down + 1)
+        async for part in self._in_slices(nodes):
+            for node in part:
+                labels = node.labels
+                name = zone_of(labels)
+                if name not in present:
+                    present.add(name)
+                    if name not in self._zones:
+                        rate = self._config.node_eviction_rate_per_s
+                        self._zones[name] = ZoneQueue(rate, at_s=self._clock.monotonic_s())
+                if EXCLUDED in labels:
+                    continue
+                up, down = counts.get(name, (0, 0))
+                counts[name] = (up + 1, down) if ready[node.name] == "True" else (up, down + 1)
         for name in [name for name, zone in self._zones.items() if name not in present and not zone.waiting]:
             del self._zones[name]
         share = self._config.unhealthy_zone_share

@@ -6,8 +6,8 @@ triple the cost of a pod's projection (24 fields, tens of thousands of pods). Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +48,8 @@ class OwnerRef(NamedTuple):
 
 
 _intern = Shared()
+_owners = Shared()
+"""By names and values of their members."""
 _text = intern
 
 
@@ -93,7 +95,12 @@ def owner_refs(metadata: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
     references = metadata.get("ownerReferences")
     if not references:
         return ()
-    owners = tuple(
+    told = tuple([(*r, *r.values()) for r in references])
+    return _owners.known(told) or _owners(told, _owner_refs(references))
+
+
+def _owner_refs(references: Iterable[Mapping[str, Any]]) -> tuple[OwnerRef, ...]:
+    return tuple(
         OwnerRef(
             r.get("apiVersion", ""),
             r.get("kind", ""),
@@ -104,7 +111,6 @@ def owner_refs(metadata: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
         )
         for r in references
     )
-    return _intern(owners, owners)
 
 
 def meta_of(metadata: Mapping[str, Any]) -> Meta:
@@ -327,12 +333,17 @@ class NodeView(MetaView):
     """By type, as they stand in the object."""
     taints: tuple[Mapping[str, Any], ...]
     unschedulable: bool
+    has_ready: bool = field(init=False)
+    ready: str = field(init=False)
+    """Status of the Ready condition; "" without one."""
+    heartbeat: str = field(init=False)
+    """When that was last said; "" where it does not tell."""
 
-    @property
-    def ready(self) -> str:
-        """Status of the Ready condition; "" without one."""
+    def __post_init__(self) -> None:
         condition = self.conditions.get("Ready")
-        return str(condition.get("status", "")) if condition else ""
+        self.has_ready = condition is not None
+        self.ready = str(condition.get("status", "")) if condition else ""
+        self.heartbeat = (condition.get("lastHeartbeatTime") or "") if condition is not None else ""
 
 
 def project_node(obj: Object) -> NodeView:

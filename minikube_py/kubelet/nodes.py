@@ -71,6 +71,10 @@ class PlayedNode:
     lease_version: str = ""
     claimed: bool = False
     unsaid: dict[str, Write] = field(default_factory=dict)
+    lease_path: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lease_path = path_of(LEASES, node_status.LEASE_NAMESPACE, self.name)
 
 
 Registered = Callable[[int, int], None]
@@ -395,8 +399,7 @@ class Nodes:
         transport, version = self._client.transport, node.lease_version
         body = node_status.lease(node.name, node.uid, version, duration_s, renew_time)
         if version:
-            path = path_of(LEASES, node_status.LEASE_NAMESPACE, node.name)
-            return await transport.request("PUT", path, None, body)
+            return await transport.request("PUT", node.lease_path, None, body)
         return await transport.request("POST", path_of(LEASES, node_status.LEASE_NAMESPACE), None, body)
 
     async def _list_leases(self) -> dict[str, KnownLease]:
@@ -411,8 +414,7 @@ class Nodes:
 
     async def _lease_version(self, node: PlayedNode) -> str:
         """ "" where there is no lease."""
-        path = path_of(LEASES, node_status.LEASE_NAMESPACE, node.name)
-        response = await self._client.transport.request("GET", path)
+        response = await self._client.transport.request("GET", node.lease_path)
         return version_of(response.body) if response.status == 200 else ""
 
     async def _beat(self, names: Sequence[str]) -> None:

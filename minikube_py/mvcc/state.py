@@ -8,7 +8,7 @@ concerns change in the same step. Semantics and wordings: etcd's (api/v3rpc, mvc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, cast
 
@@ -173,14 +173,14 @@ class StateMachine:
         self._commit(events)
         return result
 
-    def _checked(self, txn: Txn) -> tuple[Path, list[Op]]:
+    def _checked(self, txn: Txn) -> tuple[Path, Sequence[Op]]:
         """The branches that it takes, and their ops. Raises: where it is refused as a whole."""
         if not txn.plain:
             check(txn)
             if self.version >= TXNS_HAVE_BUDGETS:
                 check_compares(txn, self.index)
         chosen = path(txn, self.index)
-        ops = list(taken(txn, chosen))
+        ops = (txn.success if chosen.succeeded else txn.failure) if txn.plain else list(taken(txn, chosen))
         for op in ops:
             if type(op) is Put:
                 self._check_put(op)

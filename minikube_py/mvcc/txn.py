@@ -28,7 +28,10 @@ RESERVED: Final = (
 )
 
 _FIELD: Final = {"VALUE": 1, "CREATE": 2, "MOD": 3, "VERSION": 4, "LEASE": 5}
+_NUMBERS: Final = frozenset(_FIELD) - {"VALUE"}
 _OPERATORS: Final = frozenset({"=", "!=", "<", ">"})
+_ONE_KEY: Final = RangeRequest(b"")[1:]
+_INT64_MAX: Final = (1 << 63) - 1
 _ABSENT = KeyValue(b"", b"", 0, 0, 0, 0)
 
 
@@ -39,10 +42,34 @@ class Path(NamedTuple):
     nested: tuple[Path, ...]
 
 
+def is_single(txn: Txn) -> bool:
+    """Whether it is one put under a compare of one number, with a read of one key where that fails, all of it right and
+    in bounds: nearly every write of an API server, told in one look."""
+    if not (len(txn.compare) == len(txn.success) == len(txn.failure) == 1):
+        return False
+    (key, target, operator, operand, range_end), put, read = txn.compare[0], txn.success[0], txn.failure[0]
+    if type(put) is not Put or type(read) is not RangeRequest or not read.key or read[1:] != _ONE_KEY:
+        return False
+    put_key, _, lease, _, ignore_value, ignore_lease = put
+    return (
+        bool(key and put_key)
+        and not (range_end or ignore_value or ignore_lease)
+        and target in _NUMBERS
+        and operator in _OPERATORS
+        and type(operand) is int
+        and 0 <= operand <= _INT64_MAX
+        and 0 <= lease <= _INT64_MAX
+        and not put_key.startswith(INDEXES_PREFIX)
+    )
+
+
 def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
     """Raises: InvalidRequest if the request is wrong whatever the state."""
     if type(request) is not Txn:
         _check_op(request, MAX_TXN_OPS)
+    elif is_single(request):
+        object.__setattr__(request, "plain", True)
+        return
     elif _check_txn(request, MAX_TXN_OPS):
         object.__setattr__(request, "plain", True)
     try:
@@ -89,7 +116,13 @@ def _check_op(op: Op, budget: int) -> None:
 
 def path(txn: Txn, index: KeyIndex) -> Path:
     """Runs the compares of `txn` and of the nested txns on the branches taken."""
-    succeeded = all(holds(compare, index) for compare in txn.compare)
+    succeeded = True
+    for compare in txn.compare:
+        if not holds(compare, index):
+            succeeded = False
+            break
+    if txn.plain:
+        return Path(succeeded, ())
     ops = txn.success if succeeded else txn.failure
     return Path(succeeded, tuple([path(op, index) for op in ops if type(op) is Txn]))
 

@@ -16,7 +16,7 @@ from minikube_py.errors import InvalidRequest, Unavailable
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Where
 from minikube_py.mvcc.codec import USER_COMMANDS
-from minikube_py.mvcc.txn import EMPTY_KEY, TOO_MANY_OPS, check
+from minikube_py.mvcc.txn import EMPTY_KEY, TOO_MANY_OPS, check, is_single
 from minikube_py.mvcc.types import (
     AsUser,
     ChangeAuth,
@@ -151,6 +151,9 @@ _RANGE_NUMBERS: Final = (
 
 def _txn(txn: Txn) -> None:
     """Counted first: what is too large is not looked at any closer."""
+    if is_single(txn):
+        object.__setattr__(txn, "plain", True)
+        return
     left = TXN_OPS_TOTAL
     waiting = [txn]
     for each in waiting:

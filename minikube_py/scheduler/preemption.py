@@ -100,7 +100,7 @@ class Preemptions:
             try:
                 await self._patch(other, {"nominatedNodeName": None})
             except MinikubeError as error:
-                logger.error("the nomination of pod %s to %s stays: %s", other.key, node_name, error)
+                logger.warning("the nomination of pod %s to %s stays: %s", other.key, node_name, error)
                 well = False
         return well
 
@@ -111,7 +111,7 @@ class Preemptions:
         )
         for failure in told:
             if isinstance(failure, MinikubeError):
-                logger.error("preemption for pod %s on %s: %s", pod.key, node_name, failure)
+                logger.warning("preemption for pod %s on %s: %s", pod.key, node_name, failure)
                 return False
             if failure is not None:
                 raise failure
@@ -119,7 +119,7 @@ class Preemptions:
         try:
             await self._evict(run, pod, node_name, last)
         except MinikubeError as error:
-            logger.error("preemption for pod %s on %s: %s", pod.key, node_name, error)
+            logger.warning("preemption for pod %s on %s: %s", pod.key, node_name, error)
             return False
         return True
 

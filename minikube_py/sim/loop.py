@@ -558,6 +558,10 @@ class SimLoop(LoopBase):
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
         return await self._network().connect(self, protocol_factory, host, port, **options)
 
+    def use(self, sockets: Network) -> None:
+        """From now on its sockets are those of that network."""
+        self._sockets = sockets
+
     def _network(self) -> Network:
         if self._sockets is None:
             raise NotImplementedError("this simulated loop has no network; give it one (sim.network.Network)")

@@ -88,7 +88,10 @@ class SimTask(asyncio.Task[T]):
     ) -> None:
         # First of all: the base class puts the task into a set.
         self._number = loop.next_number()
-        super().__init__(coro, loop=loop, name=name or f"task-{self._number}", context=context)
+        super().__init__(coro, loop=loop, name=name or "", context=context)
+
+    def get_name(self) -> str:
+        return super().get_name() or f"task-{self._number}"
 
     def __hash__(self) -> int:
         return self._number

@@ -113,12 +113,14 @@ class Process:
 
 class World:
     """All of one simulated run; `seed` decides everything in it. `on_end` hears of each process's end, before anything
-    else happens; without it, a process whose main raises fails the run."""
+    else happens; without it, a process whose main raises fails the run. `scheduler`: it drives other loops, too."""
 
-    def __init__(self, seed: object, options: WorldOptions | None = None) -> None:
+    def __init__(
+        self, seed: object, options: WorldOptions | None = None, scheduler: Scheduler | None = None
+    ) -> None:
         self.options = options or WorldOptions()
         self.seed = seed
-        self.scheduler = Scheduler(seed, self.options.loop)
+        self.scheduler = scheduler or Scheduler(seed, self.options.loop)
         self.network = Network(self.scheduler, self.options.link)
         self.machines: dict[str, Machine] = {}
         self.on_end: Callable[[Process, Ended], None] | None = None

@@ -154,3 +154,44 @@ def test_who_may_not_renew_any_more_is_refused_on_the_short_way_too(tmp_path: Pa
             assert (status, refused["reason"]) == (403, "Forbidden")
 
     run_virtually(main)
+
+
+def test_who_loses_a_role_is_refused_with_the_next_renewal_and_patch(tmp_path: Path) -> None:
+    """What a user's changes of an object are held to is remembered; a binding that goes ends it."""
+    rbac, user = "/apis/rbac.authorization.k8s.io/v1", User("leader", (AUTHENTICATED,))
+
+    def body(version: str, second: int) -> bytes:
+        metadata = {"name": "n", "namespace": "kube-node-lease", **({"resourceVersion": version} if version else {})}
+        spec = {"holderIdentity": "n", "renewTime": f"2026-11-23T20:00:{second:02}.000000Z"}
+        return orjson.dumps({"metadata": metadata, "spec": spec})
+
+    async def main() -> None:
+        async with running(tmp_path) as core:
+            rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}
+            role = {"metadata": {"name": "leads"}, "rules": [rule]}
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "leads"}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "leader"}
+            binding = {"metadata": {"name": "leads"}, "roleRef": reference, "subjects": [subject]}
+            for plural, obj in (("clusterroles", role), ("clusterrolebindings", binding)):
+                assert (await core.ask("POST", f"{rbac}/{plural}", orjson.dumps(obj), user=ADMIN))[0] == 201
+            status, made = await core.ask("POST", ALL, body("", 0), user=user)
+            assert status == 201
+            for second in (1, 2, 3):
+                version = made["metadata"]["resourceVersion"]
+                status, made = await core.ask("PUT", f"{ALL}/n", body(version, second), user=user)
+                assert status == 200
+            patch = {"body": b'{"spec":{"leaseTransitions":1}}', "content_type": MERGE}
+            status, made = await core.ask("PATCH", f"{ALL}/n", **patch, user=user)
+            assert status == 200
+            # The same name in another group is another user.
+            other = User("leader", (AUTHENTICATED, "others"))
+            version = made["metadata"]["resourceVersion"]
+            status, made = await core.ask("PUT", f"{ALL}/n", body(version, 4), user=other)
+            assert status == 200
+            assert (await core.ask("DELETE", f"{rbac}/clusterrolebindings/leads", user=ADMIN))[0] == 200
+            for who in (user, other):
+                version = made["metadata"]["resourceVersion"]
+                assert (await core.ask("PUT", f"{ALL}/n", body(version, 5), user=who))[0] == 403
+            assert (await core.ask("PATCH", f"{ALL}/n", **patch, user=user))[0] == 403
+
+    run_virtually(main)

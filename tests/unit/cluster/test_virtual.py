@@ -46,6 +46,34 @@ def test_one_seed_gives_one_history_and_another_seed_another() -> None:
     assert other.digest != first.digest
 
 
+def test_a_store_of_three_members_comes_to_one_history_too_and_survives_its_leader() -> None:
+    def run() -> tuple[str, list[Any]]:
+        config = VirtualConfig(nodes=tuple(numbered_nodes(3)), members=3)
+        with VirtualCluster(7, config=config) as cluster:
+            path = "/api/v1/namespaces/default/replicationcontrollers"
+            assert cluster.request("POST", path, controller("web", 5)).status == 201
+            cluster.advance(10)
+            members = cluster.members
+            assert members is not None
+            (leader,) = [host for host, member in members.members.items() if member.raft.role == "LEADER"]
+            members.world.kill(leader)
+            cluster.advance(10)
+            assert cluster.request("POST", path, controller("more", 2)).status == 201
+            cluster.advance(10)
+            states = [member.state.hash() for host, member in members.members.items() if host != leader]
+            assert [pod["status"]["phase"] for pod in pods_of(cluster)] == ["Running"] * 7
+            assert len(states) == 2 and states[0] == states[1]
+        return cluster.digest, states
+
+    assert run() == run()
+
+
+@pytest.mark.parametrize("members", [-1, 0, 8])
+def test_a_store_has_one_to_seven_members(members: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"1 to 7 members, not {members}"):
+        VirtualCluster(1, config=VirtualConfig(members=members)).start()
+
+
 def test_reads_between_two_advances_leave_the_history_as_it_was() -> None:
     assert scaled(7, looks=3).digest == scaled(7).digest
 

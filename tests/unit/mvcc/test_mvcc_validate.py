@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from minikube_py.errors import InvalidRequest
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
+from minikube_py.mvcc import txn as txn_rules
+from minikube_py.mvcc import validate as validate_rules
 from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.txn import DUPLICATE_KEY, TOO_MANY_OPS
@@ -85,6 +88,56 @@ def test_the_largest_numbers_that_fit_are_taken_and_answered() -> None:
     assert len(state.range(asked._replace(max_mod_revision=0)).kvs) == 2
     assert len(state.range(asked._replace(limit=-INT64_MAX - 1)).kvs) == 2
     assert len(state.apply(Txn(success=(asked,))).responses[0].kvs) == 2  # type: ignore[union-attr]
+
+
+SINGLE_KEYS = (b"k", b"k", b"k", b"", b"/minikube-py/indexes/x", b"\0")
+SINGLE_NUMBERS: tuple[Any, ...] = (0, 1, 7, INT64_MAX, BEYOND, -1, -BEYOND, -BEYOND - 1, True, b"", b"7")
+SINGLE_OPS: tuple[Any, ...] = (
+    RangeRequest(b"k"), RangeRequest(b""), RangeRequest(b"k", b"l"), RangeRequest(b"k", limit=BEYOND),
+    RangeRequest(b"k", revision=3), RangeRequest(b"k", keys_only=True), RangeRequest(b"k", fields=("f",)),
+    RangeRequest(b"k", where=Where((Comparison("f", "=", ("1",)),))), DeleteRange(b"k"), Put(b"k", b"v"), Txn(),
+)  # fmt: skip
+
+
+def drawn_single(rng: random.Random) -> Txn:
+    """One compare, one op in each branch, as a rule; anything may be at its edge."""
+    usual = rng.random() < 0.6
+    compare = Compare(
+        rng.choice(SINGLE_KEYS),
+        "MOD" if usual else rng.choice(("VALUE", "CREATE", "MOD", "VERSION", "LEASE", "mod")),  # type: ignore[arg-type]
+        "=" if usual else rng.choice(("=", "!=", "<", ">", "==")),  # type: ignore[arg-type]
+        rng.choice(SINGLE_NUMBERS[:4] if usual else SINGLE_NUMBERS),
+        rng.choice((b"",) * 6 + (b"l", b"\0")),
+    )
+    put = Put(
+        rng.choice(SINGLE_KEYS), rng.choice((b"", b"v")), rng.choice((0,) * 8 + SINGLE_NUMBERS[:8]), False,
+        rng.random() < 0.1, rng.random() < 0.1,
+    )  # fmt: skip
+    success: list[Any] = [put if usual else rng.choice((put, *SINGLE_OPS))]
+    failure: list[Any] = [RangeRequest(b"k") if usual else rng.choice((put, *SINGLE_OPS))]
+    branches = [branch if rng.random() < 0.9 else rng.choice(([], branch * 2)) for branch in (success, failure)]
+    return Txn((compare,) * rng.choice((1,) * 8 + (0, 2)), *map(tuple, branches))
+
+
+def test_what_is_found_right_in_one_look_is_right_in_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(txn: Txn) -> tuple[str, bool]:
+        try:
+            validate(txn)
+        except InvalidRequest as error:
+            return str(error), False
+        return "", txn.plain
+
+    rng = random.Random(7)
+    txns = [drawn_single(rng) for _ in range(4000)]
+    single = [txn_rules.is_single(txn) for txn in txns]
+    found = [outcome(txn) for txn in txns]
+    assert 200 < sum(single) < 3500 and len({text for text, _ in found}) > 8
+    for rules in (txn_rules, validate_rules):
+        monkeypatch.setattr(rules, "is_single", lambda txn: False)
+    for one_look, txn, before in zip(single, txns, found, strict=True):
+        after = outcome(Txn(txn.compare, txn.success, txn.failure))
+        assert before == after, txn
+        assert not one_look or after == ("", True), txn
 
 
 def test_a_txn_has_a_depth_a_width_and_a_number_of_operations_in_all() -> None:
