@@ -19,6 +19,7 @@ from minikube_py.stages.go_values import (
     MISSING,
     Float,
     Int,
+    Int64,
     as_json,
     is_number,
     is_true,
@@ -56,6 +57,7 @@ def _index(item: Any, *keys: Any) -> Any:
     if _nothing(item):
         raise StageFailed("index of untyped nil")
     for key in keys:
+        item = number_text(item) if is_number(item) else item
         if isinstance(item, dict):
             if _nothing(key):
                 raise StageFailed("value is nil; should be of type string")
@@ -63,12 +65,15 @@ def _index(item: Any, *keys: Any) -> Any:
                 raise StageFailed(f"value has type {type_of(key)}; should be string")
             item = item.get(key)
         elif isinstance(item, list | str):
+            if isinstance(item, str):
+                # Go indexes the bytes of a text.
+                item = [Int(byte) for byte in item.encode(errors="surrogatepass")]
             if not isinstance(key, Int):
                 what = "nil" if _nothing(key) else f"type {type_of(key)}"
                 raise StageFailed(f"cannot index slice/array with {what}")
             if not 0 <= key < len(item):
                 raise StageFailed(f"index out of range: {int(key)}")
-            item = Int(ord(item[key])) if isinstance(item, str) else item[key]
+            item = item[key]
         else:
             why = "index of nil pointer" if _nothing(item) else f"can't index item of type {type_of(item)}"
             raise StageFailed(why)
@@ -179,7 +184,7 @@ def _print(*values: Any) -> str:
     """fmt.Sprint: a space between two of which neither is a string."""
     parts: list[str] = []
     for at, value in enumerate(values):
-        if at and not isinstance(value, str) and not isinstance(values[at - 1], str):
+        if at and kind_of(value) != "string" and kind_of(values[at - 1]) != "string":
             parts.append(" ")
         parts.append(shown_in(value))
     return _bounded("".join(parts))
@@ -287,9 +292,9 @@ def _int(value: Any) -> Int:
     return Int(0)
 
 
-def _wrapped(value: int) -> Int:
+def _wrapped(value: int) -> Int64:
     """In 64 bits."""
-    return Int((value - _MIN) % (1 << 64) + _MIN)
+    return Int64((value - _MIN) % (1 << 64) + _MIN)
 
 
 def _add(*values: Any) -> Int:
@@ -297,7 +302,7 @@ def _add(*values: Any) -> Int:
 
 
 def _mul(first: Any, *values: Any) -> Int:
-    found = _int(first)
+    found = _wrapped(_int(first))
     for value in values:
         found = _wrapped(found * _int(value))
     return found
@@ -316,7 +321,7 @@ def _mod(one: Any, other: Any) -> Int:
     if not right:
         raise StageFailed("runtime error: integer divide by zero")
     rest = abs(left) % abs(right)
-    return Int(-rest if left < 0 else rest)
+    return Int64(-rest if left < 0 else rest)
 
 
 def _end(at: int, name: str) -> Callable[[Any], Any]:
@@ -469,8 +474,8 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "mul": Function(_FIRST_AND, _mul),
     "div": Function(_TWO, _div),
     "mod": Function(_TWO, _mod),
-    "max": Function(_FIRST_AND, lambda *values: max(map(_int, values))),
-    "min": Function(_FIRST_AND, lambda *values: min(map(_int, values))),
+    "max": Function(_FIRST_AND, lambda *values: _wrapped(max(map(_int, values)))),
+    "min": Function(_FIRST_AND, lambda *values: _wrapped(min(map(_int, values)))),
     "Quote": Function(_ANY, quoted),
     "YAML": Function(_takes("any", "int", several=True), _yaml),
     "NodeConditions": Function(_takes(), lambda: NODE_CONDITIONS),

@@ -22,6 +22,10 @@ class Int(int):
     """A Go int, not a number of the data."""
 
 
+class Int64(Int):
+    """A Go int64: sprig's arithmetic gives it, and what takes an int does not take it."""
+
+
 class Float(float):
     """A Go float64, not a number of the data."""
 
@@ -66,6 +70,8 @@ def type_of(value: Any) -> str:
         return "json.Number"
     if isinstance(value, dict | list):
         return "map[string]interface {}" if isinstance(value, dict) else "[]interface {}"
+    if isinstance(value, Int64):
+        return "int64"
     return kind_of(value) or "interface {}"
 
 

@@ -171,7 +171,10 @@ class _Parser:
         return found
 
     def _term(self, depth: int) -> Evaluate:
+        first = self._token
         found = self._primary(depth)
+        if self._token.kind == "field" and (first.kind == "number" or found is _identity):
+            raise self._wrong(f"{self._token.text!r} is not understood behind {first.text!r}")
         while True:
             if self._token.kind == "field":
                 found = _chained([found, _field(self._next().text[1:])])
@@ -196,6 +199,8 @@ class _Parser:
         if token == _Token("mark", "-") and self._token.kind == "number":
             return _constant(_number(f"-{self._next().text}"))
         if token == _Token("mark", "."):
+            if self._token.kind == "mark" and self._token.text == ".":
+                raise self._wrong("'..' is not understood")
             return self._after_dot() if self._token.kind == "string" or self._token.text == "[" else _identity
         if token == _Token("mark", "("):
             found = self.pipe(depth + 1)

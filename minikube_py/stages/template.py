@@ -13,7 +13,7 @@ from minikube_py.api.yaml_text import YamlError, read
 from minikube_py.stages import go_values
 from minikube_py.stages.errors import NotUnderstood, StageFailed
 from minikube_py.stages.functions import FUNCTIONS, Function
-from minikube_py.stages.go_values import MISSING, Int, is_number, is_true, shown, type_of
+from minikube_py.stages.go_values import MISSING, Float, Int, Int64, is_true, shown, type_of
 from minikube_py.stages.template_syntax import (
     Action,
     Branch,
@@ -288,7 +288,7 @@ def _check_count(name: str, param: Param, given: int) -> None:
 _KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "string": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: isinstance(value, Int),
+    "int": lambda value: isinstance(value, Int) and not isinstance(value, Int64),
     "map": lambda value: isinstance(value, dict),
 }
 _GO: Final = {"map": "map[string]interface {}"}
@@ -297,6 +297,9 @@ _GO: Final = {"map": "map[string]interface {}"}
 def _argument(value: Any, node: Any, kind: str) -> Any:
     if kind == "any":
         return value
+    if kind == "int" and isinstance(node, Literal) and isinstance(value, Float) and value.is_integer():
+        # A constant has no type of its own.
+        value = Int(value)
     if isinstance(node, Nil) or (value is MISSING and kind == "map"):
         value = {} if kind == "map" else value
     if _KINDS[kind](value):
@@ -332,6 +335,4 @@ def _items(value: Any, names: int) -> list[tuple[Any, Any]]:
         if value > STEPS_MAX:
             raise StageFailed(f"it takes more than {STEPS_MAX:,} steps")
         return [(MISSING, Int(at)) for at in range(value)]
-    raise StageFailed(
-        f"range can't iterate over {shown(value) if is_number(value) or isinstance(value, str) else value}"
-    )
+    raise StageFailed(f"range can't iterate over {shown(value)}")

@@ -25,6 +25,8 @@ _TOKEN: Final = re.compile(
     r"""|(?P<word>[^\W\d]\w*)|(?P<mark>:=|[=|(),.])"""
 )
 
+_ENDED: Final = re.compile(r"[ \t\r\n.,|:()]|\}\}|$")
+
 
 class Token(NamedTuple):
     """`spaced`: there is space before it."""
@@ -194,6 +196,8 @@ def _action(text: str, at: int, line: int) -> Generator[Token, None, tuple[int, 
             line += text.count("\n", at, end)
             at, spaced = end, True
             continue
+        if kind in ("word", "variable", "field") and not _ENDED.match(text, found.end()):
+            raise NotUnderstood(f"{text[found.end()]!r} cannot follow {found[0]!r}", line + 1)
         yield Token(kind, found[0], line + 1, spaced)
         line += found[0].count("\n")
         at, spaced = found.end(), False

@@ -128,14 +128,40 @@ def template(rng: random.Random, depth: int = 0) -> str:
     return "".join(parts)
 
 
+QUERY_EDGES = (
+    "..metadata", "..", ".. | .name", "3.x0", "-1 | length", "null | has(\"x\")", "(1 | keys) // 2", ".metadata .name",
+    ".metadata.name?", ".[\"metadata\"].name", ".spec.containers[0:1]", "if . then 1 else 2 end", ".a as $x | $x",
+    "(true, false) or (true, false)", "(true, false) and (true, false)", "(1, 2) == (1, 2)", "[1]", "{a: 1}",
+    "1 < 2 < 3",
+    ".spec.replicas == 3", ".spec.replicas | tostring", "not", "empty", "\"a\" < 1", "[] == []", ".a.\"b c\"",
+)  # fmt: skip
+TEMPLATE_EDGES = (
+    "{{ range$x := . }}{{ end }}", "{{ indent 1e3 `` | len }}", "{{ indent (add 1) `` }}", "{{ index `é` 1 }}",
+    "{{ print .metadata.labels .spec.replicas }}", "{{ index .status.rate 1 }}", "{{ printf `%d %d` 1 }}",
+    "{{ 1 | index . }}", "{{ .metadata.name.x }}", "{{ .spec.none.x }}", "{{ (index .metadata `x`).y }}",
+    "{{ $.spec.on }}",
+    "{{- /* a */ -}} x", "{{/* a */}}", "{{ `a` -}}   b", "{{ if and true }}1{{ end }}", "{{ and }}", "{{ nil }}",
+    "{{ eq 1 1.0 }}", "{{ eq .spec.replicas `3` }}", "{{ eq nil .missing }}", "{{ lt 1 2 }}", "{{ true | not | not }}",
+    "{{ with $y := 1 }}{{ $y }}{{ end }}", "{{ range $i, $c := .spec.containers }}{{ $i }}{{ $c.name }}{{ end }}",
+    "{{ 0x1F }}", "{{ 1_000 }}", "{{ 'a' }}", "{{ 1i }}", "{{ 9223372036854775808 }}",
+    "{{ add 9223372036854775807 1 }}",
+    "{{ div 7 -2 }} {{ mod -7 2 }}", "{{ div 1 0 }}", "{{ Quote . }}", "{{ YAML .spec 2 }}",
+    "a: {{ YAML .metadata 1 }}",
+    "{{ NodeConditions | len }}", "{{ block `x` . }}{{ end }}", "{{ break }}", "{{ else }}", "{{ end }}", "{{ if 1 }}",
+)  # fmt: skip
+
+
 def queries(seed: int, count: int) -> list[Json]:
+    """Before the drawn ones come edges, which may be outside of what is understood."""
     rng = random.Random(seed)
-    return [{"query": query(rng), "data": rng.choice(DATA)} for _ in range(count)]
+    edges = [{"query": each, "data": data, "edge": True} for each in QUERY_EDGES for data in DATA[::3]]
+    return edges + [{"query": query(rng), "data": rng.choice(DATA)} for _ in range(count)]
 
 
 def templates(seed: int, count: int) -> list[Json]:
     rng = random.Random(seed)
-    return [{"template": "{{ $x := 5 }}" + template(rng), "data": rng.choice(DATA)} for _ in range(count)]
+    edges = [{"template": each, "data": data, "edge": True} for each in TEMPLATE_EDGES for data in DATA[::3]]
+    return edges + [{"template": "{{ $x := 5 }}" + template(rng), "data": rng.choice(DATA)} for _ in range(count)]
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def query(given: dict[str, Any], answer: dict[str, Any]) -> str:
     try:
         values = jq.compile(given["query"]).values(given["data"])
     except NotUnderstood as error:
-        return "" if "refused" in answer else f"{given['query']}: refused: {error}"
+        return "" if "refused" in answer or "edge" in given else f"{given['query']}: refused: {error}"
     if "refused" in answer or values != answer["values"]:
         return f"{given['query']}: {values} and not {answer}"
     types = [_TYPES[type(each)] for each in values or ()]
@@ -53,7 +53,9 @@ def template(given: dict[str, Any], answer: dict[str, Any]) -> str:
     try:
         compiled = templates.compile(text, dict.fromkeys(_SAID, Param(())))
         found = compiled.render(given["data"], DOORS)
-    except (NotUnderstood, StageFailed) as error:
+    except NotUnderstood as error:
+        return "" if "refused" in answer or "edge" in given else f"{text!r}: refused: {error}"
+    except StageFailed as error:
         excused = "refused" in answer or any(each in str(error) for each in STRICTER)
         return "" if excused else f"{text!r}: {error} and not {answer}"
     if "refused" in answer:
