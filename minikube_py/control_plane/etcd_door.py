@@ -60,9 +60,7 @@ class EtcdOptions:
         except ModuleNotFoundError as error:
             raise SetupError(f"etcd's API needs {error.name}: pip install 'minikube_py[etcd-api]'") from None
         secure, places = parse_urls(self.urls, FLAG)
-        tls = self._context() if secure else None
-        if tls is not None:
-            tls.set_alpn_protocols(["h2"])
+        tls = self.context("h2") if secure else None
         limits = Limits(progress_s=max(self.progress_s, PROGRESS_LEAST_S))
         for host, port in places:
             free_address(host, port, FLAG)
@@ -80,18 +78,23 @@ class EtcdOptions:
         from minikube_py.etcd.http import HttpDoor
 
         secure, places = parse_urls(self.http_urls, HTTP_FLAG)
-        context = self._context() if secure else None
+        context = self.context("http/1.1") if secure else None
         for host, port in places:
             door = HttpDoor(server, (host, port), context)
             await start_http(door, host, port, HTTP_FLAG)
             running.push_async_callback(door.stop)
 
-    def _context(self) -> ssl.SSLContext:
-        """Raises: SetupError."""
+    def context(self, *alpn: str) -> ssl.SSLContext:
+        """Of a port whose clients must show a certificate; `alpn`: what is spoken there. Raises: SetupError."""
         assert self.authority_file is not None
         context = self.tls.context()
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=read_text(self.authority_file, "certificate authority of clients"))
+        authority = read_text(self.authority_file, "certificate authority of clients")
+        try:
+            context.load_verify_locations(cadata=authority)
+        except (ssl.SSLError, ValueError) as error:
+            raise SetupError(f"{self.authority_file} is no certificate authority: {error}") from None
+        context.set_alpn_protocols(alpn)
         return context
 
 

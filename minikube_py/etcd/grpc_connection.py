@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from minikube_py.etcd.calls import Call
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import TOO_MANY
-from minikube_py.etcd.grpc_framing import ENCODINGS, Head, head_of, not_installed, trailers_only
+from minikube_py.etcd.grpc_framing import ENCODINGS, Head, Heads, not_installed, trailers_only
 from minikube_py.etcd.guard import Shown, shown_over_grpc
 from minikube_py.http2.connection import Connection
 from minikube_py.http2.events import Aborted, Drained, Ended, Event, Opened, Received, Stream
@@ -32,6 +32,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         """Of the client's certificate."""
         self.counted_bytes = 0
         """Of `h2.waiting_bytes`, among those of all connections."""
+        self._heads = Heads()
         self._incoming = incoming
         self._transport: asyncio.Transport
         self._reading = False
@@ -122,7 +123,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         head = block.meaning
         if head is None:
             assert block.fields is not None
-            head = block.meaning = head_of(block.fields)
+            head = block.meaning = self._heads.of(block.fields)
         refusal, server = head.refusal, self.server
         if refusal is not None:
             self._refuse(stream, refusal.code, refusal.text, refusal.http_status)

@@ -11,6 +11,7 @@ import binascii
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from minikube_py.api.errors import go_quote
@@ -26,6 +27,7 @@ PREFIX_BYTES: Final = 5
 OK_TRAILERS: Final = encode((b"grpc-status", b"0"))
 _UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT_LENGTHS: Final = (2, 9)
+_DIGITS: Final = re.compile(rb"[0-9]{1,8}")
 _UNSAFE: Final = re.compile(rb"[^ -$&-~]")
 _RESERVED: Final = frozenset(
     [b"content-type", b"grpc-message-type", b"grpc-encoding", b"grpc-message", b"grpc-status", b"grpc-timeout", b"te"]
@@ -51,6 +53,31 @@ class Head(NamedTuple):
     encoding: str
     metadata: Metadata
     refusal: Refusal | None
+
+
+HEADS_MAX: Final = 64
+
+
+class Heads:
+    """Those of a connection: most requests differ from earlier ones in their timeout alone."""
+
+    def __init__(self) -> None:
+        self._by_rest: dict[tuple[Field, ...], Head] = {}
+
+    def of(self, fields: Sequence[Field]) -> Head:
+        rest = tuple([field for field in fields if field[0] != b"grpc-timeout"])
+        head = self._by_rest.get(rest)
+        if head is None:
+            if len(self._by_rest) >= HEADS_MAX:
+                self._by_rest.clear()
+            head = self._by_rest[rest] = head_of(rest)
+        if len(rest) == len(fields):
+            return head
+        try:
+            timeouts = [timeout_of(value) for name, value in fields if name == b"grpc-timeout"]
+        except ValueError:
+            return head_of(fields)
+        return head._replace(timeout_s=timeouts[-1])
 
 
 def head_of(fields: Sequence[Field]) -> Head:
@@ -99,9 +126,13 @@ def head_of(fields: Sequence[Field]) -> Head:
     elif method != b"POST":
         text = f"Received a HEADERS frame with :method {go_quote(go_text(method))} which should be POST"
         refusal = Refusal(405, StatusCode.INTERNAL, text)
+    return Head(go_text(path), _answer(subtype or b""), timeout_s, go_text(encoding), metadata, refusal)
+
+
+@lru_cache(8)
+def _answer(subtype: bytes) -> bytes:
     full_type = CONTENT_TYPE + b"+" + subtype if subtype else CONTENT_TYPE
-    answer = encode((b":status", b"200"), (b"content-type", full_type))
-    return Head(go_text(path), answer, timeout_s, go_text(encoding), metadata, refusal)
+    return encode((b":status", b"200"), (b"content-type", full_type))
 
 
 def _subtype(content_type: bytes) -> bytes | None:
@@ -116,18 +147,18 @@ def _subtype(content_type: bytes) -> bytes | None:
 
 def timeout_of(value: bytes) -> float:
     """Seconds. Raises: ValueError in Go's words."""
+    unit_s = _UNITS_S.get(value[-1:])
+    if unit_s is not None and _DIGITS.fullmatch(value, 0, len(value) - 1) is not None:
+        return int(value[:-1]) * unit_s
     shown = go_quote(go_text(value))
     least, most = _TIMEOUT_LENGTHS
     if len(value) < least:
         raise ValueError(f"transport: timeout string is too short: {shown}")
     if len(value) > most:
         raise ValueError(f"transport: timeout string is too long: {shown}")
-    unit_s = _UNITS_S.get(value[-1:])
     if unit_s is None:
         raise ValueError(f"transport: timeout unit is not recognized: {shown}")
-    if re.fullmatch(rb"[0-9]+", value[:-1]) is None:
-        raise ValueError(f"strconv.ParseUint: parsing {go_quote(go_text(value[:-1]))}: invalid syntax")
-    return int(value[:-1]) * unit_s
+    raise ValueError(f"strconv.ParseUint: parsing {go_quote(go_text(value[:-1]))}: invalid syntax")
 
 
 def _not_binary(value: bytes) -> str:

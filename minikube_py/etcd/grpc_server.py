@@ -145,7 +145,7 @@ class GrpcServer:
     def wait_for(self, call: Call) -> None:
         """It is answered once what it waits for calls it, or its time is over."""
         self._waiting[call] = self.clock.monotonic_s() + REQUEST_S
-        if call.head.timeout_s is not None:
+        if call.head.timeout_s is not None and call.head.timeout_s < REQUEST_S:
             call.limit(call.head.timeout_s)
 
     def waits_no_more(self, call: Call) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final, NamedTuple, cast
 
-from minikube_py.etcd.answers import delete_response, in_parts, kvs_of, put_response, range_response
+from minikube_py.etcd.answers import delete_response, in_parts, kvs_of, put_response, range_answer, range_response
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import (
     EMPTY_KEY,
@@ -101,7 +101,7 @@ class KV:
         if len(result.kvs) > SLICE:
             reply.slowly(range_bytes(header, result))
         else:
-            reply.done(range_response(header, result))
+            reply.done(range_answer(header, result))
         return True
 
     def _put_soon(self, request: Any, reply: Reply) -> bool:

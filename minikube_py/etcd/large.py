@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from minikube_py.api.protobuf_writing import sized
 from minikube_py.errors import FutureRevision
-from minikube_py.etcd.answers import bare_header, delete_response, kvs_of, put_response, range_response, txn_response
+from minikube_py.etcd.answers import bare_header, delete_response, kvs_bytes, put_response, range_response, txn_response
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.messages import pb
@@ -74,11 +74,11 @@ def _ranges(txn: Txn) -> Iterator[tuple[bytes, bytes, int]]:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-async def _kvs(kind: Any, name: str, head: Any, kvs: Sequence[KeyValue]) -> bytes:
-    """`head` with `kvs` in its field of that name."""
+async def _kvs(number: int, head: Any, kvs: Sequence[KeyValue]) -> bytes:
+    """`head` with `kvs` in its field of that number."""
     parts = [head.SerializeToString()]
     for start in range(0, len(kvs), SLICE):
-        parts.append(kind(**{name: kvs_of(kvs[start : start + SLICE])}).SerializeToString())
+        parts.append(kvs_bytes(number, kvs[start : start + SLICE]))
         await asyncio.sleep(0)
     return b"".join(parts)
 
@@ -86,14 +86,13 @@ async def _kvs(kind: Any, name: str, head: Any, kvs: Sequence[KeyValue]) -> byte
 async def range_bytes(header: Any, result: RangeResult) -> Any:
     if len(result.kvs) <= SLICE:
         return range_response(header, result)
-    return await _kvs(pb.RangeResponse, "kvs", range_response(header, result._replace(kvs=[])), result.kvs)
+    return await _kvs(2, range_response(header, result._replace(kvs=[])), result.kvs)
 
 
 async def delete_bytes(header: Any, result: DeleteResult) -> Any:
     if len(result.prev_kvs) <= SLICE:
         return delete_response(header, result)
-    head = delete_response(header, result._replace(prev_kvs=()))
-    return await _kvs(pb.DeleteRangeResponse, "prev_kvs", head, result.prev_kvs)
+    return await _kvs(3, delete_response(header, result._replace(prev_kvs=())), result.prev_kvs)
 
 
 async def txn_bytes(header: Any, result: TxnResult) -> Any:

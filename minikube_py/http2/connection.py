@@ -11,7 +11,7 @@ from typing import Final
 
 from minikube_py.http2 import frames
 from minikube_py.http2.events import Aborted, Ended, Event, Opened, Received, Stream
-from minikube_py.http2.fields import trailers_well_formed, well_formed
+from minikube_py.http2.fields import Judge, trailers_well_formed
 from minikube_py.http2.frames import (
     CONTINUATION,
     DATA,
@@ -64,6 +64,7 @@ class Connection(Sending):
         self._rest = b""
         self._prefaced = False
         self._decoder = Decoder(limits.header_bytes_max)
+        self._judge = Judge()
         self._last_id = 0
         self._collected: tuple[int, int, list[bytes]] | None = None
         """A header block whose frames have not all come: stream, flags, parts."""
@@ -179,7 +180,7 @@ class Connection(Sending):
             self._out.append(frames.reset(stream_id, FRAME_SIZE_ERROR))
             return
         if block.request is None:
-            block.request = well_formed(block.fields)
+            block.request = self._judge.well_formed(block.fields)
         if not block.request:
             self._idle()
             self._out.append(frames.reset(stream_id, PROTOCOL_ERROR))

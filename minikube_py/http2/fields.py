@@ -13,25 +13,46 @@ _VALUE: Final = re.compile(rb"(?:[^\x00\r\n\t ](?:[^\x00\r\n]*[^\x00\r\n\t ])?)?
 _OF_CONNECTIONS: Final = frozenset(
     [b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"]
 )
-_PSEUDO: Final = frozenset([b":method", b":scheme", b":path", b":authority"])
+_PSEUDO: Final = {b":method": 1, b":scheme": 2, b":path": 4, b":authority": 8}
+_NEEDED: Final = 7
+ORDINARY: Final = 0
+KNOWN_MAX: Final = 256
 
 
-def well_formed(fields: Sequence[Field]) -> bool:
-    """Those of a request that is no CONNECT. As Go's gRPC, it takes any `te`."""
-    found: dict[bytes, bytes] = {}
-    ordinary = False
-    for name, value in fields:
-        if name[:1] == b":":
-            if ordinary or name not in _PSEUDO or name in found:
+class Judge:
+    """Says which requests of a connection are well formed. Most of their fields came before, and are looked up."""
+
+    def __init__(self) -> None:
+        self._known: dict[Field, int] = {}
+        """Those that are well formed: the bit of a pseudo field's name, or ORDINARY."""
+
+    def well_formed(self, fields: Sequence[Field]) -> bool:
+        """Those of a request that is no CONNECT. As Go's gRPC, it takes any `te`."""
+        known, seen, ordinary = self._known, 0, False
+        for field in fields:
+            kind = known.get(field)
+            if kind is None:
+                kind = _kind(*field)
+                if kind is None:
+                    return False
+                if len(known) >= KNOWN_MAX:
+                    known.clear()
+                known[field] = kind
+            if kind == ORDINARY:
+                ordinary = True
+            elif ordinary or seen & kind:
                 return False
-            found[name] = value
-        else:
-            ordinary = True
-            if _NAME.fullmatch(name) is None or name in _OF_CONNECTIONS:
-                return False
-        if _VALUE.fullmatch(value) is None:
-            return False
-    return bool(found.get(b":method")) and bool(found.get(b":scheme")) and bool(found.get(b":path"))
+            seen |= kind
+        return seen & _NEEDED == _NEEDED
+
+
+def _kind(name: bytes, value: bytes) -> int | None:
+    """None: it may not be in a request."""
+    if _VALUE.fullmatch(value) is None:
+        return None
+    if name[:1] == b":":
+        return _PSEUDO.get(name) if value or name == b":authority" else None
+    return ORDINARY if _NAME.fullmatch(name) is not None and name not in _OF_CONNECTIONS else None
 
 
 def trailers_well_formed(fields: Sequence[Field]) -> bool:

@@ -36,6 +36,8 @@ STATIC: Final[list[Field]] = [
     (name.encode(), value.encode())
     for name, _, value in (each.partition(" ") for each in _NAMED.strip().replace("\n", "|").split("|"))
 ]
+STATIC_END: Final = 0x80 + len(STATIC)
+"""The byte that stands for the last of them."""
 
 
 class BadBlock(Exception):
@@ -86,9 +88,14 @@ class Decoder:
         fields: list[Field] = []
         size_bytes = at = 0
         changed = False
+        table = self._table
         while at < len(data):
             byte = data[at]
-            if byte >= 0x80:
+            if STATIC_END < byte < 0xFF and byte - STATIC_END <= len(table):
+                # As `_field`, for what nearly all are.
+                field = table[STATIC_END - byte]
+                at += 1
+            elif byte >= 0x80:
                 index, at = (byte & 0x7F, at + 1) if byte != 0xFF else _integer(data, at, 7)
                 field = self._field(index)
             elif byte & 0xE0 == 0x20:

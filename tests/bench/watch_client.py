@@ -16,6 +16,8 @@ import sys
 import time
 
 VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
+CUT = re.compile(rb"\}\r\n[0-9a-f]+\r\n\n")
+"""The end of an event with the border of two chunks within."""
 RECV_BYTES = 1 << 18
 LAST_BYTES = 8192  # holds the last whole event, which names the version to resume after
 
@@ -51,7 +53,7 @@ class Watch:
             if end < 0:
                 self._rest = data
                 continue
-            self.events += data.count(b"}\n")
+            self.events += data.count(b"}\n") + len(CUT.findall(data))
             self.last_s = time.monotonic()
             self._last = data[:end][-LAST_BYTES:]
             self._rest = data[end + 2 :]

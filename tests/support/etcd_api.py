@@ -7,6 +7,7 @@ import contextlib
 import queue
 import random
 import signal
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -154,7 +155,12 @@ class Ours(EtcdServer):
 
 @contextlib.contextmanager
 def ours(
-    folder: Path, limits: Limits | None = None, *, http: bool | HttpLimits = False, config: MemberConfig | None = None
+    folder: Path,
+    limits: Limits | None = None,
+    *,
+    http: bool | HttpLimits = False,
+    config: MemberConfig | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Ours]:
     """A member alone that serves etcd's API from a loop in a thread of its own; with `http`, over HTTP as well."""
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -162,7 +168,7 @@ def ours(
     async def serve() -> None:
         member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
         await member.start()
-        server = Ours(Node(member), [("127.0.0.1", 0)], None, limits)
+        server = Ours(Node(member), [("127.0.0.1", 0)], tls, limits)
         door = HttpDoor(server, ("127.0.0.1", 0), limits=http if isinstance(http, HttpLimits) else None)
         try:
             await server.start()
