@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +20,17 @@ def __getattr__(name: str) -> Any:
     """Imported when first asked for: they bring the whole control plane."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import gc
     from importlib import import_module
 
-    return getattr(import_module("minikube_py.cluster.public"), name)
+    # What is imported stays. Passes of the collector would walk it many times; it becomes old without one.
+    unwalked = gc.isenabled() and not gc.get_freeze_count() and f"{__name__}.cluster.public" not in modules
+    if unwalked:
+        gc.disable()
+    try:
+        return getattr(import_module("minikube_py.cluster.public"), name)
+    finally:
+        if unwalked:
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()

@@ -5,7 +5,6 @@ A server in virtual time, or within another program, has none, and says so by na
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
@@ -102,7 +101,9 @@ class HttpsOutgoing:
         import aiohttp
 
         if self._session is None:
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+            from minikube_py.client.connector import Connector
+
+            self._session = aiohttp.ClientSession(connector=Connector(limit=0))
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with self._session.post(
             target, data=body, headers=headers, ssl=context, server_hostname=name, timeout=timeout,
@@ -118,8 +119,6 @@ class HttpsOutgoing:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
-            # TLS connections say goodbye in a later turn of the loop.
-            await asyncio.sleep(0)
 
 
 @lru_cache(64)

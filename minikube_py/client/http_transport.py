@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator, Mapping
 from typing import NoReturn
@@ -11,6 +10,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from minikube_py.client.connector import Connector
 from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import OutcomeUnknown, Unavailable
@@ -43,9 +43,9 @@ class HttpTransport:
             pair = f"{access.username}:{access.password or ''}".encode()
             headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
         context = access.ssl_context()
-        connector = aiohttp.TCPConnector(limit=connections_max, ssl=context if context is not None else True)
+        connector = Connector(limit=connections_max, ssl=context if context is not None else True)
         # Watches hold their connections for minutes; in the pool of requests they would starve it.
-        watch_connector = aiohttp.TCPConnector(limit=0, ssl=context if context is not None else True)
+        watch_connector = Connector(limit=0, ssl=context if context is not None else True)
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout)
         self._watch_session = aiohttp.ClientSession(connector=watch_connector, headers=headers)
@@ -125,8 +125,6 @@ class HttpTransport:
         self._closed = True
         await self._session.close()
         await self._watch_session.close()
-        # TLS connections say goodbye in a later turn of the loop.
-        await asyncio.sleep(0)
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:

@@ -69,7 +69,9 @@ class HttpOutside:
         if found is None:
             import aiohttp
 
-            connector = aiohttp.TCPConnector(limit=0, ssl=True if tls is None else context_of(tls))
+            from minikube_py.client.connector import Connector
+
+            connector = Connector(limit=0, ssl=True if tls is None else context_of(tls))
             found = self._sessions[tls] = aiohttp.ClientSession(
                 connector=connector,
                 headers={"User-Agent": "minikube-py"},

@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 from up_process import ROLES, Up, again
 
+from minikube_py.client.connector import Connector
 from minikube_py.client.kubeconfig import ClusterAccess
 
 CONNECTIONS = 6
@@ -119,7 +120,7 @@ class Writer:
 
 @contextlib.asynccontextmanager
 async def session(access: ClusterAccess, timeout_s: float = 20) -> AsyncIterator[aiohttp.ClientSession]:
-    connector = aiohttp.TCPConnector(ssl=access.ssl_context() or False, limit=CONNECTIONS)
+    connector = Connector(ssl=access.ssl_context() or False, limit=CONNECTIONS)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(timeout_s)) as opened:
         yield opened
 

@@ -24,9 +24,6 @@ from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.control_plane.listen import parse_address
 from minikube_py.control_plane.store_access import FILE_NAME, read_access
 
-# In long runs of many files a client's socket is at times found unclosed after these tests, and it is not known yet
-# whose it is: it is shown as a warning, and not as an error of whatever test comes next.
-pytestmark = pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning")
 STEP = 40
 KUBECTL_S = 60
 

@@ -14,6 +14,8 @@ import aiohttp
 import pytest
 from up_process import Up, up
 
+from minikube_py.client.connector import Connector
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 GROWTH_BYTES_MAX = 200 << 20
@@ -74,7 +76,7 @@ async def wire(running: Up) -> Any:
 
 @contextlib.asynccontextmanager
 async def client(running: Up) -> Any:
-    connector = aiohttp.TCPConnector(ssl=running.tls())
+    connector = Connector(ssl=running.tls())
     headers = {"Authorization": f"Bearer {running.access.token}"}
     timeout = aiohttp.ClientTimeout(60)
     async with aiohttp.ClientSession(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import queue
 import random
+import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +27,7 @@ from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.informer import Informer
 from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.client.rest import CONFIG_MAPS, RestClient
+from minikube_py.control_plane.certificates import ensure_certificates
 from minikube_py.env import SystemClock
 from minikube_py.errors import OutcomeUnknown, Unavailable
 
@@ -223,3 +230,63 @@ async def test_a_wrong_token_and_an_unknown_authority(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="certificate"):
             await stranger.request("POST", "/api/v1/namespaces")
         await stranger.close()
+
+
+class Mute:
+    """A TLS server in a thread that reads requests, and neither answers nor says goodbye."""
+
+    def __init__(self, folder: Path) -> None:
+        self.certificates = ensure_certificates(folder, ["127.0.0.1"])
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.read: queue.Queue[bytes] = queue.Queue()
+        self._held: list[ssl.SSLSocket] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        context = self.certificates.server_context()
+        with contextlib.suppress(OSError):
+            while True:
+                raw, _ = self._listening.accept()
+                self._held.append(context.wrap_socket(raw, server_side=True))
+                self.read.put(self._held[-1].recv(1 << 16))
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+        for held in self._held:
+            held.close()
+
+    def clients(self) -> int:
+        """How many sockets of this process are open towards it."""
+        found = 0
+        for each in gc.get_objects():
+            with contextlib.suppress(OSError):
+                found += isinstance(each, socket.socket) and each.getpeername() == ("127.0.0.1", self.port)
+        return found
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out", "watch cancelled", "given up while the session closes"])
+async def test_no_socket_outlives_a_transport_whatever_its_server_says(how: str, tmp_path: Path) -> None:
+    mute = Mute(tmp_path)
+    try:
+        access = ClusterAccess(f"https://127.0.0.1:{mute.port}", mute.certificates.authority_pem, token="t")
+        transport = HttpTransport(access, timeout_s=0.5 if how == "timed out" else 60.0)
+        asking = transport.watch("/x") if how.startswith("watch") else None
+        task = asyncio.ensure_future(anext(asking) if asking is not None else transport.request("GET", "/x"))
+        await asyncio.to_thread(mute.read.get, timeout=10)
+        assert mute.clients() > 0
+        if how == "timed out":
+            with pytest.raises(Unavailable):
+                await task
+        elif how != "given up while the session closes":
+            task.cancel()
+            await asyncio.wait([task])
+        await transport.close()
+        assert mute.clients() == 0
+        await asyncio.wait([task])
+        task.cancelled() or task.exception()
+    finally:
+        await asyncio.to_thread(mute.close)

@@ -16,6 +16,7 @@ from api_records import DONE, OTHERS, PREFIX, REFUSED, STORE_WATCHER, ApiRecord,
 from patience import PATIENCE_S, until
 from store_members import Members
 
+from minikube_py.client.connector import Connector
 from minikube_py.client.kubeconfig import ClusterAccess
 from minikube_py.env import SystemClock
 from minikube_py.mvcc.types import Event
@@ -66,7 +67,7 @@ class ApiLoad:
         user = STORE_WATCHER
         for access in self._access:
             timeout = aiohttp.ClientTimeout(REQUEST_TIMEOUT_S)
-            connector = aiohttp.TCPConnector(ssl=access.ssl_context() or False, limit=0)
+            connector = Connector(ssl=access.ssl_context() or False, limit=0)
             headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
             session = aiohttp.ClientSession(access.server, connector=connector, headers=headers, timeout=timeout)
             session._retry_connection = False

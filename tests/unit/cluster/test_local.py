@@ -196,3 +196,23 @@ def test_the_root_imports_nothing_before_it_is_asked() -> None:
         import minikube_py
 
         minikube_py.Nonsense  # noqa: B018
+
+
+def test_the_collector_is_after_the_import_as_it_was_before() -> None:
+    code = """
+import gc, minikube_py
+{before}
+state = gc.isenabled(), gc.get_freeze_count() > 0, gc.get_threshold()
+minikube_py.Cluster
+assert (gc.isenabled(), gc.get_freeze_count() > 0, gc.get_threshold()) == state
+class Cycle: pass
+each = Cycle(); each.itself = each
+import weakref
+gone = weakref.ref(each)
+del each
+minikube_py.Cluster
+gc.collect()
+assert gone() is None
+"""
+    for before in ("", "gc.disable()", "gc.freeze()"):
+        subprocess.run([sys.executable, "-c", code.format(before=before)], check=True)
