@@ -25,7 +25,9 @@ CHECKED = (
 
 
 class Term(NamedTuple):
-    """`hint` stands wherever the pattern matches, and is quicker to look for. In lower case, as the text is then."""
+    """`hint` stands wherever the pattern matches, and is quicker to look for. In lower case, as the text is then. A
+    blank in a pattern is also a line break, with what begins a comment's or a quotation's next line, and the seam of
+    two string literals."""
 
     hint: str
     pattern: str
@@ -35,10 +37,10 @@ class Term(NamedTuple):
 
 
 TERMS = (
-    Term(".", r"(?<![\w./:-])\.\d+\b", "a zero before the point: 0.9", prose_only=True),
+    Term(".", r"(?<![\w./:])\.\d+\b", "a zero before the point: 0.9", prose_only=True),
     Term("original", r"\bthe originals?\b(?! (?:object|value|text|order|request|error|bytes|body))", "upstream"),
     Term("won none of", r"\bwon none of\b", "lost every one of"),
-    Term("by is well", r"\bstands? by is well\b", "a standby is healthy"),
+    Term("stand", r"\b(?:one that|who|whoever|what) stands by\b", "a standby is healthy"),
     Term("way of a pod", r"\bway of a pod\b", "life of a pod"),
     Term("the house", r"\bthe house\b", "package layout"),
     Term("by turns", r"\bby turns\b", "interleaved"),
@@ -57,7 +59,9 @@ TERMS = (
     Term("what c", r"\bwhat (?:comes|came) of\b", "the result of"),
     Term("for a stranger", r"\bfor a stranger\b", "for a new user"),
 )
-_COMPILED = tuple((re.compile(term.pattern), term) for term in TERMS)
+GAP = r"""(?:\s+(?:(?:[#>*]|//)\s+)?|\s*["']\s+[fbr]?["']\s*)"""
+_GAPS = re.compile(GAP)
+_COMPILED = tuple((re.compile(term.pattern.replace(" ", GAP)), term) for term in TERMS)
 
 
 class Found(NamedTuple):
@@ -71,11 +75,12 @@ def occurrences(path: str, text: str) -> Iterator[Found]:
     """Every place where a term of the list stands."""
     markdown = path.endswith(".md")
     prose = (_prose(text) if markdown else text).lower()
+    joined = _GAPS.sub(" ", prose)
     for pattern, term in _COMPILED:
-        if term.hint not in prose or (term.prose_only and not markdown):
+        if term.hint not in joined or (term.prose_only and not markdown):
             continue
         for match in pattern.finditer(prose):
-            yield Found(path, prose.count("\n", 0, match.start()) + 1, match[0].strip(), term.instead)
+            yield Found(path, prose.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), term.instead)
 
 
 def _prose(text: str) -> str:

@@ -1,8 +1,8 @@
 """A request's body, from bytes to an object: JSON, YAML or protobuf, checked against its kind.
 
 The object comes as Go would print it after reading (see `typed`), with `kind` and `apiVersion` set. Unknown and
-repeated fields are refused (Strict), told as warnings (Warn), or dropped (Ignore). Statuses and wordings are the
-original's.
+repeated fields are refused (Strict), told as warnings (Warn), or dropped (Ignore). Statuses and wordings are
+upstream's.
 
 Source: apiserver pkg/endpoints/handlers/{create,rest}.go, apimachinery pkg/runtime/serializer.
 """

@@ -60,7 +60,7 @@ def _step(resource: Kind, path: Path, position: int, part: str | int, at: Type) 
             return at.element
         raise InvalidRequest(f"{resource.plural}: {here} is a list: write which, as {here}[0]")
     if isinstance(part, int):
-        raise InvalidRequest(f"{resource.plural}: {here} is no list: it has no [{part}]")
+        raise InvalidRequest(f"{resource.plural}: {here} is not a list: it has no [{part}]")
     if at.kind == "map" and at.element is not None:
         return at.element
     if at.kind != "message":

@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, int):
         return int(value)
-    raise _Wrong(f"{type_name(value)} is no JSON")
+    raise _Wrong(f"{type_name(value)} is not JSON")
 
 
 def _check_names(value: Any, path: str) -> None:

@@ -1,7 +1,7 @@
 """A PATCH's body applied to an object: JSON patch, merge patch, or strategic merge patch.
 
-Server-side apply is `api.apply`; here is only how its body is read. Statuses and wordings are the
-original's; where it answers 500 to a bad patch, the status here is 400.
+Server-side apply is `api.apply`; here is only how its body is read. Statuses and wordings are
+upstream's; where it answers 500 to a bad patch, the status here is 400.
 
 Source: apiserver pkg/endpoints/handlers/patch.go.
 """

@@ -1,7 +1,7 @@
 """Reading an object against its message, in two ways that agree.
 
-`Reader` does it thoroughly: over a value in which order, repeats and the text of numbers are kept, finding what the
-original would find, in its words. `checker` compiles a message into closures that settle a valid object quickly and
+`Reader` does it thoroughly: over a value in which order, repeats and the text of numbers are kept, finding what
+upstream would find, in its words. `checker` compiles a message into closures that settle a valid object quickly and
 raise `Undecided` on anything else. Both give the object as Go would print it after reading: unknown fields, nulls and
 zero values that are `omitempty` are gone, quantities and times are canonical, and what Go always prints (`status: {}`)
 is there. Left out even so: required lists and maps that are missing, which Go would print as null.

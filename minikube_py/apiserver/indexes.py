@@ -248,7 +248,7 @@ def _body(body: bytes) -> Json:
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the declaration of an index is no JSON: {error}") from None
+        raise InvalidRequest(f"the declaration of an index is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise InvalidRequest("the declaration of an index must be a JSON object")
     unknown = sorted(given.keys() - set(_KNOWN))

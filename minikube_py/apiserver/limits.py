@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Limits:
     """docs/reference/limits.md says of each what it bounds, and what is answered beyond it.
 
-    Names end in their unit: `_max` counts, `_bytes_max` bytes, `_timeout_s` seconds. 0 means no limit where the
-    original has none (`list_page_max`, `reads_in_flight_max`, `writes_in_flight_max`)."""
+    Names end in their unit: `_max` counts, `_bytes_max` bytes, `_timeout_s` seconds. 0 means no limit where
+    upstream has none (`list_page_max`, `reads_in_flight_max`, `writes_in_flight_max`)."""
 
     # Connections
     connections_max: int = 20_000

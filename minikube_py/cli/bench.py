@@ -9,9 +9,9 @@ minikube-py bench scheduler-perf misc/performance-config.yaml --workload Schedul
 from __future__ import annotations
 
 import argparse
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
@@ -41,17 +41,9 @@ LATENCY_PODS_MAX = 500
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    metavar = "density|query|schedule|flow|scheduler-perf"
-    commands = parser.add_subparsers(dest="command", metavar=metavar, required=True)
-    _configure_density(commands.add_parser("density", help="pods on nodes", description=DENSITY, allow_abbrev=False))
-    query = commands.add_parser("query", help="inequalities over many nodes", description=QUERY, allow_abbrev=False)
-    _configure_query(query)
-    schedule = commands.add_parser("schedule", help="pods by inequalities", description=SCHEDULE, allow_abbrev=False)
-    _configure_schedule(schedule)
-    flow = commands.add_parser("flow", help="rounds of flow scheduling", description=FLOW, allow_abbrev=False)
-    _configure_flow(flow)
-    perf = commands.add_parser("scheduler-perf", help="upstream's workloads", description=PERF, allow_abbrev=False)
-    _configure_perf(perf)
+    commands = parser.add_subparsers(dest="command", metavar="|".join(PARTS), required=True)
+    for name, part in PARTS.items():
+        part.configure(commands.add_parser(name, help=part.help, description=part.about, allow_abbrev=False))
 
 
 def _configure_density(parser: argparse.ArgumentParser) -> None:
@@ -149,8 +141,7 @@ def _configure_perf(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    commands = {"density": _density, "query": _query, "schedule": _schedule, "flow": _flow, "scheduler-perf": _perf}
-    return commands[arguments.command](arguments)
+    return PARTS[arguments.command].run(arguments)
 
 
 def _density(arguments: argparse.Namespace) -> int:
@@ -265,3 +256,19 @@ def _default_labels(arguments: argparse.Namespace) -> str:
     from minikube_py.lab.scheduler_perf.runs import DEFAULT_LABELS
 
     return "" if arguments.workload or arguments.list else DEFAULT_LABELS
+
+
+class _Part(NamedTuple):
+    help: str
+    about: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+PARTS = {
+    "density": _Part("pods on nodes", DENSITY, _configure_density, _density),
+    "query": _Part("inequalities over many nodes", QUERY, _configure_query, _query),
+    "schedule": _Part("pods by inequalities", SCHEDULE, _configure_schedule, _schedule),
+    "flow": _Part("rounds of flow scheduling", FLOW, _configure_flow, _flow),
+    "scheduler-perf": _Part("upstream's workloads", PERF, _configure_perf, _perf),
+}

@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    limit_help = f"show at most this many nodes, 0 for all; those that fit come first (default: {LIMIT})"
+    limit_help = f"show at most this many nodes, 0 for all: its own, those that fit, the others (default: {LIMIT})"
     parser.add_argument("--limit", type=flags.whole_number(0, 10**9), default=LIMIT, metavar="N", help=limit_help)
 
 
@@ -64,12 +64,12 @@ def _decided(answer: Json) -> list[str]:
     if decision is None:
         return [*lines, "" if held is not None else "how that was decided is not remembered", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
-    head = f"decision {decision['decision']} (of this pod: {numbers})"
+    head = f"scheduler decision {decision['decision']}; decisions for this pod: {numbers}"
     if not decision["node"]:
-        return [*lines, f"{head}: {decision['message']}", ""]
+        return [*lines, head, str(decision["message"]), ""]
     parts = [f"{s['plugin']} {s['score']} x {s['weight']}" for s in decision["scores"]]
-    chose = f"{head} chose {decision['node']} among {decision['fits']} that fitted, of {decision['of']} looked at"
-    return [*lines, f"{chose}: {', '.join(parts) or 'none was scored'}", ""]
+    chose = f"chose {decision['node']} among {decision['fits']} that fitted, of {decision['of']} examined"
+    return [*lines, head, f"{chose}: {', '.join(parts) or 'none was scored'}", ""]
 
 
 def _flow(flow: Json) -> str:

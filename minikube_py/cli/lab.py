@@ -1,4 +1,5 @@
-"""The laboratory: which calls reach the store, which index answers them best, and how well policies pack.
+"""The laboratory: which calls reach the store, which index answers them best, how well policies pack, and what
+predictors of usage gain.
 
   minikube-py lab calls
   minikube-py lab packing --seeds 42

@@ -1,4 +1,4 @@
-"""How much of the GPUs six published policies put to use, and what they leave in pieces that nobody can use.
+"""How much of a cluster's GPUs six published policies allocate, and how much they leave too fragmented to use.
 
   minikube-py lab packing --seeds 42                          six policies on the default list: half a minute
   minikube-py lab packing --pods cpu250 --policy fgd,bestfit
@@ -52,7 +52,7 @@ def _seeds(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > 30:
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of seeds; write 42, 42-51 or 42,45")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of seeds; write 42, 42-51 or 42,45")
         start, stop = int(first), int(last or first)
         if not start <= stop < start + 10_000:
             raise argparse.ArgumentTypeError(f"{part}: the last seed comes after the first, and within 10,000")

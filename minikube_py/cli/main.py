@@ -23,20 +23,20 @@ PROGRAM = "minikube-py"
 COMMANDS = {
     "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",
     "demo": "replay a production trace on 1,213 fake nodes and ask range queries while it fills",
-    "bench": "measure: density (pods on nodes), query (inequalities), schedule (large pods on nearly full nodes)",
-    "lab": "the laboratory: calls (which calls reach the store), study (which index answers best), packing of GPUs",
+    "bench": "measure a control plane: {}",
+    "lab": "the laboratory: {}",
     "replay": "replay a trace and record how long each pod took",
     "compare": "two scheduler configurations on the same pods, in virtual time: table, JSON, picture",
     "explain": "why a pod is on its node, or on none: verdicts and scores of every node",
     "explore": "run a test of a Python operator under many interleavings and faults, in virtual time",
     "what-if": "where a pod would go, and whom it would evict, without creating it",
     "trace": "convert the published trace to the compact table used here",
-    "index": "indexes for inequalities: create, list, stats, drop, explain, check",
+    "index": "indexes for inequalities: {}",
     "front": "fronts of shards: check one of your own",
     "model": "cost models of flow scheduling: check one of your own",
     "predictor": "predictors of what pods will use: check one of your own",
     "plugin": "scheduler plugins: check one of your own",
-    "store": "run one store member, or inspect and change a running store: status, member, snapshot, ...",
+    "store": "run one store member, or inspect and change a running store: {}",
     "apiserver": "run an API server on a store",
     "scheduler": "run a scheduler",
     "controllers": "run the controllers",
@@ -46,6 +46,7 @@ COMMANDS = {
     "health": "ask a role on this host whether it is healthy; for health checks",
     "version": "print the version",
 }
+"""`{}` stands for the names of its subcommands: `SUBCOMMANDS` or, where its parser has them, `PARTS` of its module."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -153,9 +154,17 @@ def _without_command(arguments: Sequence[str]) -> int:
     return USAGE
 
 
+def _summary(name: str) -> str:
+    text = COMMANDS[name]
+    if "{}" not in text:
+        return text
+    module = import_module(f"minikube_py.cli.{name}")
+    return text.format(", ".join(_subcommands(module) or module.PARTS))
+
+
 def _overview() -> str:
     lines = [f"usage: {PROGRAM} COMMAND [flags]", "", "A whole Kubernetes control plane in pure Python.", ""]
-    lines += ["commands:", *(f"  {name:<13} {text}" for name, text in COMMANDS.items())]
+    lines += ["commands:", *(f"  {name:<13} {_summary(name)}" for name in COMMANDS)]
     return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help lists its flags."])
 
 

@@ -48,7 +48,7 @@ def _text(path: Path) -> str:
     try:
         return read_file(path).decode()
     except UnicodeDecodeError as error:
-        raise ClusterError(f"{path} is no text: {error}") from None
+        raise ClusterError(f"{path} is not text: {error}") from None
 
 
 def _of_text(text: str, where: str) -> list[Object]:
@@ -57,7 +57,7 @@ def _of_text(text: str, where: str) -> list[Object]:
     try:
         found = [each for each in documents(text.encode()) if each is not None]
     except yaml.YAMLError as error:
-        raise ClusterError(f"{where} is no YAML: {error}") from error
+        raise ClusterError(f"{where} is not YAML: {error}") from error
     if not found:
         raise ClusterError(f"{where} holds no object")
     return _checked(found)

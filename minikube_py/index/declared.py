@@ -219,7 +219,7 @@ def parse(data: bytes) -> IndexSpec:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the declaration of an index is no JSON: {error}") from None
+        raise InvalidRequest(f"the declaration of an index is not JSON: {error}") from None
     return from_json(value)
 
 

@@ -49,6 +49,7 @@ class Replay:
         self.series: list[tuple[float, array[float]]] = []
         self.live_series: list[tuple[float, int]] = []
         self.duration_s = self.standing_s = 0.0
+        self._standing_since_s: float | None = None
         self.live_max = self._gone = 0
         self._sample_every_s = SAMPLE_EVERY_S
         self._trace, self._transport, self._clock, self._in_flight = trace, transport, clock, in_flight
@@ -107,9 +108,10 @@ class Replay:
             ended = self._sent_count == len(self._bodies)
             while marks and (ended or self.allocated_share >= marks[0].share):
                 mark = marks.pop(0)
-                since_s = self._clock.monotonic_s()
+                self._standing_since_s = self._clock.monotonic_s()
                 await mark.action(self.allocated_share)
-                self.standing_s += self._clock.monotonic_s() - since_s
+                self.standing_s += self._clock.monotonic_s() - self._standing_since_s
+                self._standing_since_s = None
             if ended:
                 return
 
@@ -194,7 +196,8 @@ class Replay:
             await self._clock.sleep(self._sample_every_s)
 
     def _take_sample(self, started_s: float, shown: Progress) -> None:
-        now_s = self._clock.monotonic_s() - started_s - self.standing_s
+        until_s = self._clock.monotonic_s() if self._standing_since_s is None else self._standing_since_s
+        now_s = until_s - started_s - self.standing_s
         shares = array("d", map(truediv, self._used_milli, self._capacity_milli))
         recorder = self.recorder
         self.series.append((now_s, shares))

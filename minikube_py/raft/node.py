@@ -38,7 +38,9 @@ class Raft(State):
     `log`, `hard_state` and `configuration` are what was durable; `configuration` is the one in force at the log's
     offset. Read `term`, `role`, `leader`, `configuration` and `log` at will; only this class changes them."""
 
-    __slots__ = ("_elections", "_following", "_forwarded", "_handlers", "_leading", "_saved")
+    __slots__ = (
+        "_elections", "_following", "_forwarded", "_handlers", "_leader_term", "_leading", "_saved", "leaders_seen",
+    )  # fmt: skip
 
     def __init__(
         self, config: RaftConfig, log: RaftLog, hard_state: HardState, configuration: Configuration, rng: Rng
@@ -53,6 +55,7 @@ class Raft(State):
         self._following = Following(self)
         self._forwarded = ForwardedReads(rng.getrandbits(64).to_bytes(8, "big"))
         self._leading: Leadership | None = None
+        self._leader_term = self.leaders_seen = 0
         self._handlers: dict[int, Callable[[Message], None]] = {
             MessageType.PRE_VOTE: self._vote_asked,
             MessageType.PRE_VOTE_REPLY: self._vote_answered,
@@ -332,6 +335,13 @@ class Raft(State):
             # Otherwise the clock runs on: a candidate that gets no vote here must not keep this member from standing.
             self._elections.reset()
         self.leader = leader
+        self._note_leader()
+
+    def _note_leader(self) -> None:
+        """Counts leaders by their terms: one that was lost from sight and found again is no other."""
+        if self.leader != NOBODY and self._leader_term != self.term:
+            self._leader_term = self.term
+            self.leaders_seen += 1
 
     def _end_office(self) -> None:
         """Requests that were sent to or through the leader until now get no answer."""
@@ -364,6 +374,7 @@ class Raft(State):
     def _become_leader(self) -> None:
         self.role = "LEADER"
         self.leader = self.id
+        self._note_leader()
         self._elections.reset()
         self._leading = Leadership(self)
         # Entries of former terms commit only beneath one of this term (Raft, 5.4.2).

@@ -13,7 +13,8 @@ from minikube_py.scheduler.scoring import Choice, NodeScore
 
 class Explanation(NamedTuple):
     """`nodes`: the chosen node first, then as many of the next best as were asked to be kept. `message`: for a pod that
-    fits nowhere, why; `node` is then "". `score` is -1 where only one node fitted."""
+    fits nowhere, why; `node` is then "". `score` is -1 where only one node fitted. `queued_s`, `started_s`: since
+    when it had waited for this attempt, and when the attempt began; None for a pod that fits nowhere."""
 
     pod: str
     uid: str
@@ -24,6 +25,8 @@ class Explanation(NamedTuple):
     feasible: int
     nodes: tuple[NodeScore, ...]
     message: str = ""
+    queued_s: float | None = None
+    started_s: float | None = None
 
 
 class _Placed(NamedTuple):
@@ -37,6 +40,8 @@ class _Placed(NamedTuple):
     wide: Mapping[str, int]
     extended: tuple[tuple[str, int, int], ...]
     others: tuple[NodeScore, ...]
+    queued_s: float
+    started_s: float
 
 
 class _Failed(NamedTuple):
@@ -57,7 +62,16 @@ class Decisions:
     def __len__(self) -> int:
         return len(self._by_number)
 
-    def placed(self, pod: PodInfo, at_s: float, choice: Choice, others: tuple[NodeScore, ...] = ()) -> None:
+    def placed(
+        self,
+        pod: PodInfo,
+        at_s: float,
+        choice: Choice,
+        others: tuple[NodeScore, ...] = (),
+        *,
+        queued_s: float,
+        started_s: float,
+    ) -> None:
         """To be called before the pod is assumed: what is kept is the node as it was when it was chosen."""
         node, seen = choice.node, NodeInfo.__new__(NodeInfo)
         seen.name, seen.labels, seen.taints = node.name, node.labels, node.taints
@@ -66,7 +80,7 @@ class Decisions:
         seen.nonzero_cpu_milli, seen.nonzero_memory_bytes = node.nonzero_cpu_milli, node.nonzero_memory_bytes
         self._put(
             pod.uid,
-            _Placed(pod, at_s, seen, *choice[2:], others),
+            _Placed(pod, at_s, seen, *choice[2:], others, queued_s, started_s),
         )
 
     def failed(self, pod: PodInfo, at_s: float, message: str) -> None:
@@ -106,4 +120,6 @@ class Decisions:
             decision.evaluated,
             decision.feasible,
             (chosen, *decision.others),
+            queued_s=decision.queued_s,
+            started_s=decision.started_s,
         )

@@ -16,7 +16,7 @@ import numpy as np
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.filtering import ok
 from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, NoNodesAvailable, Status
-from minikube_py.scheduler.objects import CPU, PODS, NodeInfo, PodInfo
+from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import Candidate, DefaultPreemption
 from minikube_py.scheduler.preparing import Prepared, Rejected
 from minikube_py.scheduler.scoring import normalized, raw_scores
@@ -141,16 +141,16 @@ def _change(pod: PodInfo, reason: str, found: Sequence[Verdict]) -> str:
         nodes = [verdict.node for verdict in found]
         most = max(node.allocatable.get(resource, 0) for node in nodes)
         if most < wanted:
-            return f"no such node has more than {_amount(resource, most)} of {resource} in all; ask for as much at most"
+            return f"none of these nodes has more than {_amount(resource, most)}; request at most that"
         large = [node for node in nodes if node.allocatable.get(resource, 0) >= wanted]
         least, name = min((wanted - _free(node, resource), node.name) for node in large)
-        return f"free {_amount(resource, least)} of {resource} on {name}, which lacks least, or ask for as much less"
+        return f"free {_amount(resource, least)} on {name}, which lacks the least, or request that much less"
     if plugin == "TaintToleration":
         return f"tolerate it, or take the taint off {found[0].node.name}"
     if plugin == "NodeUnschedulable":
         return f"uncordon {found[0].node.name}"
     if plugin in ("NodeAffinity", "NodeName"):
-        return f"change what the pod asks of nodes, or the labels of {found[0].node.name}"
+        return f"change the pod's node selector or affinity, or the labels of {found[0].node.name}"
     return f"{plugin} has to let it pass" if plugin else "the pod's constraints have to allow it"
 
 
@@ -159,7 +159,15 @@ def _free(node: NodeInfo, resource: str) -> int:
 
 
 def _amount(resource: str, amount: int) -> str:
-    return f"{amount}m" if resource == CPU else f"{amount}"
+    """With its resource, as `32 CPUs`, `1500m CPU`, `16Gi of memory`, `3 nvidia.com/gpu`."""
+    if resource == CPU:
+        whole, rest = divmod(amount, 1000)
+        return f"{amount}m CPU" if rest else f"{whole} CPU" + ("" if whole == 1 else "s")
+    if resource not in (MEMORY, EPHEMERAL_STORAGE):
+        return f"{amount} {resource}"
+    unit = next((power for power in (4, 3, 2, 1) if amount and amount % 1024**power == 0), 0)
+    text = f"{amount // 1024**unit}{('', 'Ki', 'Mi', 'Gi', 'Ti')[unit]}" if unit else f"{amount} bytes"
+    return f"{text} of {resource}"
 
 
 # --- whom it would evict --------------------------------------------------------------------------------------------
@@ -174,11 +182,13 @@ def victims_of(run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> Candidate
 # --- as documents ---------------------------------------------------------------------------------------------------
 
 
-def judged(run: ProfileRun, pod: PodInfo, limit: int) -> Json:
-    """Where the pod would go as things are. `limit`: so many nodes, 0 for all. Raises: PluginError."""
+def judged(run: ProfileRun, pod: PodInfo, limit: int, first: str = "") -> Json:
+    """Where the pod would go as things are. `limit`: so many nodes, 0 for all. `first`: the node that is listed before
+    those that rank higher now. Raises: PluginError."""
     evaluator = run.evaluator
     found = verdicts(evaluator, pod)
     fitting = [verdict for verdict in found if verdict.total is not None]
+    listed = sorted(found, key=lambda verdict: verdict.node.name != first) if first else found
     top = [verdict.node.name for verdict in fitting if verdict.total == fitting[0].total]
     document: Json = {
         "pod": pod.key,
@@ -186,7 +196,7 @@ def judged(run: ProfileRun, pod: PodInfo, limit: int) -> Json:
         "runnerUp": fitting[len(top)].node.name if len(fitting) > len(top) else "",
         "fits": len(fitting),
         "of": len(found),
-        "nodes": [_node_json(verdict) for verdict in found[: limit or None]],
+        "nodes": [_node_json(verdict) for verdict in listed[: limit or None]],
     }
     if not fitting:
         document |= {"message": "", "changes": changes(pod, found), "preemption": None}
@@ -226,6 +236,8 @@ def decision_json(number: int, explanation: Explanation) -> Json:
         return {**document, "message": explanation.message}
     scores = explanation.nodes[0].scores if explanation.nodes else ()
     named = [{"plugin": name, "score": score, "weight": weight} for name, score, weight in scores]
+    for name, at_s in (("queuedS", explanation.queued_s), ("startedS", explanation.started_s)):
+        document[name] = None if at_s is None else round(at_s, 6)
     return {**document, "fits": explanation.feasible, "of": explanation.evaluated, "scores": named}
 
 
@@ -233,13 +245,13 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
     """Raises: PluginError; ValueError where a parameter is no whole number, or no such decision is remembered."""
     limit = int(params.get("limit") or 0)
     with _undisturbed(scheduler, run, pod):
-        document = judged(run, _unplaced(pod), limit)
+        document = judged(run, _unplaced(pod), limit, pod.node_name)
     if scheduler.extenders:
         # They may count what they are asked as granted.
         document["extendersNotAsked"] = [each.url_prefix for each in scheduler.extenders.configs]
     if question == "what-if":
         return document
-    document["node"] = pod.node_name
+    document |= {"node": pod.node_name, "nowS": round(scheduler.clock.monotonic_s(), 6)}
     decisions = scheduler.decisions
     numbers = decisions.numbers_of(pod.uid)
     wanted = int(params["at"]) if params.get("at") else (numbers[-1] if numbers else None)

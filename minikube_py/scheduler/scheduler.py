@@ -422,7 +422,7 @@ class Scheduler:
     def place(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         """Raises what plugins raise."""
         run.attempts.algorithm.observe(self._now_s() - started_s)
-        self._remember(run, queued.pod, choice)
+        self._remember(run, queued, choice, started_s)
         self._commit(run, queued, choice, started_s)
 
     def unfit(
@@ -442,12 +442,12 @@ class Scheduler:
         logger.error("scheduling of pod %s", queued.pod.key, exc_info=error)
         self.fail(run, queued, Code.ERROR, str(error) or type(error).__name__, None, started_s)
 
-    def _remember(self, run: ProfileRun, pod: PodInfo, choice: Choice) -> None:
+    def _remember(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         if not self.config.explained_decisions:
             return
-        extra = self.config.explained_nodes - 1
-        others = run.evaluator.explain(pod, extra + 1, choice.node)[1:] if extra > 0 else ()
-        self._decisions.placed(pod, self._now_s(), choice, tuple(others))
+        pod, kept, queued_s = queued.pod, self.config.explained_nodes, queued.timestamp_s
+        others = run.evaluator.explain(pod, kept, choice.node)[1:] if kept > 1 else ()
+        self._decisions.placed(pod, self._now_s(), choice, tuple(others), queued_s=queued_s, started_s=started_s)
 
     def post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """The node that the pod is nominated to; "" clears a nomination, None leaves it alone."""

@@ -1,5 +1,5 @@
-"""Who uses a simulated control plane: makes, scales, changes and deletes what a seed draws, and writes down what it was
-told is done.
+"""Who uses a simulated control plane: makes, scales, changes and deletes what a seed draws, and writes down what was
+answered as done.
 """
 
 from __future__ import annotations

@@ -66,6 +66,9 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "leases": len(state.lessor.by_id),
         PREFIX + "raft_term": member.raft.term,
         PREFIX + "raft_leading": int(bool(replica.leading)),
+        PREFIX + "raft_members": len(replica.membership.members),
+        PREFIX + "raft_leaders_seen_total": member.raft.leaders_seen,
+        PREFIX + "raft_lag_entries": _lag_entries(member),
         PREFIX + "raft_commit_index": log.committed,
         PREFIX + "raft_applied_index": log.applied,
         PREFIX + "revision": state.revision,
@@ -84,6 +87,12 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,
         **member.snapshotter.metrics(PREFIX),
     }
+
+
+def _lag_entries(member: StoreMember) -> int:
+    """Of the leader's log, how many entries the member that is furthest behind lacks; 0 on who does not lead."""
+    raft = member.raft.status()
+    return max((raft.last_index - peer.match for peer in raft.peers), default=0)
 
 
 def _plain(member: Member) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 |---|---|---|
 | ``, `page.js`, `page.css` | everybody | the page itself; it holds no data and loads nothing from outside |
 | `POST login` | whoever has the link, once | a session for the bearer of the link's code, which is used up |
-| `state?since=N` | a session | what changed after N; waits up to 2 s for a change, and 0.1 s between two answers |
+| `state?since=N&group=LABEL` | a session | what changed after N: within 2 s, 0.1 s between answers |
 | `node?name=`, `pod?key=` | a session | details; of a pod also what `explain pod` says |
 | `match?where=` | a session | names of the nodes that a field selector finds, inequalities included |
 
@@ -33,7 +33,7 @@ from minikube_py.apiserver.scheduling import EXPLAIN_PODS
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NODES, PODS, RestClient
 from minikube_py.env import Clock, Rng, run_until
-from minikube_py.ui.view import NodeFacts, PodFacts, View, node_facts, pod_facts
+from minikube_py.ui.view import ZONE, NodeFacts, PodFacts, View, node_facts, pod_facts
 
 IDLE_S: Final = 15.0
 WAIT_MAX_S: Final = 2.0
@@ -41,6 +41,8 @@ BETWEEN_S: Final = 0.1
 SESSIONS_MAX: Final = 16
 """The oldest ends where one more begins."""
 MATCHED_MAX: Final = 20_000
+RANKED: Final = 6
+"""Nodes in the table of a pod: its own, and those that rank highest now."""
 
 _GUEST: Final = "minikube-py:page-login"
 _VIEWER: Final = "minikube-py:page"
@@ -184,7 +186,7 @@ class Page:
                 await run_until(self._clock, until_s, self._changed.wait())
         view = self._view
         return {
-            **view.changes(since),
+            **view.changes(since, query.get("group", ZONE)),
             **view.summary(),
             "now": self._clock.wall_s(),
             "store": _raft(self._core.storage.metrics()),
@@ -196,8 +198,14 @@ class Page:
     async def _pod(self, query: Mapping[str, str]) -> Any:
         key = query.get("key", "")
         pod = _found(self._view.pod(key))
-        status, explained = await self._read(f"{EXPLAIN_PODS}{quote(key)}", {"limit": "5"})
-        return {**pod, "explained": explained if status == 200 else {"problem": explained.get("message", "")}}
+        status, explained = await self._read(f"{EXPLAIN_PODS}{quote(key)}", {"limit": str(RANKED)})
+        if status != 200:
+            return {**pod, "explained": {"problem": explained.get("message", "")}}
+        decision, now_s = explained["decision"] or {}, self._clock.wall_s()
+        for name, at in (("queued", "queuedS"), ("attempted", "startedS"), ("scored", "atS")):
+            if decision.get("node") and decision[at] is not None:
+                pod["moments"][name] = now_s - (explained["nowS"] - decision[at])
+        return {**pod, "explained": explained}
 
     async def _match(self, query: Mapping[str, str]) -> Any:
         """Upstream's words where the selector does not parse."""

@@ -21,6 +21,8 @@ GONE_MAX: Final = 4_096
 """Deleted nodes that are remembered; a page that is further behind is sent everything."""
 LATENCIES_MAX: Final = 2_000
 PENDING_SHOWN_MAX: Final = 200
+LABELS_MAX: Final = 100
+"""Labels of nodes by which a page can group them."""
 
 Json = dict[str, Any]
 
@@ -33,6 +35,7 @@ class NodeFacts(NamedTuple):
     open: bool
     """False while it is cordoned."""
     allocatable: Mapping[str, int]
+    labels: Mapping[str, str]
 
 
 class PodFacts(NamedTuple):
@@ -59,6 +62,7 @@ def node_facts(node: Mapping[str, Any]) -> NodeFacts:
         any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions),
         not (node.get("spec") or {}).get("unschedulable"),
         {name: wide_units(name, amount) for name, amount in (status.get("allocatable") or {}).items()},
+        metadata.get("labels") or {},
     )
 
 
@@ -209,17 +213,19 @@ class View:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def changes(self, since: int) -> Json:
-        """Nodes that changed after `since`, as [name, zone, ready, open, pods, {resource: [used, allocatable]}]. `all`
-        is set where everything is sent: at the start, or to a page that is too far behind."""
+    def changes(self, since: int, label: str = ZONE) -> Json:
+        """Nodes that changed after `since`, as [name, value of `label`, ready, open, pods, {resource: [used,
+        allocatable]}]. `all` is set where everything is sent: at the start, or to a page that is too far behind; then
+        `labels` are those that nodes have, fewest values first."""
         lost = self._gone[0][0] if len(self._gone) == GONE_MAX else 0
         everything = since <= self._start or since < lost or since > self.sequence
         gone = (name for at, name in self._gone if at > since and name not in self._latest)
         return {
             "sequence": self.sequence,
             "all": everything,
-            "nodes": [self._row(name) for name in (self._latest if everything else self._changed(since))],
+            "nodes": [self._row(name, label) for name in (self._latest if everything else self._changed(since))],
             "gone": [] if everything else list(gone),
+            "labels": self._labels() if everything else [],
         }
 
     def _changed(self, since: int) -> Iterator[str]:
@@ -228,12 +234,20 @@ class View:
                 return
             yield name
 
-    def _row(self, name: str) -> list[Any]:
+    def _labels(self) -> list[str]:
+        values: dict[str, set[str]] = {}
+        for name in self._latest:
+            facts = self._nodes[name].facts
+            for label, value in (facts.labels if facts is not None else {}).items():
+                values.setdefault(label, set()).add(value)
+        return sorted(values, key=lambda label: (len(values[label]), label))[:LABELS_MAX]
+
+    def _row(self, name: str, label: str) -> list[Any]:
         node = self._nodes[name]
         facts = node.facts
         assert facts is not None
         amounts = {each: [_shown(node.used.get(each, 0)), _shown(amount)] for each, amount in facts.allocatable.items()}
-        return [name, facts.zone, facts.ready, facts.open, len(node.pods), amounts]
+        return [name, facts.labels.get(label, ""), facts.ready, facts.open, len(node.pods), amounts]
 
     def summary(self) -> Json:
         """Counts, waiting pods and latencies in seconds, as the page's panels show them."""
@@ -260,7 +274,7 @@ class View:
         pod = self.pods.get(key)
         if pod is None:
             return None
-        return {**pod._asdict(), "requests": shown_amounts(pod.requests), "moments": self._moments.get(key, {})}
+        return {**pod._asdict(), "requests": shown_amounts(pod.requests), "moments": {**self._moments.get(key, {})}}
 
 
 def _shown(amount: int) -> float:

@@ -1,7 +1,7 @@
 """Pods with volumes, drawn from a seed: our scheduler beside upstream's, on one real API server and cluster.
 
-Each case is made twice, with storage of its own for each scheduler. Alike must be what a pod that fits nowhere is
-told, with the number of nodes for each reason, and what is written into its claims and volumes where it fits. Most
+Each case is made twice, with storage of its own for each scheduler. Alike must be what is reported for a pod that fits
+nowhere, with the number of nodes for each reason, and what is written into its claims and volumes where it fits. Most
 pods name their node, so that nothing is left to chance.
 """
 

@@ -137,7 +137,8 @@ async def why_there(kubeconfig: Path | None, node: str) -> bool:
     explained = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
     if "no scheduler comes" in explained.stderr:
         return False
-    assert explained.stdout.startswith(f"default/one is on {node}\ndecision 1 (of this pod: 1) chose {node} among 2")
+    decided = f"scheduler decision 1; decisions for this pod: 1\nchose {node} among 2"
+    assert explained.stdout.startswith(f"default/one is on {node}\n{decided}")
     return explained.returncode == 0
 
 

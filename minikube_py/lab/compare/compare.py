@@ -127,11 +127,11 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
         "better": "more" if measure.better > 0 else "less",
         "first": each.first,
         "second": each.second,
-        "meanFirst": each.mean_first._asdict(),
-        "meanSecond": each.mean_second._asdict(),
+        "mean_first": each.mean_first._asdict(),
+        "mean_second": each.mean_second._asdict(),
         "difference": each.difference._asdict(),
         "p": each.p,
-        "betterIs": each.better(measure.better),
+        "better_is": each.better(measure.better),
     }
 
 

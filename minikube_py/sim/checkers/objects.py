@@ -105,7 +105,7 @@ def _decoded(value: bytes) -> Any:
 
 
 def _no_json(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def resources(listed: object) -> Amounts:

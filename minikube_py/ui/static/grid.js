@@ -57,7 +57,7 @@ function ramp(from, to, steps) {
   return Array.from({ length: steps }, (_, step) => `rgb(${first.map((each, at) => Math.round(each + ((last[at] - each) * step) / (steps - 1))).join()})`);
 }
 
-/** Nodes as boxes on a canvas. `nodes`: name -> {zone, ready, open, pods, amounts: {resource: [used, allocatable]}}. */
+/** Nodes as boxes on a canvas. `nodes`: name -> {zone: value of the label that groups, ready, open, pods, amounts: {resource: [used, allocatable]}}. */
 class Grid {
   constructor(canvas) {
     this.canvas = canvas;
@@ -65,7 +65,7 @@ class Grid {
     this.order = [];              // names as they are laid out
     this.matched = null;          // names that a selector found, or null
     this.selected = null;         // a name
-    this.byZone = true;
+    this.groupedBy = "zone";      // what a group without a value is said to lack; "" for no groups
     this.laidOut = false;
     this.cell = { size: 10, gap: 2, titles: [] };
   }
@@ -73,7 +73,7 @@ class Grid {
   layOut(width, height) {
     const groups = new Map();
     for (const [name, node] of this.nodes) {
-      const key = this.byZone ? node.zone : "";
+      const key = this.groupedBy ? node.zone : "";
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(name);
     }
@@ -93,7 +93,7 @@ class Grid {
     this.order = [];
     let y = 0;
     for (const [zone, names] of groups) {
-      if (title) { this.cell.titles.push([zone || "no zone", y + 13]); y += title; }
+      if (title) { this.cell.titles.push([zone || `no ${this.groupedBy}`, y + 13]); y += title; }
       names.sort(collator.compare).forEach((name, index) => {
         const node = this.nodes.get(name);
         node.x = (index % columns) * (size + gap);

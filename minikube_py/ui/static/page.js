@@ -5,6 +5,7 @@ const grid = new Grid($("nodes")), nodes = grid.nodes;
 let sequence = 0;
 let session = sessionStorage.getItem("session");
 let drawAsked = false;
+let asking = null;                // ends the request under way
 const rates = [];                 // [seconds, created, bound, running]
 const SHOWN_S = 60;
 
@@ -30,9 +31,11 @@ async function follow() {
   for (;;) {
     try {
       if (document.hidden) { await new Promise((go) => document.addEventListener("visibilitychange", go, { once: true })); }
-      take(await ask(`state?since=${sequence}`));
+      asking = new AbortController();
+      take(await ask(`state?since=${sequence}&group=${encodeURIComponent($("group").value)}`, { signal: asking.signal }));
       say("");
     } catch (error) {
+      if (error.name === "AbortError") continue;
       if (error.status === 401) { say(error.message); return; }
       say(`no answer: ${error.message}; trying again`);
       await new Promise((go) => setTimeout(go, 1000));
@@ -49,6 +52,7 @@ function take(state) {
   }
   for (const name of state.gone) { nodes.delete(name); grid.laidOut = false; }
   sequence = state.sequence;
+  offerLabels(state.labels);
   if (state.nodes.length) offerResources($("resource"), state.nodes.flatMap((each) => Object.keys(each[5])));
   rates.push([state.now, state.totals.created, state.totals.bound, state.totals.running]);
   while (rates.length > 2 && rates[0][0] < state.now - SHOWN_S) rates.shift();
@@ -59,10 +63,11 @@ function take(state) {
   draw();
 }
 
-function showStore({ raft_term: term, raft_leading: leading, raft_commit_index: committed, raft_applied_index: applied }) {
+function showStore(store) {
+  const { raft_term: term, raft_leading: leading, raft_commit_index: committed, raft_applied_index: applied, raft_members: members } = store;
   if (term === undefined) { showPairs($("store"), [["engine", "etcd"]]); return; }
   const text = (value) => value.toLocaleString("en");
-  showPairs($("store"), [["role", leading ? "leader" : "follower"], ["term", text(term)], ["commit index", text(committed)], ["applied index", text(applied)], ["entries to apply", text(committed - applied)]]);
+  showPairs($("store"), [["role", leading ? "leader" : "follower"], ["members", text(members)], ["term", text(term)], ["elections won, as seen here", text(store.raft_leaders_seen_total)], ["commit index", text(committed)], ["applied index", text(applied)], ["entries to apply", text(committed - applied)], ["replication lag, entries", members > 1 ? (leading ? text(store.raft_lag_entries) : "known to the leader") : "no other member"]]);
 }
 
 let waitingShown = "";
@@ -104,7 +109,15 @@ $("nodes").addEventListener("keydown", (event) => {
   draw();
 });
 $("resource").addEventListener("change", draw);
-$("group").addEventListener("change", () => { grid.byZone = $("group").value === "zone"; grid.laidOut = false; draw(); });
+$("group").addEventListener("change", () => {
+  grid.groupedBy = $("group").selectedOptions[0].textContent.replace("nothing", "");
+  sequence = 0;                   // All nodes are sent again, with the value of that label.
+  if (asking) asking.abort();
+});
+function offerLabels(labels) {
+  const known = new Set([...$("group").options].map((each) => each.value));
+  $("group").append(...labels.filter((each) => !known.has(each)).map((each) => element("option", each, { value: each })));
+}
 addEventListener("resize", draw);
 
 // --- a field selector, as it is typed ------------------------------------------------------------------------------------
@@ -196,33 +209,62 @@ $("close").addEventListener("click", () => {
   draw();
 });
 
+const MOMENTS = [["created", "created"], ["queued", "queued"], ["scored", "filtered and scored"], ["bound", "bound"], ["running", "running"]];
+
 function podDetail(pod) {
-  const parts = [], names = ["created", "bound", "running"].filter((each) => pod.moments[each]);
-  const times = element("ul", "", { className: "times" });
-  if (!pod.moments.created) times.append(line("created", pod.created));
-  for (const each of names) times.append(line(each, each === "created" ? new Date(pod.moments.created * 1000).toLocaleTimeString("en-GB") : `+ ${ms(pod.moments[each] - (pod.moments.created || pod.moments[names[0]]))}`));
+  const { moments } = pod, names = MOMENTS.filter(([each]) => moments[each]), parts = [];
+  const times = element("ul", "", { className: "times" }), first = names.length ? moments[names[0][0]] : 0;
+  if (!moments.created) times.append(line("created", new Date(pod.created).toLocaleTimeString("en-GB")));
+  for (const [each, text] of names) times.append(line(text, each === names[0][0] ? new Date(first * 1000).toLocaleTimeString("en-GB") : `+ ${ms(Math.max(0, moments[each] - first))}`));
   parts.push(element("p", `${pod.phase || "no phase"}${pod.node ? ` on ${pod.node}` : ""}${pod.terminating ? ", terminating" : ""}`), times);
-  if (pod.reason) parts.push(element("p", pod.reason, { className: "reason" }));
   const why = pod.explained;
   if (why && why.problem) parts.push(element("p", why.problem, { className: "reason" }));
-  else if (why) parts.push(element("h2", "Why this node"), ...whyNodes(why));
+  else if (why && !pod.node) parts.push(...whyWaiting(pod, why));
+  else if (why) parts.push(...whyNode(pod, why));
   return parts;
 }
 
 function line(name, text) { const item = element("li"); item.append(element("span", name), element("span", text)); return item; }
 
-function whyNodes(why) {
-  const parts = [];
-  if (why.message) parts.push(element("p", why.message, { className: "reason" }));
-  for (const each of why.changes || []) parts.push(element("p", `To fit, ${each.change}.`, { className: "reason" }));
-  const table = element("table"), head = element("thead"), body = element("tbody");
-  head.append(row("node", "score", "by plugin"));
-  for (const each of why.nodes || []) {
-    const detail = each.fits ? each.scores.map((score) => `${score.plugin} ${score.weighted}`).join(", ") : `${each.plugin}: ${each.reasons.join(", ")}`;
-    body.append(row(each.node, each.fits ? String(each.total) : "no", detail));
-  }
+function tableOf(heads, rows) {
+  const table = element("table"), head = element("thead"), body = element("tbody"), top = element("tr");
+  top.append(...heads.map((each) => element("th", each, { scope: "col" })));
+  head.append(top);
+  body.append(...rows.map((cells) => row(...cells)));
   table.append(head, body);
-  if (body.children.length) parts.push(element("p", `${why.fits} of ${why.of} nodes fit now; the ones that rank first:`, { className: "reason" }), table);
+  return table;
+}
+
+const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
+/** The recorded decision with the scores of that time, and how nodes rank now, the pod's own first. */
+function whyNode(pod, why) {
+  const parts = [element("h2", "Why this node")], { decision, flow } = why;
+  if (flow) parts.push(element("p", `Flow round ${flow.round} of ${flow.model}: its path cost ${flow.price}; waiting would have cost ${flow.alternative}.`));
+  if (decision && decision.node) {
+    const took = pod.moments.scored - pod.moments.attempted;
+    parts.push(element("p", `Scheduler decision ${decision.decision}${took >= 0 ? `, made in ${ms(took)}` : ""}: ${decision.node} was chosen among ${count(decision.fits, "node")} that fitted, of ${decision.of.toLocaleString("en")} examined.`));
+    const rows = decision.scores.map((each) => [each.plugin, String(each.score), `x ${each.weight}`, String(each.score * each.weight)]);
+    const total = decision.scores.reduce((sum, each) => sum + each.score * each.weight, 0);
+    if (rows.length) parts.push(tableOf(["its scores then", "score", "weight", "weighted"], [...rows, ["total", "", "", String(total)]]));
+    else parts.push(element("p", "No other node fitted, so none was scored.", { className: "reason" }));
+  } else if (!flow) parts.push(element("p", "The scheduler no longer remembers this decision, or did not make it.", { className: "reason" }));
+  const rows = (why.nodes || []).map((each) => [each.node === pod.node ? `${each.node} (its own)` : each.node, each.fits ? String(each.total) : "no", nodeVerdict(each)]);
+  if (rows.length) parts.push(element("p", `As things are now, without this pod ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit:`), tableOf(["node", "score", "by plugin"], rows));
+  return parts;
+}
+
+const nodeVerdict = (each) => each.fits ? each.scores.map((score) => `${score.plugin} ${score.weighted}`).join(", ") : `${each.plugin}: ${each.reasons.join(", ")}`;
+
+/** Each group of nodes that refuses the pod for the same reason, and what would change that. */
+function whyWaiting(pod, why) {
+  const parts = [element("h2", "Why it waits")], { decision, heldBack, preemption } = why;
+  if (heldBack) parts.push(element("p", `Held back by ${heldBack.plugin}: ${heldBack.reason}`));
+  const said = (decision && decision.message) || why.message || pod.reason;
+  if (said) parts.push(element("p", said, { className: "reason" }));
+  if (why.fits) parts.push(element("p", `Now ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit; best: ${why.best.slice(0, 5).join(", ")}.`));
+  else if ((why.changes || []).length) parts.push(tableOf(["nodes", "refuse it because", "to fit there"], why.changes.map((each) => [each.nodes.toLocaleString("en"), each.reason, each.change])));
+  if (preemption) parts.push(element("p", `Preemption would evict from ${preemption.node}: ${preemption.victims.map((each) => each.pod).join(", ")}.`));
   return parts;
 }
 

@@ -238,6 +238,6 @@ Object.assign($("slider"), { min: begin, max: end });
 $("slider").value = end;
 $("slider").addEventListener("input", draw);
 $("resource").addEventListener("change", chosen);
-$("group").addEventListener("change", () => { for (const { grid } of runs) { grid.byZone = $("group").value === "zone"; grid.laidOut = false; } draw(); });
+$("group").addEventListener("change", () => { for (const { grid } of runs) { grid.groupedBy = $("group").value === "zone" ? "zone" : ""; grid.laidOut = false; } draw(); });
 addEventListener("resize", draw);
 chosen();

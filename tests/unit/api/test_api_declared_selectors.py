@@ -167,7 +167,7 @@ KINDS: list[tuple[kind.Kind, str, str]] = [
     (core.PODS, "metadata.labels", 'is a map, which cannot be compared; name a part of it, as metadata.labels["k'),
     (core.PODS, "metadata", "is an object, which cannot be compared; name a part of it, as metadata.name"),
     (core.NODES, "spec.unschedulable.x", "spec.unschedulable is a bool: it has no 'x'"),
-    (core.NODES, "status[0]", "status is no list: it has no [0]"),
+    (core.NODES, "status[0]", "status is not a list: it has no [0]"),
     (core.NODES, "free", "nodes have no free"),
     (core.SECRETS, "data.x", "is of the type []uint8, which cannot be compared"),
     (core.NODES, "metadata.resourceVersion", "is not stored with the objects"),

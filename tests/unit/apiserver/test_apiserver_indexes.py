@@ -127,7 +127,7 @@ async def test_paths_and_methods_that_are_not_there(world: Core) -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (b"{", "the declaration of an index is no JSON"),
+    (b"{", "the declaration of an index is not JSON"),
     ([], "must be a JSON object"),
     (fits(where="x"), "has no 'where'; it has name, on, fields, sums, structure, options, memoryLimit"),
     (fits(on="nods"), "on: 'nods' is no resource that is stored; there are apiservices, certificatesigningrequests, "),

@@ -33,7 +33,8 @@ def test_lists_are_read_and_defaults_stand(monkeypatch: pytest.MonkeyPatch) -> N
     parser = argparse.ArgumentParser()
     configure(parser)
     seen: list[Any] = []
-    monkeypatch.setattr(bench, "_schedule", lambda arguments: seen.append(arguments) or 0)
+    part = bench.PARTS["schedule"]._replace(run=lambda arguments: seen.append(arguments) or 0)
+    monkeypatch.setitem(bench.PARTS, "schedule", part)
     given = ["schedule", "--nodes", "1_000,20000", "--matcher", "columns, max-tree", "--store-index", "a=scan"]
     assert bench.run(parser.parse_args(given)) == 0
     assert seen[0].nodes == (1000, 20000) and seen[0].matcher == ("columns", "max-tree")

@@ -1,6 +1,8 @@
 """The frame of the command line: what is printed where, and how it ends."""
 
 import argparse
+import importlib
+import re
 import subprocess
 import sys
 
@@ -68,6 +70,28 @@ def test_the_matcher_is_any_structure_there_is(command: str, given: list[str], n
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([command, "--help"]) == 0
     assert f"usage: minikube-py {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [name for name, text in cli.COMMANDS.items() if "{}" in text])
+def test_the_overview_names_every_subcommand(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that its own help lists, and those that it takes."""
+    assert cli.main([name, "--help"]) == 0
+    of_its_own = capsys.readouterr().out
+    assert cli.main(["--help"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == [name])
+    listed = line.rpartition(": ")[2].split(", ")
+    shown = re.findall(r"^ {2,4}([a-z-]+) {2,}\S", of_its_own.rpartition("commands:")[2] or of_its_own, re.MULTILINE)
+    assert listed and set(listed) == {each for each in shown if not each.startswith("-")}
+    for each in listed:
+        assert cli.main([name, each, "--help"]) == 0, each
+        assert f"usage: minikube-py {name} {each}" in capsys.readouterr().out
+
+
+def test_no_command_with_subcommands_is_described_by_hand() -> None:
+    for name, text in cli.COMMANDS.items():
+        module = importlib.import_module(f"minikube_py.cli.{name.replace('-', '_')}")
+        parts = getattr(module, "SUBCOMMANDS", None) or getattr(module, "PARTS", {})
+        assert len(parts) < 2 or "{}" in text, name
 
 
 def test_nothing_heavy_is_imported_before_the_command_is_known() -> None:

@@ -113,8 +113,8 @@ def test_the_command_writes_the_same_bytes_again(tmp_path: Path, capsys: pytest.
     assert written[0] == written[1] and sorted(written[0]) == ["compare.json", "compare.svg"]
     document = json.loads(written[0]["compare.json"])
     used = document["measures"]["nodes used"]
-    assert (used["betterIs"], used["p"]) == ("second", 2 / 2**6)
-    assert used["meanSecond"]["value"] < used["meanFirst"]["value"]
+    assert (used["better_is"], used["p"]) == ("second", 2 / 2**6)
+    assert used["mean_second"]["value"] < used["mean_first"]["value"]
     printed = capsys.readouterr().out
     assert "mean of 6 seeds" in printed and "default + plugin" in printed and "nodes used, nodes" in printed
 

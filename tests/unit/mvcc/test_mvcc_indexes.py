@@ -154,7 +154,7 @@ def test_a_declaration_that_does_not_read_is_refused(name: str) -> None:
 
 
 def test_a_declaration_is_no_json() -> None:
-    with pytest.raises(InvalidRequest, match="is no JSON"):
+    with pytest.raises(InvalidRequest, match="is not JSON"):
         parse(b"{")
     with pytest.raises(InvalidRequest, match="must be a JSON object"):
         parse(b"[]")
@@ -738,7 +738,7 @@ def test_a_snapshot_with_a_declaration_that_does_not_read_is_corrupt() -> None:
                 record[2] = [
                     [key_of("fits"), b"nonsense", 0] if slim[0] == key_of("fits") else slim for slim in record[2]
                 ]
-    with pytest.raises(Corruption, match="is no JSON"):
+    with pytest.raises(Corruption, match="is not JSON"):
         StateMachine.restore(slices)
 
 

@@ -12,7 +12,7 @@ EXAMPLES = {
     "The original answers 404": "upstream",
     "as the original's does": "upstream",
     "it won none of 3,480": "lost every one of",
-    "One that stands by is well": "a standby is healthy",
+    "What stands by is healthy": "a standby is healthy",
     "the way of a pod": "life of a pod",
     "## The house": "package layout",
     "measured by turns": "interleaved",
@@ -37,6 +37,33 @@ EXAMPLES = {
 def test_a_term_is_found_in_prose(text: str) -> None:
     (found,) = occurrences("docs/a.md", f"# Title\n\n{text}.\n")
     assert (found.line, found.instead) == (3, EXAMPLES[text])
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("docs/a.md", "as in the\noriginal, which"),
+        ("docs/a.md", "> as in the\n> original, which"),
+        ("docs/a.md", "- as in the\n  original"),
+        ("minikube_py/a.py", "    # as in the\n    # original\n"),
+        ("minikube_py/a.js", "// as in the\n// original\n"),
+        ("minikube_py/a.py", '    "as in the "\n    "original"\n'),
+        ("minikube_py/a.py", "    f'as in the '\n    f'original'\n"),
+    ],
+)
+def test_a_term_is_found_across_a_line_break(path: str, text: str) -> None:
+    (found,) = occurrences(path, text)
+    assert (found.line, found.instead) == (1, "upstream")
+
+
+@pytest.mark.parametrize("text", ["from -.8 to 1", "| -.8 | 1.3 |", "0.2-.8", "(.5)"])
+def test_a_negative_decimal_needs_its_zero_as_well(text: str) -> None:
+    assert [each.instead for each in occurrences("docs/a.md", text)] == ["a zero before the point: 0.9"]
+
+
+@pytest.mark.parametrize("text", ["who stands by is well", "one that stands by is ready", "what stands\nby leads"])
+def test_a_standby_has_its_name(text: str) -> None:
+    assert [each.instead for each in occurrences("docs/a.md", text)] == ["a standby is healthy"]
 
 
 def test_every_term_has_an_example() -> None:

@@ -19,6 +19,9 @@ POD = {
 }  # fmt: skip
 
 
+LIFE = ["created", "queued", "scored", "bound", "running"]
+
+
 class Browser:
     """What a browser does, without one."""
 
@@ -113,8 +116,13 @@ def test_it_follows_the_cluster(browser: Browser) -> None:
     (used,) = {row[0]: row[5]["cpu"][0] for row in then["nodes"] if row[5]["cpu"][0]}.items()
     pod = browser.json("pod", key="default/p")
     assert (used[0], used[1]) == (pod["node"], 1000)
-    assert pod["phase"] == "Running" and list(pod["moments"]) == ["created", "bound", "running"]
-    assert pod["explained"]["node"] == pod["node"]
+    moments = pod["moments"]
+    assert pod["phase"] == "Running" and set(moments) == {*LIFE, "attempted"}
+    assert [moments[each] for each in LIFE] == sorted(moments[each] for each in LIFE)
+    explained, decision = pod["explained"], pod["explained"]["decision"]
+    assert explained["node"] == decision["node"] == explained["nodes"][0]["node"] == pod["node"]
+    assert decision["fits"] == decision["of"] == 3
+    assert "NodeResourcesFit" in {each["plugin"] for each in decision["scores"]}
     assert browser.json("node", name=pod["node"])["pods"][0][:2] == ["default/p", "Running"]
     found = browser.json("match", where="free.cpu>=0")["names"]
     assert len(found) == 3
@@ -147,3 +155,65 @@ def test_nothing_is_watched_when_nobody_looks(browser: Browser) -> None:
     assert watchers() == before
     again = browser.json("state", since=str(number))
     assert again["all"], "a page that comes back is sent everything"
+
+
+def test_the_chosen_node_comes_first_though_others_rank_higher_now() -> None:
+    """With more nodes than the table has rows, too: a pod on a node that then fills is still shown with its own."""
+    with VirtualCluster("page of a full node", nodes=pages.RANKED + 4) as cluster:
+        crowded = Browser(cluster)
+        crowded.login()
+        crowded.json("state", since="0")
+        send(cluster, "first")
+        where = crowded.json("pod", key="default/first")["node"]
+        for number in range(3):
+            send(cluster, f"beside-{number}", cpu="8", node=where)
+        pod = crowded.json("pod", key="default/first")
+        listed = [each["node"] for each in pod["explained"]["nodes"]]
+        assert len(listed) == pages.RANKED and listed[0] == where not in pod["explained"]["best"]
+        assert pod["explained"]["decision"]["node"] == where
+        cluster.run(crowded.page.stop)
+
+
+def test_of_a_waiting_pod_every_group_of_nodes_is_told_with_its_reason(browser: Browser) -> None:
+    browser.login()
+    browser.json("state", since="0")
+    cordon = orjson.dumps({"spec": {"unschedulable": True}})
+    browser.cluster.request("PATCH", "/api/v1/nodes/node-1", cordon, content_type=MERGE)
+    send(browser.cluster, "too-large", cpu="2000")
+    pod = browser.json("pod", key="default/too-large")
+    changes = pod["explained"]["changes"]
+    assert (pod["node"], pod["explained"]["decision"]["node"]) == ("", "")
+    assert "0/3 nodes are available" in pod["explained"]["decision"]["message"]
+    assert {(each["nodes"], each["reason"]) for each in changes} == {
+        (2, "Insufficient cpu"), (1, "node(s) were unschedulable")
+    }  # fmt: skip
+    assert all(each["change"] for each in changes) and "scored" not in pod["moments"]
+
+
+def test_nodes_come_with_the_label_that_groups_them(browser: Browser) -> None:
+    browser.login()
+    rack = orjson.dumps({"metadata": {"labels": {"example.com/rack": "r1"}}})
+    browser.cluster.request("PATCH", "/api/v1/nodes/node-2", rack, content_type=MERGE)
+    browser.cluster.advance(1)
+    state = browser.json("state", since="0", group="example.com/rack")
+    assert {row[0]: row[1] for row in state["nodes"]} == {"node-0": "", "node-1": "", "node-2": "r1"}
+    assert "example.com/rack" in state["labels"] and "kubernetes.io/hostname" in state["labels"]
+    assert state["labels"].index("example.com/rack") < state["labels"].index("kubernetes.io/hostname")
+    assert all(row[1] == row[0] for row in browser.json("state", since="0", group="kubernetes.io/hostname")["nodes"])
+
+
+def test_the_store_tells_of_its_members_and_elections(browser: Browser) -> None:
+    browser.login()
+    store = browser.json("state", since="0")["store"]
+    assert (store["raft_members"], store["raft_leaders_seen_total"], store["raft_lag_entries"]) == (1, 1, 0)
+
+
+MERGE = "application/merge-patch+json"
+
+
+def send(cluster: VirtualCluster, name: str, cpu: str = "1", node: str = "") -> None:
+    requests = {"requests": {"cpu": cpu}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": requests}], **({"nodeName": node} if node else {})}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    cluster.request("POST", "/api/v1/namespaces/default/pods", orjson.dumps(pod))
+    cluster.advance(5)
