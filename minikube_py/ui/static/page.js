@@ -226,8 +226,8 @@ function podDetail(pod) {
 
 function line(name, text) { const item = element("li"); item.append(element("span", name), element("span", text)); return item; }
 
-function tableOf(heads, rows) {
-  const table = element("table"), head = element("thead"), body = element("tbody"), top = element("tr");
+function tableOf(heads, rows, className = "") {
+  const table = element("table", "", { className }), head = element("thead"), body = element("tbody"), top = element("tr");
   top.append(...heads.map((each) => element("th", each, { scope: "col" })));
   head.append(top);
   body.append(...rows.map((cells) => row(...cells)));
@@ -244,13 +244,13 @@ function whyNode(pod, why) {
   if (decision && decision.node) {
     const took = pod.moments.scored - pod.moments.attempted;
     parts.push(element("p", `Scheduler decision ${decision.decision}${took >= 0 ? `, made in ${ms(took)}` : ""}: ${decision.node} was chosen among ${count(decision.fits, "node")} that fitted, of ${decision.of.toLocaleString("en")} examined.`));
-    const rows = decision.scores.map((each) => [each.plugin, String(each.score), `x ${each.weight}`, String(each.score * each.weight)]);
+    const rows = decision.scores.map((each) => [each.plugin, `${each.score} x ${each.weight}`, String(each.score * each.weight)]);
     const total = decision.scores.reduce((sum, each) => sum + each.score * each.weight, 0);
-    if (rows.length) parts.push(tableOf(["its scores then", "score", "weight", "weighted"], [...rows, ["total", "", "", String(total)]]));
+    if (rows.length) parts.push(tableOf(["its scores then", "x weight", ""], [...rows, ["total", "", String(total)]]));
     else parts.push(element("p", "No other node fitted, so none was scored.", { className: "reason" }));
   } else if (!flow) parts.push(element("p", "The scheduler no longer remembers this decision, or did not make it.", { className: "reason" }));
   const rows = (why.nodes || []).map((each) => [each.node === pod.node ? `${each.node} (its own)` : each.node, each.fits ? String(each.total) : "no", nodeVerdict(each)]);
-  if (rows.length) parts.push(element("p", `As things are now, without this pod ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit:`), tableOf(["node", "score", "by plugin"], rows));
+  if (rows.length) parts.push(element("p", `As things are now, without this pod ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit:`), tableOf(["node", "score", "by plugin"], rows, "said"));
   return parts;
 }
 
@@ -263,7 +263,7 @@ function whyWaiting(pod, why) {
   const said = (decision && decision.message) || why.message || pod.reason;
   if (said) parts.push(element("p", said, { className: "reason" }));
   if (why.fits) parts.push(element("p", `Now ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit; best: ${why.best.slice(0, 5).join(", ")}.`));
-  else if ((why.changes || []).length) parts.push(tableOf(["nodes", "refuse it because", "to fit there"], why.changes.map((each) => [each.nodes.toLocaleString("en"), each.reason, each.change])));
+  else if ((why.changes || []).length) parts.push(tableOf(["nodes", "refuse it because", "to fit there"], why.changes.map((each) => [each.nodes.toLocaleString("en"), each.reason, each.change]), "said"));
   if (preemption) parts.push(element("p", `Preemption would evict from ${preemption.node}: ${preemption.victims.map((each) => each.pod).join(", ")}.`));
   return parts;
 }
