@@ -15,13 +15,14 @@ from minikube_py.fields.where import Comparison, Where
 from minikube_py.index.contract import Matches
 from minikube_py.index.declared import IndexSpec
 from minikube_py.index.planner import Plan, Way
-from minikube_py.mvcc import alarms, queries, successor, tables
+from minikube_py.mvcc import alarms, queries, snapshot, successor, tables
 from minikube_py.mvcc.alarms import NOSPACE, Alarms
 from minikube_py.mvcc.event_log import EVENT_BYTES, EventLog
 from minikube_py.mvcc.key_index import KEY_VALUE_BYTES, KeyIndex
 from minikube_py.mvcc.lease import MAX_TTL_S, Leases
 from minikube_py.mvcc.queries import PLAN_CHANGES, PLAN_USES, QUERIES_MAX
 from minikube_py.mvcc.reads import LIMIT_REACHABLE
+from minikube_py.mvcc.snapshot import BASE, EVENTS, HEAD, LEASE, is_record
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.successor import Successor
 from minikube_py.mvcc.tables import described
@@ -39,6 +40,7 @@ from minikube_py.mvcc.types import (
     SetAlarm,
     Txn,
 )
+from minikube_py.mvcc.watch import WatchHub
 
 # -- versions by key ---------------------------------------------------------------------------------------------------
 
@@ -481,3 +483,57 @@ def test_a_release_is_a_txn_that_may_rewrite_under_the_alarm() -> None:
     assert (state.alarms.rewritten_bytes, state.alarms.grown_bytes) == (1 + 5, 1)
     with pytest.raises(NoSpace):
         state.apply(Release(Txn((), (Put(b"new", b""),))))
+
+
+# -- what is left out, what fails, what another ends -------------------------------------------------------------------
+
+RECORDS: dict[str, tuple[list[Any], int]] = {
+    "head": ([HEAD, 3, 9, 1], 4),
+    "base": ([BASE, b"k", b"v", 1, 2, 3, 0], 7),
+    "events": ([EVENTS, 5, [[b"k", b"v", 0], [b"k"]]], 3),
+    "lease": ([LEASE, 7, 30], 3),
+    "fields": ([snapshot.FIELDS, ["pods"]], 2),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_of_a_snapshot_has_all_its_parts_each_of_its_type(name: str) -> None:
+    whole, least = RECORDS[name]
+    assert is_record(whole)
+    for size in range(least):
+        assert not is_record(whole[:size]), size
+    for at in range(1, least):
+        assert not is_record([*whole[:at], None, *whole[at + 1 :]]), at
+    assert not is_record(tuple(whole)) and not is_record([str(whole[0]), *whole[1:]])
+
+
+@pytest.mark.parametrize("order", ["KEY", "ANY"])
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_what_is_counted_is_all_that_matches_whatever_the_order_and_limit(order: Any, limit: int) -> None:
+    state = declared()
+    counted = state.range(ASKED._replace(count_only=True, order=order, limit=limit))
+    assert (counted.count, counted.kvs, counted.more) == (len(state.range(ASKED).kvs), [], False)
+
+
+def test_a_question_that_cannot_be_answered_says_so_to_whoever_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = declared()
+
+    def fails(*_: Any) -> Any:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(state._reads, "range", fails)
+    monkeypatch.setattr(state._reads, "explain", fails)
+    for ask in (state.range, state.explain):
+        with pytest.raises(InvalidRequest, match="the request cannot be answered: KeyError: 'a bug'"):
+            ask(ASKED)
+
+
+def test_a_watch_that_another_ends_while_all_catch_up_keeps_no_third_from_it() -> None:
+    state = StateMachine()
+    state.apply(Put(b"a", b"1"))
+    hub, told = WatchHub(state), []
+    first = hub.add(b"a", b"", 1, lambda batch: (second.cancel(), told.append("first"))[1])
+    second = hub.add(b"a", b"", 1, lambda batch: told.append("second"))
+    third = hub.add(b"a", b"", 1, lambda batch: told.append("third"))
+    assert hub.catch_up() == 0 and told == ["first", "third"] and second.cancelled
+    assert not (first.cancelled or third.cancelled)

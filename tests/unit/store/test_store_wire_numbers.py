@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from declared import modules
 
+from minikube_py.raft.configuration import NodeId
+from minikube_py.store.bootstrap import cluster_id_of
+from minikube_py.store.membership import Member
+
 KINDS = {
     "raft/configuration.ChangeType": "ADD_VOTER=0 REMOVE=1 ADD_LEARNER=2",
     "raft/message.EntryKind": "NORMAL=0 CHANGE=1",
@@ -120,3 +124,9 @@ def test_what_is_left_out_of_a_value_means_nothing() -> None:
 def test_there_is_something_to_look_at() -> None:
     found = defaults()
     assert sum(map(len, found.values())) > 150 and found["raft/message.Message"]["context"] == b""
+
+
+def test_members_of_all_releases_give_a_cluster_the_same_id() -> None:
+    members = [Member(NodeId(1), "one", "h:1", "c:1"), Member(NodeId(2), "two", "h:2", "c:2")]
+    assert cluster_id_of(members, 1) == 1822757053450432447
+    assert cluster_id_of(members, 4) == cluster_id_of(members[::-1], 4) == 1852835041385676656
