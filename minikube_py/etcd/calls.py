@@ -90,11 +90,11 @@ class Call:
         try:
             found = messages.receive(data)
         except Unreadable as unreadable:
-            self.end(unreadable.code, unreadable.text)
+            self._give_up(unreadable.code, unreadable.text)
             return
         unread_bytes = sum(map(len, found)) if self.route.takes_stream else 0
         if not self._hold(messages.held_bytes - before + unread_bytes):
-            self.end(*TOO_MANY)
+            self._give_up(*TOO_MANY)
         elif self.route.takes_stream:
             self._unread.extend(found)
             self._unread_bytes += unread_bytes
@@ -184,6 +184,11 @@ class Call:
         if task is not None:
             task.cancel()
         self.drained()
+
+    def _give_up(self, code: StatusCode, text: str) -> None:
+        """What came cannot be taken, whatever runs."""
+        self.end(code, text)
+        self.cancel()
 
     def drained(self) -> None:
         drained, self._drained = self._drained, None

@@ -103,6 +103,7 @@ class GrpcServer:
             port.stop_listening()
         for connection in list(self.connections):
             connection.leave()
+        self._empty.clear()
         if self.connections:
             timer = self.loop.call_later(STOP_S, self._abort_all)
             await self._empty.wait()
@@ -120,8 +121,6 @@ class GrpcServer:
         """A connection has ended."""
         if not self.connections:
             self._empty.set()
-        else:
-            self._empty.clear()
 
     @property
     def port(self) -> int:

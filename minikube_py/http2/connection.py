@@ -42,6 +42,9 @@ from minikube_py.http2.hpack import TABLE_BYTES, BadBlock, Block, Decoder
 from minikube_py.http2.limits import Allowance, ConnectionLimits
 from minikube_py.http2.sending import Sending
 
+STEP_BYTES: Final = 1_024
+"""A client that reads a large answer, which was sent at once, makes its windows larger by as much at least."""
+
 
 class Broken(Exception):
     """Ends the connection."""
@@ -325,7 +328,9 @@ class Connection(Sending):
         if len(payload) != 4:
             raise Broken(FRAME_SIZE_ERROR, "a window grows by four bytes")
         more = LONG.unpack(payload)[0] & STREAM_MASK
-        self._idle()
+        if more < STEP_BYTES:
+            # Larger ones are few: a window has an end.
+            self._idle()
         if not stream_id:
             if not more:
                 raise Broken(PROTOCOL_ERROR, "a window grows by nothing")
@@ -338,6 +343,7 @@ class Connection(Sending):
         self._require_known(stream_id)
         stream = self.streams.get(stream_id)
         if stream is None:
+            self._idle()
             return
         if not more:
             self._abort(stream, PROTOCOL_ERROR)

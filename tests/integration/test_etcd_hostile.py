@@ -214,6 +214,18 @@ def test_a_flood_ends_its_connection_and_others_do_not_notice(tmp_path: Path, wh
         assert is_served(caller)
 
 
+def test_a_watch_stream_that_sends_what_cannot_be_read_is_ended_whole(tmp_path: Path) -> None:
+    with serving(tmp_path) as (server, caller), peer(server) as bad:
+        for stream, wrong in enumerate((b"\7\0\0\0\0", b"\0\xff\0\0\0", message(b"\xff"))):
+            number_ = 2 * stream + 1
+            bad.send(request(number_, path=WATCHES) + frame(DATA, 0, number_, WATCH))
+            assert bad.until(DATA, number_) is not None
+            bad.send(frame(DATA, 0, number_, wrong))
+            assert bad.until(RST_STREAM, number_) is not None
+        eventually(lambda: server.metrics()["minikube_py_etcd_watch_streams"] == 0, "nothing watches any more")
+        assert metric(server, "calls") == 0 and is_served(caller)
+
+
 def test_a_timeout_ends_what_waits_and_a_reset_ends_what_runs(tmp_path: Path) -> None:
     with serving(tmp_path) as (server, caller), peer(server) as some:
         lock = message(pb.LockRequest(name=b"l").SerializeToString())

@@ -365,3 +365,13 @@ def test_long_header_blocks_go_out_in_several_frames() -> None:
     sent = [each for each in frames_of(connection.outgoing()) if each.kind in (HEADERS, CONTINUATION)]
     assert [(each.kind, each.flags) for each in sent] == [(HEADERS, 1), (CONTINUATION, 0), (CONTINUATION, 4)]
     assert b"".join(each.payload for each in sent) == bytes(40_000)
+
+
+def test_a_client_that_reads_a_large_answer_bit_by_bit_is_no_flood() -> None:
+    connection, events, _ = run(PREFACE + settings((4, 1 << 30)), frame(WINDOW_UPDATE, 0, 0, number(1 << 29)) + OPEN)
+    connection.send(events[-1].stream, bytes(16 << 20))
+    while connection.outgoing():
+        connection.release()
+    step = frame(WINDOW_UPDATE, 0, 0, number(1_024)) + frame(WINDOW_UPDATE, 0, 1, number(1_024))
+    connection.receive(step * ((16 << 20) // 1_024), 0.0)
+    assert not connection.ended
