@@ -261,13 +261,20 @@ class StagePlayer:
                 play.actions.extend(step.actions(play.obj, self._cast.doors(play.obj)))
             except NotYet as error:
                 logger.info("%s %s: %s", self.ref.kind, play.key, error)
-                play.life.playing = False
-                self._after(AGAIN_S, play.key, play.life, play.life.newer or play.obj, play.stage)
+                self._again(play)
                 return
             except StageFailed as error:
                 self._fails(play.key, f"{play.stage.where}: stage {play.stage.name}", error)
                 self._ends(play)
                 return
+
+    def _again(self, play: _Play) -> None:
+        """All of it, from the choice of the stage on."""
+        life, key = play.life, play.key
+        life.playing = False
+        obj, life.newer = life.newer or play.obj, None
+        if self._lives.get(key) is life:
+            life.timer = self._tools.timers.call_later(AGAIN_S, partial(self._consider, key, life, obj))
 
     def _ends(self, play: _Play) -> None:
         life, key = play.life, play.key

@@ -252,7 +252,8 @@ class _Run:
             run = function.run
             result = run(*values) if run is not None else self._doors[name](*values)
         except StageFailed as error:
-            raise StageFailed(f"line {call.line}: error calling {name}: {error}") from None
+            # Of the same class: what may be tried again says so.
+            raise type(error)(f"line {call.line}: error calling {name}: {error}") from None
         if isinstance(result, str):
             self._step(len(result) // CHARS_A_STEP)
         return result

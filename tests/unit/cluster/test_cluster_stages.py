@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.control_plane.errors import SetupError
+from minikube_py.kubelet.config import NodeSpec
 from minikube_py.kubelet.stage_player import AT_ONCE_MAX
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "stages"
@@ -166,6 +168,33 @@ def test_steps_hold_patch_apply_and_delete(tmp_path: Path) -> None:
         cluster.advance(seconds=2)
         assert {"Held", "Gone"} <= {each["reason"] for each in cluster.objects("events")}
         assert not played(cluster)["kubelet_stages_refused_total"]
+
+
+def test_a_node_that_is_down_plays_nothing_and_goes_on_where_it_was() -> None:
+    with Cluster(nodes=1, clock="virtual", seed=1, stages=EXAMPLES) as cluster:
+        cluster.apply(pod("a", None, {"lives/run-seconds": "5s"}, "Never"))
+        cluster.advance(seconds=2)
+        assert seen(cluster, "a")[0] == "Running"
+        cluster.node("node-0").down()
+        cluster.advance(seconds=20)
+        assert seen(cluster, "a")[0] == "Running"
+        cluster.node("node-0").up()
+        cluster.advance(seconds=8)
+        assert seen(cluster, "a") == ("Succeeded", "Completed", 0)
+
+
+def test_pods_wait_for_addresses_and_those_that_ended_give_theirs_back() -> None:
+    shape = NodeSpec("node-0", {"cpu": "1000", "memory": "1Ti", "pods": "1000"})
+    with Cluster(nodes=[shape], clock="virtual", seed=1, stages=EXAMPLES) as cluster:
+        for at in range(260):
+            body = pod(f"p{at}", restart="Never")
+            body["spec"]["nodeName"] = "node-0"
+            assert cluster.request("POST", "/api/v1/namespaces/default/pods", json.dumps(body).encode()).status == 201
+        cluster.advance(seconds=30)
+        statuses = [each["status"] for each in cluster.objects("pods")]
+        assert [each["phase"] for each in statuses] == ["Succeeded"] * 260
+        assert len({each["podIP"] for each in statuses}) == 254
+        assert not played(cluster)["kubelet_stages_failed_total"]
 
 
 def test_a_file_that_is_not_understood_is_refused_before_anything_starts(tmp_path: Path) -> None:
