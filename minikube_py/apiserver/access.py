@@ -12,9 +12,10 @@ from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind, NoteSender
 from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.kinds.rbac import GROUP as RBAC
+from minikube_py.api.kinds.resource import RESOURCECLAIMS
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import parse_field_selector
-from minikube_py.apiserver import escalation, policy_references
+from minikube_py.apiserver import claim_rights, escalation, policy_references
 from minikube_py.apiserver.auth import ANONYMOUS, Asked, Authenticator, Speakers, is_narrowed, refusal
 from minikube_py.apiserver.impersonation import impersonated
 from minikube_py.apiserver.messages import Admission, Request, Standing, decode_path
@@ -125,6 +126,9 @@ class Access:
             request.admit, request.standing = _both(request.admit, admit), None
         if asked.group == RBAC:
             admit = escalation.admission_of(self.policy, user, asked)
+            request.admit, request.standing = _both(request.admit, admit), None
+        if path.resource is RESOURCECLAIMS and asked.subresource == "status":
+            admit = claim_rights.admission_of(self.policy, user, asked)
             request.admit, request.standing = _both(request.admit, admit), None
         creates = path.resource is not None and path.resource.allow_create_on_update and not asked.subresource
         if creates and asked.verb == "update" and not is_narrowed(user):

@@ -17,6 +17,7 @@ from minikube_py.env import Rng
 from minikube_py.errors import NoSpace
 from minikube_py.fields.builtin import NODES
 from minikube_py.fields.where import Where
+from minikube_py.mvcc.successor import FIRST_REVISION
 from minikube_py.mvcc.types import DeclareFields, DeclareIndex, RangeRequest
 from minikube_py.sim import declared_fields
 from minikube_py.sim.access import Access, RoamingAccess, StoreAccess
@@ -342,7 +343,8 @@ class Run:
     def _unwatched(self) -> str:
         """A watch that was not told of all there is."""
         revision = self.cluster.members()[0][1].state.revision
-        for watch in self.recorder.history.watches:
+        # Where nothing was ever written, nothing tells a watch how far it is.
+        for watch in self.recorder.history.watches if revision > FIRST_REVISION else ():
             if watch.live and watch.parts and watch.parts[-1].told_until < revision and self._served(watch.where):
                 return f"{watch} has seen {watch.parts[-1].told_until} of {revision}"
         return ""

@@ -17,6 +17,7 @@ from typing import Any
 
 import api_service_cases
 import apply_cases
+import claim_rights_cases
 import component_cases
 import differences
 import ephemeral_cases
@@ -168,6 +169,19 @@ def test_who_may_what_is_told_as_upstream_tells_it() -> None:
             rbac_cases.refusals(SEED, EXAMPLES // 10),
         )  # fmt: skip
         take_all(report, theirs, mine, itertools.chain.from_iterable(asked))
+    print(report.counts())
+    assert not report.findings, f"{report.text()}\n{report.counts()}"
+
+
+@pytest.mark.original
+@pytest.mark.timeout(300)
+def test_who_may_write_which_part_of_a_claims_status() -> None:
+    report = judging.Report()
+    with both() as (theirs, mine):
+        take_all(report, theirs, mine, claim_rights_cases.setup())
+        for server in (theirs, mine):
+            patience.eventually(partial(_allowed, server, claim_rights_cases.known()), "authorization knows the roles")
+        take_all(report, theirs, mine, claim_rights_cases.cases(SEED, EXAMPLES))
     print(report.counts())
     assert not report.findings, f"{report.text()}\n{report.counts()}"
 
