@@ -10,6 +10,7 @@ from minikube_py.lab.measure import PERCENTILES, percentile
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096"
 SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: everybody tells them apart.
+MARKERS = ("o", "s", "^", "D")
 MISSING = "no picture: matplotlib is not installed; pip install 'minikube_py[lab]'"
 
 STYLE: dict[Any, Any] = {
@@ -143,13 +144,18 @@ def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[flo
 
 
 def draw_intervals(
-    axes: Any, name: str, points: Sequence[tuple[float, tuple[float, float, float]]], colour: str, line: Any
+    axes: Any,
+    name: str,
+    points: Sequence[tuple[float, tuple[float, float, float]]],
+    colour: str,
+    line: Any,
+    marker: str,
 ) -> None:
     """A line through values with their intervals: (where on the axis, (value, low, high))."""
     values = [value for _, (value, _, _) in points]
     below = [max(0.0, value - low) for _, (value, low, _) in points]
     above = [max(0.0, high - value) for _, (value, _, high) in points]
-    style = {"marker": "o", "markersize": 3, "capsize": 2, "linewidth": 1, "color": colour, "linestyle": line}
+    style = {"marker": marker, "markersize": 4, "capsize": 2, "linewidth": 1, "color": colour, "linestyle": line}
     axes.errorbar([at for at, _ in points], values, yerr=[below, above], label=name, **style)
 
 

@@ -48,4 +48,4 @@ RECORDS = sorted(ROOT.glob("docs/adr/0*.md"))
 def test_a_decision_has_a_number_a_status_and_a_date(record: Path) -> None:
     title, _, status = record.read_text(encoding="utf-8").splitlines()[:3]
     assert title.startswith(f"# {record.name[:4]}: ")
-    assert re.fullmatch(r"Status: (accepted|replaced by \d{4}), \d{4}-\d\d-\d\d\.", status)
+    assert re.fullmatch(r"Status: (accepted|replaced by \d{4}), \d{4}-\d\d-\d\d\.( .+)?", status)

@@ -36,7 +36,7 @@ class Front(Protocol):
     """Its name among the others."""
 
     bound: float
-    """The most of the empty shards that it lets through, whatever is asked, as a share; 1.0: it promises nothing."""
+    """The most of the full shards, in which no node has room, that it lets through, as a share; 1.0: no promise."""
 
     def passing(self, asked: IntArray) -> Bools:
         """Requests x shards: False only where no node of the shard has all that the request asks for."""

@@ -183,7 +183,10 @@ class Measured:
         beside = packaged and packaged.with_name("labels.json")
         labels = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
         made = [(each, folder / f"{name}-{each['name']}.png") for each in wanted]
-        return [(str(each["caption"]), self._draw(each, path, labels)) for each, path in made]
+        return [
+            (labels.get(f"caption {each['name']}", str(each["caption"])), self._draw(each, path, labels))
+            for each, path in made
+        ]
 
     def _draw(self, asked: Mapping[str, Any], path: Path, labels: Mapping[str, str]) -> Path:
         block, x, y, where = asked["block"], asked["x"], asked["y"], dict(asked.get("where", {}))
@@ -195,15 +198,19 @@ class Measured:
         lines = len(levels) > 1 and all(isinstance(level[x], int | float) for level in levels)
         beside = [0.0 if lines else 0.6 * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
         figure, axes = plots.figure(1, len(panels), (4.2 * len(panels) + (0 if lines else 1.5), 3.8))
+        # The same in every picture of a study; beyond the colours, markers tell them apart.
+        every = dict.fromkeys(each for each_block in self.blocks for each in self.names(each_block))
+        place_of = {name: at for at, name in enumerate(every)}
         for panel, axis in zip(panels, axes[0]):
             for number, name in enumerate(names):
                 points = []
                 for place, level in enumerate(levels):
                     if values := self.by_cluster(block, y, name, None, {**where, **panel, **level}):
                         points.append((place + beside[number], self.interval(values, False)))
-                colour = plots.SAFE[number % len(plots.SAFE)] if len(levels) > 1 else plots.BLUE
+                again, kind = divmod(place_of[name], len(plots.SAFE)) if len(levels) > 1 else (0, 0)
+                ink, mark = plots.SAFE[kind], plots.MARKERS[again]
                 dashes = ("-", (0, (4, 3)))[number % 2] if lines else "none"  # What lies below is seen through gaps.
-                plots.draw_intervals(axis, labels.get(name, name), points, colour, dashes)
+                plots.draw_intervals(axis, labels.get(name, name), points, ink, dashes, mark)
             axis.set_title(", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items()))
             axis.set_xlabel(labels.get(x, x))
             if len(levels) == 1:  # A place for each candidate, and no legend.
@@ -220,7 +227,7 @@ class Measured:
         if len(levels) > 1:
             axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
         title = labels.get(f"picture {asked['name']}", asked["caption"])
-        figure.suptitle(f"{title}\nBars: intervals over clusters", y=1.06)
+        figure.suptitle(f"{title}\nBars: {self.confidence:.0%} confidence intervals over clusters", y=1.06)
         return plots.save(figure, path)
 
 

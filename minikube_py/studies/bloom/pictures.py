@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -108,31 +109,36 @@ def latencies(evidence: Evidence, path: Path) -> Path | None:
     if not grid:
         return None
     cell = max(grid, key=lambda each: int(each.levels["n"]))
-    figure, axes = plots.figure(1, 2, (11, 4.2))
-    for place, kind in enumerate(("feasible", "infeasible")):
-        for name in (each for each in cell.names if each != IDEAL):
-            counts: dict[int, int] = {}
-            for record in cell.records:
-                for step, count in record["candidates"][name]["limits"][cell.limit][kind].items():
-                    counts[int(step)] = counts.get(int(step), 0) + count
-            _distribution(axes[0][place], counts, name)
-        axes[0][place].set_xscale("log")
-        axes[0][place].set_ylim(0, 1.02)
-        axes[0][place].set_xlabel("time of one request, \N{MICRO SIGN}s (logarithmic)")
-        axes[0][place].set_title("Some node fits" if kind == "feasible" else "No node fits")
-    axes[0][0].set_ylabel("share of requests answered by then")
-    axes[0][1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _entitle(figure, "latency", 1.04, nodes=int(cell.levels["n"]))
+    figure, axes = plots.figure(1, 2, (11, 4.6))
+    names = [each for each in cell.names if each != IDEAL]
+    spreads = {kind: {name: _spread(cell, name, kind) for name in names} for kind in ("infeasible", "feasible")}
+    names.sort(key=lambda name: spreads["infeasible"][name][1], reverse=True)
+    for shown, (kind, spread) in zip(axes[0], reversed(spreads.items())):
+        for place, name in enumerate(names):
+            low, middle_us, high = spread[name]
+            bars = [[middle_us - low], [high - middle_us]]
+            shown.errorbar([middle_us], [place], xerr=bars, fmt="o", color=BLUE, capsize=2, label=label(name))
+        shown.set_xscale("log")
+        shown.set_xlabel("time of one request, \N{MICRO SIGN}s (logarithmic):\nmedian, 10th to 99th percentile")
+        shown.xaxis.label.set_fontsize(8)
+        shown.set_title("Some node fits" if kind == "feasible" else "No node fits")
+        shown.set_yticks(range(len(names)), [label(name) for name in names])
+    _entitle(figure, "latency", 1.02, nodes=int(cell.levels["n"]))
     return plots.save(figure, path)
 
 
-def _distribution(axes: Any, counts: Mapping[int, int], name: str) -> None:
-    total = sum(counts.values())
-    if not total:
-        return
-    steps = sorted(counts)
-    shares = [run / total for run in accumulate(counts[step] for step in steps)]
-    axes.step([step_us(step) for step in steps], shares, where="pre", linewidth=1.3, **line(name))
+def _spread(cell: Cell, name: str, kind: str) -> tuple[float, float, float]:
+    """The 10th, 50th and 99th percentile of a candidate's requests of that kind, in microseconds."""
+    counts: dict[int, int] = {}
+    for record in cell.records:
+        for step, count in record["candidates"][name]["limits"][cell.limit][kind].items():
+            counts[int(step)] = counts.get(int(step), 0) + count
+    steps, total = sorted(counts), sum(counts.values())
+    runs = list(accumulate(counts[step] for step in steps))
+    low, middle_us, high = (
+        step_us(steps[bisect_left(runs, share * total)]) if total else math.nan for share in (0.1, 0.5, 0.99)
+    )
+    return low, middle_us, high
 
 
 def false_positives(evidence: Evidence, path: Path) -> Path | None:
@@ -150,7 +156,7 @@ def false_positives(evidence: Evidence, path: Path) -> Path | None:
             ]
             sizes = sorted({float(each["levels"]["bits_per_key"]) for each in of_panel})
             least = [min(1.0, length / 2**size) for size in sizes]
-            shown.plot(sizes, least, color="black", linestyle=":", label="least possible")
+            shown.plot(sizes, least, color="black", linestyle=":", label="least possible if any\nrange may be asked")
             for name in evidence.design.blocks["rates"]["filters"]:
                 _rate_line(shown, of_panel, sizes, name)
             shown.set_yscale("log")
@@ -209,7 +215,7 @@ def break_evens(evidence: Evidence, path: Path) -> Path | None:
                 axes[0][place].scatter(xs, ys, s=14, alpha=0.7, color=colour(name), marker=mark, label=text)
         axes[0][place].set_xscale("log")
         axes[0][place].set_yscale("log")
-        axes[0][place].set_xlabel("share of empty shards let through (logarithmic)")
+        axes[0][place].set_xlabel("share of full shards (no node has room) let through (logarithmic)")
         axes[0][place].set_title("Beside no summary" if rival == BASE else "Beside each shard's largest values")
         axes[0][place].legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
         for cost in evidence.design.c_behind_us:

@@ -177,7 +177,7 @@ def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
         if title == subject.title and report["wrong"]:
             part.failure = Failure("it never rules out a node that fits", f"{report['wrong']} requests")
         elif title == subject.title and figures["let_through"] > front.bound:
-            let = f"{figures['let_through']:.4g} of the empty shards, where its bound is {front.bound:g}"
+            let = f"{figures['let_through']:.4g} of the full shards, where its bound is {front.bound:g}"
             part.failure = Failure("it keeps its bound", f"it let through {let}")
     return part
 

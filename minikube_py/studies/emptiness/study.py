@@ -79,7 +79,8 @@ class Emptiness(Contest):
         "let_through": "of the shards that hold no node for a request, the share that the front did not rule out",
         "bytes": "what has to be at hand in order to ask the front; `held_bytes`: with what its upkeep needs",
         "rows_read": "nodes that a front looked at again for each node that changed",
-        "empty": "the share of shards that hold no node for a request",
+        "empty": "the share of shards that are full for a request: they hold no node with room for it. The registered "
+        "predictions and tables call these shards empty",
     }
     mode_notes = {"quick": "Quick mode: 5 of the 23 lists, one size of the synthetic grid, 8 clusters: a first answer."}
 

@@ -77,7 +77,7 @@ def test_a_lie_is_found_and_the_least_program_shown(
 def test_a_bound_that_is_not_kept_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert judged(tmp_path, bound="0.01", fits="(point[:1] >= asked[:, :1]).all(axis=1)") == 1
     told = capsys.readouterr().out
-    assert "it keeps its bound" in told and "of the empty shards, where its bound is 0.01" in told
+    assert "it keeps its bound" in told and "of the full shards, where its bound is 0.01" in told
 
 
 def test_a_front_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

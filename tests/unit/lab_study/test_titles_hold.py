@@ -1,0 +1,255 @@
+"""A figure's title that states a result is true of what the figure shows: each is drawn from the committed journal, and
+judged by what was drawn. A title without a judge fails; so does a judge without a title."""
+
+# ruff: noqa: E501 (titles are as long as they are)
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from minikube_py.lab import plots
+from minikube_py.lab.study.contest import Contest
+from minikube_py.lab.study.measured import Measured
+from minikube_py.studies.bloom import pictures
+from minikube_py.studies.bloom.predictions import Evidence
+from minikube_py.studies.bloom.study import Bloom
+from minikube_py.studies.emptiness.study import Emptiness
+from minikube_py.studies.prediction.study import Prediction
+
+DATA = Path(__file__).resolve().parents[3] / "docs/studies/data"
+FILTERS = ("Bloom, probed", "prefix Bloom", "Rosetta", "Grafite", "Memento")
+EXACT = ("scan", "plain columns", "sorted runs", "max-tree", "k-d tree", "bitmaps", "zones", "joint zones")
+
+
+class At(NamedTuple):
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+class Shown(NamedTuple):
+    """A drawn figure: by panel and label the points, with the ends of their bars; and the texts in each panel."""
+
+    title: str
+    panels: list[tuple[str, dict[str, list[At]]]]
+    texts: list[list[tuple[float, str]]]
+
+    def of(self, panel: str) -> dict[str, list[At]]:
+        (found,) = (series for title, series in self.panels if panel in title)
+        return found
+
+
+def shown(figure: Any) -> Shown:
+    axes = figure.axes
+    texts = [[(each.get_position()[1], each.get_text()) for each in panel.texts] for panel in axes]
+    panels = [(each.get_title() or each.get_title("left"), dict(series(each))) for each in axes]
+    return Shown(figure._suptitle.get_text(), panels, texts)
+
+
+def series(axes: Any) -> Iterator[tuple[str, list[At]]]:
+    for handle, label in zip(*axes.get_legend_handles_labels()):
+        if hasattr(handle, "get_offsets"):
+            yield label, [At(x, y, y, y) for x, y in handle.get_offsets()]
+        elif hasattr(handle, "get_data"):
+            yield label, [At(x, y, y, y) for x, y in zip(*handle.get_data())]
+        else:
+            line, _, bars = handle
+            ends = [[point[1] for point in segment] for segment in bars[0].get_segments()]
+            points = zip(*line.get_data(), ends, strict=True)
+            yield label, [At(x, y, min(each), max(each)) for x, y, each in points]
+
+
+def usable(figure: Shown) -> bool:
+    ((_, drawn),) = figure.panels
+    values = {label: points[0].y for label, points in drawn.items()}
+    foresight = values.pop("perfect foresight")
+    for name in ("requests (no predictor)", "0.9 of requests"):
+        del values[name]
+    return len(values) == 7 and all(1.55 <= value < 1.75 for value in values.values()) and 1.95 <= foresight < 2.1
+
+
+def violations(figure: Shown) -> bool:
+    ((_, drawn),) = figure.panels
+    busy = {label: points[1] for label, points in drawn.items()}
+    quiet = [points[at].y for points in drawn.values() for at in (0, 2)]
+    worst = busy.pop("percentile")
+    return (
+        not any(quiet)
+        and worst.high < 0.004
+        and all(each.high < 0.004 and each.high < worst.low for each in busy.values())
+    )
+
+
+def skyline_alone(figure: Shown) -> bool:
+    return all(
+        all(point.y == 0 for point in points) == (label == "skyline (exact)")
+        for _, drawn in figure.panels
+        for label, points in drawn.items()
+    )
+
+
+def correlated(figure: Shown) -> bool:
+    last = [points[-1].high for _, drawn in figure.panels for points in drawn.values()]
+    return skyline_alone(figure) and max(last) <= 1 / 6
+
+
+def exact_fronts_grow(figure: Shown) -> bool:
+    for _, drawn in figure.panels:
+        for label, points in drawn.items():
+            if "(exact)" in label and not points[0].low > points[1].high > points[2].high:
+                return False
+            if "bitset" in label and max(each.y for each in points) > 1.02 * min(each.y for each in points):
+                return False
+    return True
+
+
+def skyband_reads_fewer(figure: Shown) -> bool:
+    pairs = [
+        (one.y, other.y)
+        for _, drawn in figure.panels
+        for one, other in zip(drawn["skyband, k = 4 (exact)"], drawn["skyline (exact)"], strict=True)
+    ]
+    return len(pairs) >= 6 and all(one < other for one, other in pairs)
+
+
+def winners(figure: Shown) -> bool:
+    for (title, _), texts in zip(figure.panels, figure.texts, strict=True):
+        for row, text in texts:
+            name, sure = text.split("\n")[0], "times that" in text
+            if sure and "all nodes" in title and name not in EXACT:
+                return False
+            slow = "1 ms" in title or "10 ms" in title
+            if sure and "only shard" in title and slow and row >= 1 and name != "joint bitset":
+                return False
+    return len(figure.panels) == 8
+
+
+def latency(figure: Shown) -> bool:
+    medians = {label: points[0].x for label, points in figure.of("No node").items()}
+    exact = [medians[name] for name in EXACT if name in medians]
+    return len(exact) > 5 and max(exact) < 1000 and all(1000 <= medians[name] <= 1e6 for name in FILTERS)
+
+
+def rates(figure: Shown) -> bool:
+    near = []
+    for title, drawn in figure.panels:
+        beside = title.startswith("Ranges") and "next to" in title
+        if beside and min(each.y for each in drawn["prefix Bloom"]) < 0.2:
+            return False
+        if title.startswith("Ranges"):
+            bits = re.match(r"Ranges of ([\d,]+)", title)
+            assert bits is not None
+            length = int(bits[1].replace(",", ""))
+            near += [point.y / min(1, length / 2**point.x) for name in FILTERS[3:] for point in drawn[name]]
+    return max(near) <= 10
+
+
+def break_even(figure: Shown) -> bool:
+    def pays(panel: str) -> dict[str, tuple[int, int]]:
+        told = (re.fullmatch(r"(.*) \(never: (\d+) of (\d+)\)", label) for label in figure.of(panel))
+        return {each[1]: (int(each[3]) - int(each[2]), int(each[3])) for each in told if each is not None}
+
+    beside = pays("largest values")
+    filters = [beside[name] for name in FILTERS]
+    share = sum(of[0] for of in filters) / sum(of[1] for of in filters)
+    bitset = beside["joint bitset"][0] / beside["joint bitset"][1]
+    return abs(share - 1 / 9) < 0.01 and abs(bitset - 0.8) < 0.03 and all(pays("no summary")[n][0] for n in FILTERS)
+
+
+def decay(figure: Shown) -> bool:
+    drawn = figure.panels[1][1]
+    grown = {name: points[-1].y / points[0].y for name, points in drawn.items() if points[0].y > 0}
+    bloom = grown.pop("Bloom, probed")
+    return bloom > 2 and all(value < 1.5 for value in grown.values())
+
+
+def throughput(figure: Shown) -> bool:
+    for _, drawn in figure.panels:
+        rare = max(drawn, key=lambda name: drawn[name][0].y)
+        columns = drawn["plain columns"]
+        if "tree" not in rare or columns[-1].y < 0.3 * columns[0].y:
+            return False
+    return True
+
+
+def revisions(figure: Shown) -> bool:
+    sizes = {row: text for row, text in figure.texts[0] if "undo log" in text}
+    numbers = [float(match[0].replace(",", "")) for text in sizes.values() if (match := re.search(r"[\d,]+", text))]
+    pairs = zip(figure.panels[1][1]["at an old revision"], figure.panels[1][1]["now"], strict=True)
+    slower = [old.x > now.x for old, now in pairs if now.y in sizes]
+    return bool(numbers) and all(abs(each - 40) < 5 for each in numbers) and all(slower)
+
+
+def constants(figure: Shown) -> bool:
+    return all(point.y > 0.01 for _, drawn in figure.panels for point in drawn["Bloom, probed"] if point.y == point.y)
+
+
+JUDGES: Mapping[str, Callable[[Shown], bool]] = {
+    "On the replayed day predictors of usage let pods reserve 1.6 to 1.7 times": usable,
+    "CPU ran short only on the busier day, in fewer than 4 of 1,000 minutes of nodes;": violations,
+    "Of these fronts only the skyline lets through none of the full shards (openb's 1,213 nodes)": skyline_alone,
+    "Only the skyline never errs; where free resources are positively correlated the others let through at most a sixth":
+        correlated,
+    "Exact fronts grow where resources compete; a bitset keeps its size": exact_fronts_grow,
+    "A skyband of 4 reads fewer nodes again than a skyline does": skyband_reads_fewer,
+    "What finds a node at the least cost: with all nodes in memory an exact structure; before shards": winners,
+    "Where no node fits, range filters take milliseconds to a second; most exact structures take microseconds": latency,
+    "Prefix Bloom filters fail next to stored values; Grafite and Memento stay within ten times the least possible error":
+        rates,
+    "Range filters can pay beside no summary; beside the largest values they pay in one of nine cells, a joint bitset in four of five": break_even,
+    "Where nothing is rebuilt, a Bloom filter opens ever more shards; the others stay nearly as good as fresh": decay,
+    "Trees lead where updates are rare; plain columns keep their pace where they are many": throughput,
+    "An undo log keeps the past in 40 bytes a revision, but a request about the past then takes longer": revisions,
+    "However its loops are written, a Bloom filter pays only before shards that cost something to open": constants,
+}  # fmt: skip
+
+
+def lines_of(name: str) -> list[Any]:
+    return [orjson.loads(line) for line in gzip.decompress((DATA / name).read_bytes()).splitlines()[1:]]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, Shown]:
+    """By the first line of its title, every picture of every study."""
+    kept: list[Shown] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(plots, "save", lambda figure, path: kept.append(shown(figure)) or path)
+        contests: list[tuple[Contest, str]] = [(Prediction(), "full"), (Emptiness(), "quick")]
+        for study, mode in contests:
+            measured = Measured(study.load(mode), lines_of(f"{study.name}-{mode}.jsonl.gz"))
+            measured.draw(Path(), study.name, study.packaged)
+        pictures.draw_all(Evidence(Bloom().load("medium"), lines_of("bloom-medium.jsonl.gz")), Path(), {})
+    return {each.title.split("\n")[0]: each for each in kept}
+
+
+def test_every_picture_was_drawn_and_has_a_judge(drawn: dict[str, Shown]) -> None:
+    contests = (Prediction, Emptiness)
+    labels = [json.loads(each.packaged.with_name("labels.json").read_text()) for each in contests]  # type: ignore[union-attr]
+    titles = [text for each in labels for name, text in each.items() if name.startswith("picture ")]
+    titles += pictures.TEXTS["titles"].values()
+    assert set(JUDGES) == {title.split("\n")[0] for title in titles} == set(drawn)
+
+
+@pytest.mark.parametrize("title", JUDGES)
+def test_a_title_holds(title: str, drawn: dict[str, Shown]) -> None:
+    assert JUDGES[title](drawn[title])
+
+
+def test_a_title_that_does_not_hold_is_found(drawn: dict[str, Shown]) -> None:
+    """Every judge that is put to another figure of its kind, or to the same with a point moved, says so."""
+    figure = drawn["CPU ran short only on the busier day, in fewer than 4 of 1,000 minutes of nodes;"]
+    ((title, points),) = figure.panels
+    alike = {**points, "EWMA": points["percentile"]}
+    assert not violations(figure._replace(panels=[(title, alike)]))
+    fronts = drawn["Of these fronts only the skyline lets through none of the full shards (openb's 1,213 nodes)"]
+    panels = [(title, {**each, "joint bitset, 8 steps": each["skyline (exact)"]}) for title, each in fronts.panels]
+    assert not skyline_alone(fronts._replace(panels=panels))
