@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from minikube_py.cluster.local import Cluster
@@ -45,6 +46,8 @@ NOT_DRAWN: Final = ("node_up",)
 """What ends another fault is no fault."""
 
 Test = Callable[[Cluster], object]
+Failures = tuple[type[BaseException], ...]
+Paths = Path | str | Sequence[Path | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,28 +114,29 @@ class Explored:
 
 
 def explore(
-    test: Test, seeds: Sequence[int], nodes: int = 1, failures: tuple[type[BaseException], ...] = ()
+    test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures = (), stages: Paths = ()
 ) -> Explored:
     """Stops at the first seed that fails. `failures`: what else than an Exception the test may raise as its failure.
 
     Raises: what the test raises without any fault."""
-    calm_run = run_once(test, "calm", (), nodes, failures)
+    run = partial(run_once, test, nodes=nodes, failures=failures, stages=stages)
+    calm_run = run("calm", ())
     if calm_run.error is not None:
         raise calm_run.error
     result = Explored()
     for seed in seeds:
         faults = drawn(Rng(f"explore {seed}"), calm_run.calm, nodes)
-        outcome = run_once(test, seed, faults, nodes, failures)
+        outcome = run(seed, faults)
         result.seeds += 1
         result.kinds.update(fault.kind for fault in faults)
         if not outcome.passed:
-            result.found = shrunk(partial(run_once, test, seed, nodes=nodes, failures=failures), seed, outcome)
+            result.found = shrunk(partial(run, seed), seed, outcome)
             return result
     return result
 
 
 def run_once(
-    test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: tuple[type[BaseException], ...] = ()
+    test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: Failures = (), stages: Paths = ()
 ) -> Outcome:
     """One run of the test, in a cluster of its own."""
     # A cluster freezes what is there before it: what an earlier one left is found only here.
@@ -143,7 +147,7 @@ def run_once(
     error: BaseException | None = None
     failed: tuple[type[BaseException], ...] = (Exception, *failures)
     try:
-        with Cluster(nodes, clock="virtual", seed=f"explore {seed}") as cluster:
+        with Cluster(nodes, clock="virtual", seed=f"explore {seed}", stages=stages) as cluster:
             engine = cluster._virtual()
             timeline = engine.programs.timeline
             engine.weather(faults, WELL_AFTER_US)

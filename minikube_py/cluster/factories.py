@@ -59,9 +59,8 @@ def minikube_cluster(
         how_many = nodes if nodes is not None else option(pytestconfig, "nodes")
         time = clock or option(pytestconfig, "clock")
         named = seed if seed is not None else option(pytestconfig, "seed")
-        lives = stages or option(pytestconfig, "stages") or ()
-        with Cluster(how_many, clock=time, seed=named, stages=lives) as cluster:
-            yield cluster
+        with Cluster(how_many, clock=time, seed=named, stages=stages or option(pytestconfig, "stages") or ()) as one:
+            yield one
 
     return _ours(fixture)
 

@@ -85,8 +85,7 @@ class Cluster(PlainDoor):
             from minikube_py.cluster.virtual import VirtualConfig
             from minikube_py.cluster.virtual_engine import VirtualEngine
 
-            kubelet = KubeletConfig(stages=read_stages(options.stages))
-            config = VirtualConfig(nodes=options.shapes, kubelet=kubelet)
+            config = VirtualConfig(options.shapes, kubelet=KubeletConfig(stages=read_stages(options.stages)))
             engine = VirtualEngine(options.seed or 0, config, options.port)
         else:
             engine = Threaded(options)

@@ -81,9 +81,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     nodes = factories.option(pyfuncitem.config, "nodes")
     seeds = factories.seeds_of(pyfuncitem)
-    explored = explore(
-        lambda cluster: pyfuncitem.obj(**{**arguments, fixture: cluster}), seeds, nodes, (pytest.fail.Exception,)
-    )
+    stages = factories.option(pyfuncitem.config, "stages") or ()
+    failures = (pytest.fail.Exception,)
+    explored = explore(lambda one: pyfuncitem.obj(**{**arguments, fixture: one}), seeds, nodes, failures, stages)
     pyfuncitem.user_properties.append((factories.MARK, explored.text()))
     if explored.found is not None:
         again = f"again: minikube-py explore '{pyfuncitem.nodeid}' --seed {explored.found.seed}"
