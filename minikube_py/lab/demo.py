@@ -177,7 +177,8 @@ def _write(
     if not plots.available():
         print(plots.MISSING)
         return paths
-    return [*paths, plots.save(_picture(environment, replay, asked, latencies), folder / "demo.png")]
+    picture = _picture(environment, replay, asked, latencies)
+    return [*paths, plots.save(picture, folder / "demo.png", plots.source_digest(*DRAWS))]
 
 
 def _picture(environment: Environment, replay: Replay, asked: list[Asked], latencies: Mapping[str, Any]) -> Any:
@@ -197,6 +198,13 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
     plots.draw_groups(axes[1][1], list(groups), bars, "Which nodes have 4 CPUs, 16Gi and a whole GPU free?")
     figure.text(0.01, 0.005, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return figure
+
+
+DRAWS = (
+    _picture, plots.figure, plots.draw_heat, plots.draw_fill, plots.draw_latency_bars, plots.draw_groups,
+    Replay._take_sample,
+)  # fmt: skip
+"""What the picture in the README is drawn by; a change of it asks for a new one, by `make demo`."""
 
 
 def _tell_next(split: bool) -> None:

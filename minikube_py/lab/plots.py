@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +52,20 @@ def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[A
     return made, axes
 
 
-def save(figure: Any, path: Path) -> Path:
-    """Equal figures give equal bytes."""
+def source_digest(*functions: Callable[..., Any]) -> str:
+    """Of what draws: a committed picture that names another was drawn by other code."""
+    text = "".join(map(inspect.getsource, functions)) + repr(sorted(STYLE.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save(figure: Any, path: Path, drawn_by: str = "") -> Path:
+    """Equal figures give equal bytes. `drawn_by`: kept in the picture as its source."""
     import matplotlib
 
     # By default ids in an .svg are random, and both formats name the day or the program.
     matplotlib.rcParams["svg.hashsalt"] = "minikube-py"
     named = "Date" if path.suffix == ".svg" else "Software"
-    figure.savefig(path, bbox_inches="tight", metadata={named: None})
+    figure.savefig(path, bbox_inches="tight", metadata={named: None, **({"Source": drawn_by} if drawn_by else {})})
     figure.style_of_ours.__exit__(None, None, None)
     return path
 

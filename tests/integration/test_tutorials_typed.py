@@ -109,7 +109,7 @@ def test_kill_the_leader(tmp_path: Path) -> None:
     data = tmp_path / "three"
     with up("--members", "3", "--data-dir", str(data), expected="store-1") as running:
         lines = typed(page)
-        killed = next(at for at, line in enumerate(lines) if line.command.startswith("pkill"))
+        killed = next(at for at, line in enumerate(lines) if line.command.startswith("kill -9"))
         shell = Shell(tmp_path)
         shell.types(lines[:killed])
         others = f"{data}/members/store-1"

@@ -131,6 +131,6 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "holds": verdict.holds,
         "parts": [part.as_json() for part in verdict.parts],
         "costs": [cost._asdict() for cost in verdict.costs],
-        "leftOut": [each._asdict() for each in verdict.left_out],
+        "left_out": [each._asdict() for each in verdict.left_out],
         "notes": verdict.notes,
     }

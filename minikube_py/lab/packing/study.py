@@ -186,7 +186,7 @@ def _row_json(row: Row, expected: Mapping[tuple[str, str, int], Expected]) -> di
         for name in SHARES:
             each = getattr(row, name)[mark]
             at[name] = {"mean": round(each.mean, 3), "deviation": round(each.deviation, 3)}
-            at[name]["bySeed"] = [round(value, 2) for value in each.by_seed]
+            at[name]["by_seed"] = [round(value, 2) for value in each.by_seed]
         known = expected.get((row.pods, row.policy, mark))
         if known is not None:
             at["published"] = {"mean": known.mean, "tolerance": round(known.tolerance, 3)}

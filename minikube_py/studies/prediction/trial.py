@@ -49,7 +49,7 @@ def told_json(found: Measured, figures: Sequence[str], usage: str, seeds: int, a
             values = found.by_cluster(BLOCK, figure, name)
             if values:
                 each = found.interval(values, False)
-                row[figure] = {"mean": round(each.value, 6), "bySeed": [round(value, 6) for value in values]}
+                row[figure] = {"mean": round(each.value, 6), "by_seed": [round(value, 6) for value in values]}
                 if len(values) > 1:
                     row[figure]["interval"] = [round(each.low, 6), round(each.high, 6)]
         rows += [row] if len(row) > 1 else []

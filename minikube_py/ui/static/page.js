@@ -246,7 +246,7 @@ function whyNode(pod, why) {
     parts.push(element("p", `Scheduler decision ${decision.decision}${took >= 0 ? `, made in ${ms(took)}` : ""}: ${decision.node} was chosen among ${count(decision.fits, "node")} that fitted, of ${decision.of.toLocaleString("en")} examined.`));
     const rows = decision.scores.map((each) => [each.plugin, `${each.score} x ${each.weight}`, String(each.score * each.weight)]);
     const total = decision.scores.reduce((sum, each) => sum + each.score * each.weight, 0);
-    if (rows.length) parts.push(tableOf(["its scores then", "x weight", ""], [...rows, ["total", "", String(total)]]));
+    if (rows.length) parts.push(tableOf(["its scores then", "x weight", "product"], [...rows, ["total", "", String(total)]]));
     else parts.push(element("p", "No other node fitted, so none was scored.", { className: "reason" }));
   } else if (!flow) parts.push(element("p", "The scheduler no longer remembers this decision, or did not make it.", { className: "reason" }));
   const rows = (why.nodes || []).map((each) => [each.node === pod.node ? `${each.node} (its own)` : each.node, each.fits ? String(each.total) : "no", nodeVerdict(each)]);

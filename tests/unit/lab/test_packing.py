@@ -110,8 +110,8 @@ def test_two_policies_come_to_the_committed_figures(tmp_path: Path, capsys: pyte
     for row in document["rows"]:
         for mark in ("at100", "at130"):
             for share in ("allocated", "fragmented"):
-                known = committed[row["pods"], row["policy"]][mark][share]["bySeed"][0]
-                assert row[mark][share]["bySeed"] == [known]
+                known = committed[row["pods"], row["policy"]][mark][share]["by_seed"][0]
+                assert row[mark][share]["by_seed"] == [known]
     assert run(*words) == 0
     again = capsys.readouterr()
     assert again.err == "", "what the journal holds is not replayed"
@@ -134,8 +134,8 @@ def test_committed_means_are_within_what_the_published_ones_allow() -> None:
     for row in document["rows"]:
         for mark in (100, 130):
             at = row[f"at{mark}"]
-            assert len(at["allocated"]["bySeed"]) == row["seeds"] == 10
-            assert at["allocated"]["mean"] == pytest.approx(sum(at["allocated"]["bySeed"]) / 10, abs=0.006)
+            assert len(at["allocated"]["by_seed"]) == row["seeds"] == 10
+            assert at["allocated"]["mean"] == pytest.approx(sum(at["allocated"]["by_seed"]) / 10, abs=0.006)
             if not at.get("within", True):
                 beyond.append((row["pods"], row["policy"], mark))
     assert sorted(beyond) == BEYOND
