@@ -7,6 +7,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from minikube_py.mvcc.types import Put, RangeRequest
 from minikube_py.store import client as module
 from minikube_py.store import client_connection, client_route
 from minikube_py.store.client import StoreClient
+from minikube_py.store.client_session import SessionWrites, Write
 from minikube_py.store.protocol import Op
 
 
@@ -317,3 +319,24 @@ async def test_with_fail_fast_nothing_waits_for_a_connection_or_a_leader() -> No
         assert isinstance(batch.error, Unavailable)
         took_s, error = await ends(client.get(b"a"))
         assert took_s == 0.0
+
+
+async def test_a_write_that_nobody_waits_for_keeps_no_other_from_its_next_connection() -> None:
+    rng: Any = EvenRng()
+    session = SessionWrites(rng, lambda opening: None)
+    session.opened(5, None)
+    loop = asyncio.get_running_loop()
+    sent: dict[str, list[int]] = {"old": [], "new": []}
+
+    def connection(name: str) -> Any:
+        return SimpleNamespace(send=lambda write: sent[name].append(write.sequence), why_lost="")
+
+    writes = [Write(Put(b"a", b"v"), loop.create_future()) for _ in range(4)]
+    old = connection("old")
+    for write in writes:
+        session.add(write, old)
+    writes[0].future.cancel()
+    writes[2].future.cancel()
+    session.flush(connection("new"))
+    assert sent == {"old": [1, 2, 3, 4], "new": [2, 4]} and session.resent == 2
+    assert list(session.unanswered) == [2, 4] and session.lowest == 2

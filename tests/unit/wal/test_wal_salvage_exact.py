@@ -17,7 +17,14 @@ from minikube_py.wal.record import HEADER_BYTES, RecordType, encode_record
 from minikube_py.wal.recovery import SavedState
 from minikube_py.wal.salvage import FoundLog, Loss, is_snapshot, salvage_log, salvage_snapshot
 from minikube_py.wal.seed import seed_of, start_value
-from minikube_py.wal.segment import HEAD_BYTES, SegmentHead, SegmentWriter, encode_head, segment_name
+from minikube_py.wal.segment import (
+    HEAD_BYTES,
+    SegmentHead,
+    SegmentWriter,
+    encode_head,
+    segment_name,
+    unpack_payload,
+)
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, snapshot_name
 
 SIZE = HEAD_BYTES + 2048
@@ -384,3 +391,7 @@ def test_a_record_fits_up_to_the_last_byte_of_its_segment(room: int) -> None:
     for wrong in (writer.end + 1, writer.end - 1):
         with pytest.raises(AssertionError):
             writer.mark_synced(wrong)
+
+
+def test_a_payload_may_hold_maps_by_number() -> None:
+    assert unpack_payload("name", 0, msgpack.packb([1, {5: "x"}])) == [1, {5: "x"}]
