@@ -22,7 +22,6 @@ from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.message import Message, MessageType
 from minikube_py.sim.disk import SimDisk
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
-from minikube_py.store.replica import Failed
 from minikube_py.store.replica_config import Bootstrap, ReplicaConfig
 
 EXPECT, JOIN, PROMOTE, REMOVE, UPDATE = list(ChangeKind)[1:]
@@ -115,30 +114,6 @@ def test_too_large_a_request_is_refused():
     net.settle()
     with pytest.raises(RequestTooLarge):
         net.propose(net[1], Put(b"/a", bytes(101)))
-    room = 100 - len(pack(Put(b"/a", b"")))
-    assert len(pack(Put(b"/a", bytes(room)))) == 100
-    fits = net.propose(net[1], Put(b"/a", bytes(room)))
-    with pytest.raises(RequestTooLarge):
-        net.propose(net[1], Put(b"/a", bytes(room + 1)))
-    net.settle()
-    assert fits.done
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [(KeyError("a bug"), "cannot go on: KeyError: 'a bug'"), (OSError(5, "an error"), "cannot write the log")],
-)
-def test_a_replica_that_failed_in_a_turn_says_why_and_has_no_other(error, said, monkeypatch):
-    net = ReplicaNet(members=1)
-    net.settle()
-
-    def fails():
-        raise error
-
-    monkeypatch.setattr(net[1], "_work", fails)
-    with pytest.raises(Failed, match=said):
-        net[1].turn()
-    assert net[1].failure.startswith(said) and net[1].turn() is None
 
 
 def test_a_proposal_that_was_overwritten_ends_as_unknown_and_never_happened():

@@ -7,10 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from replica_net import ReplicaNet
 from virtual_time import LoopClock
 
+from minikube_py.errors import RequestTooLarge
+from minikube_py.mvcc.codec import pack
+from minikube_py.mvcc.types import Put
 from minikube_py.store import upkeep
 from minikube_py.store.replica import Failed
+from minikube_py.store.replica_config import ReplicaConfig
 from minikube_py.store.turns import GATHER_MIN, GATHER_S, Turns
 
 # -- turns -------------------------------------------------------------------------------------------------------------
@@ -153,3 +158,37 @@ async def test_settling_ends_when_nothing_is_under_way_or_the_member_stopped() -
     turns.stop()
     await settling
     assert upkeep.PROPOSE == 0 and told
+
+
+# -- the replica's own -------------------------------------------------------------------------------------------------
+
+
+def test_a_request_may_be_as_large_as_the_limit_and_no_larger() -> None:
+    net = ReplicaNet(members=1, config=ReplicaConfig(request_bytes_max=100))
+    net.settle()
+    room = 100 - len(pack(Put(b"/a", b"")))
+    assert len(pack(Put(b"/a", bytes(room)))) == 100
+    fits = net.propose(net[1], Put(b"/a", bytes(room)))
+    with pytest.raises(RequestTooLarge):
+        net.propose(net[1], Put(b"/a", bytes(room + 1)))
+    net.settle()
+    assert fits.done
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(KeyError("a bug"), "cannot go on: KeyError: 'a bug'"), (OSError(5, "an error"), "cannot write the log")],
+)
+def test_a_replica_that_failed_in_a_turn_says_why_and_has_no_other(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = ReplicaNet(members=1)
+    net.settle()
+
+    def fails() -> Any:
+        raise error
+
+    monkeypatch.setattr(net[1], "_work", fails)
+    with pytest.raises(Failed, match=said):
+        net[1].turn()
+    assert net[1].failure.startswith(said) and net[1].turn() is None
