@@ -20,7 +20,7 @@ NO_LIMITS = re.compile(
     r"mvcc/lease\.NO_LEASE|mvcc/successor\.FIRST_REVISION|mvcc/validate\.INT64_(MIN|MAX)|mvcc/snapshot\.(?!S\w+_).*|"
     r"mvcc/snapshot\.USERS_AND_ROLES|store/behind_gaps\.CHANGE|store/client_session\.IDLE|store/framing\.TEXT_SHOWN|"
     r"store/hash_check\.(ASKED|SAID)|store/identity\.ID_BITS|store/membership\.(ID_MAX|NO_ID)|"
-    r"store/(peer_)?protocol\.(\w*VERSION|_ENTRIES|SERIALIZABLE)|store/upkeep\.PROPOSE|"
+    r"store/(peer_)?protocol\.(\w*VERSION|SERIALIZABLE)|store/upkeep\.PROPOSE|"
     r"raft/state\.RaftConfig\.release|store/(replica|member)_config\.\w+\.version"
 )
 """Numbers that stand for something (of formats and words on the wire, kinds, the first of a row), or nothing at all:
@@ -50,7 +50,7 @@ def numbers() -> dict[str, float]:
     for name, module in modules():
         own = assigned(module)
         for word, value in vars(module).items():
-            if word.isupper() and is_number(value) and word in own:
+            if word.isupper() and not word.startswith("_") and is_number(value) and word in own:
                 found[f"{name}.{word}"] = float(value)
             if is_dataclass(value) and value.__module__ == module.__name__ and re.search(r"(Config|Limits)$", word):
                 for field in fields(value):
