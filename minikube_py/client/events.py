@@ -200,6 +200,8 @@ class EventRecorder:
         if not self._correlator.allowed(involved, at_s):
             self.suppressed += 1
             return
+        if type == WARNING:
+            logger.info("%s %s %s/%s: %s", reason, involved.kind, involved.namespace, involved.name, message)
         sender = zlib.crc32(involved.uid.encode() or involved.name.encode()) % len(self._queues)
         self._queued += 1
         self._queues[sender].append(_Pending(involved, type, reason, message[:MESSAGE_CHARS_MAX], at_s))

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
+from minikube_py.cluster import arguments as of
 from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.faults import Faults
-from minikube_py.cluster.kinds import Kinds
-from minikube_py.cluster.manifests import Manifests
+from minikube_py.cluster.kinds import Kinds, served_plural
 from minikube_py.cluster.operations import Operations
-from minikube_py.cluster.waiting import Until, Waiting
+from minikube_py.cluster.player import GatedPlane
+from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock
 from minikube_py.sim.faults import Fault
@@ -28,7 +29,10 @@ Object = dict[str, Any]
 
 
 class Reached(Protocol):
-    """What runs a cluster, as a door sees it."""
+    """What runs a cluster, as a door sees it. `plane` raises ClusterError where it runs elsewhere."""
+
+    @property
+    def plane(self) -> GatedPlane: ...
 
     @property
     def url(self) -> str: ...
@@ -109,7 +113,12 @@ class Door(Faults):
         return self._reached().transport()
 
     def _inject(self, fault: Fault) -> None:
-        self._reached().inject(fault)
+        reached = self._reached()
+        reached.plane.player.check(fault)
+        reached.inject(fault)
+
+    def _plural(self, on: str) -> str:
+        return on and served_plural(self._reached().plane.core.registry, on)
 
     def all_well(self) -> None:
         """Every fault that was injected is over; nodes that were down are up."""
@@ -127,11 +136,11 @@ class PlainDoor(Door):
 
     def request(
         self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        params: Mapping[str, str] | None = None,
-        content_type: str = JSON,
+        method: of.Method,
+        path: of.RequestPath,
+        body: of.Body | None = None,
+        params: of.Params | None = None,
+        content_type: of.ContentType = JSON,
     ) -> ApiResponse:
         """One request, as an administrator; any status is returned, not raised."""
         transport = self._reached().own_transport()
@@ -140,15 +149,16 @@ class PlainDoor(Door):
         )
         return found
 
-    def apply(self, manifests: Manifests) -> list[Object]:
+    def apply(self, manifests: of.Manifests) -> list[Object]:
         """YAML or JSON text, a path, an object or several: created where missing, else made what they say, as
         `kubectl apply` does. Returns them as stored."""
         found: list[Object] = self._do(lambda operations: operations.apply(manifests))
         return found
 
     def objects(
-        self, kind: str, *, namespace: str | None = None, selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
+        self, kind: of.KindName, *, namespace: of.Namespaces | None = None, selector: of.Selector = "",
+        field_selector: of.FieldSelector = "",
+    ) -> list[Object]:  # fmt: skip
         """All of a kind (`pods`, `rc`, `Deployment`, `leases.coordination.k8s.io`); `namespace` "": of all namespaces.
         `selector`: by labels, as `app=web`."""
         found: list[Object] = self._do(
@@ -156,46 +166,47 @@ class PlainDoor(Door):
         )
         return found
 
-    def get(self, name: str, *, namespace: str | None = None) -> Object:
+    def get(self, name: of.ObjectName, *, namespace: of.Namespace | None = None) -> Object:
         """One object: `get("rc/web")`. Raises: StatusError 404."""
         found: Object = self._do(lambda operations: operations.get(name, namespace), reads=True)
         return found
 
-    def delete(self, name: str, *, namespace: str | None = None) -> None:
+    def delete(self, name: of.ObjectName, *, namespace: of.Namespace | None = None) -> None:
         """Returns when that is accepted; `wait(name, gone=True)` sees the end."""
         self._do(lambda operations: operations.delete(name, namespace))
 
     def wait(
         self,
-        target: str,
+        target: of.Target,
         *,
-        ready: int | None = None,
-        condition: str | None = None,
-        phase: str | None = None,
-        gone: bool = False,
-        until: Until | None = None,
-        namespace: str | None = None,
-        selector: str = "",
-        timeout_s: float = TIMEOUT_S,
+        ready: of.Ready | None = None,
+        condition: of.Word | None = None,
+        phase: of.Word | None = None,
+        gone: of.Flag = False,
+        until: of.Until | None = None,
+        namespace: of.Namespaces | None = None,
+        selector: of.Selector = "",
+        timeout_s: of.Seconds = TIMEOUT_S,
     ) -> Object | list[Object]:
         """`wait("rc/web", ready=3)`, `wait("pod/a", phase="Running")`, `wait("pods", ready=3, selector="app=web")`,
         `wait("cm/done")` until it is there, `wait("pod/a", gone=True)`, `wait("rc/web", until=lambda rc: ...)`. In
         virtual time, time passes. Returns what it saw.
 
         Raises: WaitTimeout, which says what was seen last."""
-        waiting = Waiting(target, ready, condition, phase, gone, until)
+        waiting = _waiting(Waiting(target, ready, condition, phase, gone, until), namespace, selector)
         found = self._reached().wait(self._operations(), waiting, timeout_s, namespace, selector)
         return found if waiting.of_many or not found else found[0]
 
     def end_container(
-        self, pod: str, code: int = 1, *, container: str = "", reason: str = "", namespace: str | None = None
-    ) -> Object:
+        self, pod: of.Name, code: of.ExitCode = 1, *, container: of.Text = "", reason: of.Text = "",
+        namespace: of.Namespace | None = None,
+    ) -> Object:  # fmt: skip
         """A container of that pod ends with that exit code, and its kubelet reports it: by restartPolicy it is started
         again, or the pod becomes Failed or Succeeded. Returns the pod. Raises: ClusterError where it does not run."""
         found: Object = self._do(lambda operations: operations.end_container(pod, code, container, reason, namespace))
         return found
 
-    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+    def kubectl(self, *arguments: of.Argument, input: of.Input | None = None) -> str:
         """What `kubectl` prints. In virtual time, `delete` does not wait: no time passes meanwhile.
 
         Raises: ClusterError where there is no kubectl, or it fails; with what it said."""
@@ -212,51 +223,53 @@ class AsyncDoor(Door):
 
     async def request(
         self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        params: Mapping[str, str] | None = None,
-        content_type: str = JSON,
+        method: of.Method,
+        path: of.RequestPath,
+        body: of.Body | None = None,
+        params: of.Params | None = None,
+        content_type: of.ContentType = JSON,
     ) -> ApiResponse:
         return await self._reached().own_transport().request(method, path, params, body, content_type)
 
-    async def apply(self, manifests: Manifests) -> list[Object]:
+    async def apply(self, manifests: of.Manifests) -> list[Object]:
         return await self._operations().apply(manifests)
 
     async def objects(
-        self, kind: str, *, namespace: str | None = None, selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
+        self, kind: of.KindName, *, namespace: of.Namespaces | None = None, selector: of.Selector = "",
+        field_selector: of.FieldSelector = "",
+    ) -> list[Object]:  # fmt: skip
         return await self._operations().objects(kind, namespace, selector, field_selector)
 
-    async def get(self, name: str, *, namespace: str | None = None) -> Object:
+    async def get(self, name: of.ObjectName, *, namespace: of.Namespace | None = None) -> Object:
         return await self._operations().get(name, namespace)
 
-    async def delete(self, name: str, *, namespace: str | None = None) -> None:
+    async def delete(self, name: of.ObjectName, *, namespace: of.Namespace | None = None) -> None:
         await self._operations().delete(name, namespace)
 
     async def wait(
         self,
-        target: str,
+        target: of.Target,
         *,
-        ready: int | None = None,
-        condition: str | None = None,
-        phase: str | None = None,
-        gone: bool = False,
-        until: Until | None = None,
-        namespace: str | None = None,
-        selector: str = "",
-        timeout_s: float = TIMEOUT_S,
+        ready: of.Ready | None = None,
+        condition: of.Word | None = None,
+        phase: of.Word | None = None,
+        gone: of.Flag = False,
+        until: of.Until | None = None,
+        namespace: of.Namespaces | None = None,
+        selector: of.Selector = "",
+        timeout_s: of.Seconds = TIMEOUT_S,
     ) -> Object | list[Object]:
-        waiting = Waiting(target, ready, condition, phase, gone, until)
+        waiting = _waiting(Waiting(target, ready, condition, phase, gone, until), namespace, selector)
         found = await self._operations().wait(waiting, timeout_s, namespace, selector, self._clock())
         return found if waiting.of_many or not found else found[0]
 
     async def end_container(
-        self, pod: str, code: int = 1, *, container: str = "", reason: str = "", namespace: str | None = None
-    ) -> Object:
+        self, pod: of.Name, code: of.ExitCode = 1, *, container: of.Text = "", reason: of.Text = "",
+        namespace: of.Namespace | None = None,
+    ) -> Object:  # fmt: skip
         return await self._operations().end_container(pod, code, container, reason, namespace)
 
-    async def kubectl(self, *arguments: str, input: str | None = None) -> str:
+    async def kubectl(self, *arguments: of.Argument, input: of.Input | None = None) -> str:
         """In a thread: it asks the cluster, which runs in this loop."""
         import asyncio
 
@@ -264,6 +277,14 @@ class AsyncDoor(Door):
 
     def _clock(self) -> Clock:
         raise NotImplementedError
+
+
+def _waiting(waiting: Waiting, namespace: str | None, selector: str) -> Waiting:
+    """Raises: ClusterError for what only many have."""
+    if not waiting.of_many and (selector or namespace == ""):
+        given = "selector" if selector else 'namespace ""'
+        raise ClusterError(f'{given} is for all of a kind, as wait("pods"), not for {waiting.target}')
+    return waiting
 
 
 def run_kubectl(kubeconfig: Path, arguments: Sequence[str], input: str | None) -> str:

@@ -102,15 +102,17 @@ class Found:
 
 @dataclass(slots=True)
 class Explored:
-    """`kinds`: how many faults of each were injected."""
+    """`seeds`: how many ran, of `asked`. `kinds`: how many faults of each were injected."""
 
+    asked: int
     seeds: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     found: Found | None = None
 
     def text(self) -> str:
         many = self.kinds.total()
-        return f"{self.seeds} seeds, {many} faults of {len(self.kinds)} kinds"
+        ran = f"{self.seeds} seeds" if self.seeds == self.asked else f"{self.seeds} of {self.asked} seeds"
+        return f"{ran}, {many} faults of {len(self.kinds)} kinds"
 
 
 def explore(
@@ -123,7 +125,7 @@ def explore(
     calm_run = run("calm", ())
     if calm_run.error is not None:
         raise calm_run.error
-    result = Explored()
+    result = Explored(len(seeds))
     for seed in seeds:
         faults = drawn(Rng(f"explore {seed}"), calm_run.calm, nodes)
         outcome = run(seed, faults)

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import pytest
 
@@ -31,14 +31,29 @@ F = TypeVar("F")
 NAME_MAX: Final = 40
 SNAPSHOTS: Final = pytest.StashKey[dict[Any, "Snapshot"]]()
 VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
-EXPLORED: Final = pytest.StashKey[str]()
-"""What the fixture is called that stands for the cluster of each run."""
+CLUSTER: Final = pytest.StashKey["Cluster"]()
+"""Of the run of a test that is explored."""
+LEFT: Final = pytest.StashKey[list[tuple[str, str]]]()
+"""What was there when fixtures that use `minikube` had been taken down, or the test had failed without faults."""
 MARK: Final = "minikube_explore"
 SEEDS_USUAL: Final = 50
+SEEDS_MAX: Final = 10_000_000
 CHOICES: Final = {"clock": ("real", "virtual"), "isolation": ("namespace", "snapshot")}
 LEAST: Final = {"nodes": 0, "seeds": 1, "seed-only": 1}
 DIGITS_MAX: Final = 19
-OURS: Final[dict[Any, None]] = {}
+
+
+class Ours(NamedTuple):
+    """A fixture that was made here: a "cluster" of so many nodes, a server from outside, or a "minikube" on the fixture
+    of that name."""
+
+    what: str
+    nodes: int | None = None
+    cluster: str = ""
+    stages: Path | str | Sequence[Path | str] = ()
+
+
+OURS: Final[dict[Any, Ours]] = {}
 _numbers = itertools.count(1)
 
 
@@ -46,7 +61,7 @@ def minikube_cluster(
     *,
     nodes: int | None = None,
     clock: Literal["real", "virtual"] | None = None,
-    seed: object = None,
+    seed: int | str | None = None,
     stages: Path | str | Sequence[Path | str] = (),
     scope: Scope = "session",
 ) -> Callable[..., Iterator[Cluster]]:
@@ -62,7 +77,7 @@ def minikube_cluster(
         with Cluster(how_many, clock=time, seed=named, stages=stages or option(pytestconfig, "stages") or ()) as one:
             yield one
 
-    return _ours(fixture)
+    return _ours(fixture, Ours("cluster", nodes, stages=stages))
 
 
 def minikube_noproc(
@@ -83,7 +98,7 @@ def minikube_noproc(
         yield cluster
         cluster.stop()
 
-    return _ours(fixture)
+    return _ours(fixture, Ours("outside"))
 
 
 def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None = None) -> Callable[..., Iterator[Any]]:
@@ -91,11 +106,9 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
     or on all of the cluster, whose state is put back afterwards."""
 
     @pytest.fixture
-    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor | None]:
-        if seeds_of(request.node):
-            # Each run of the test has a cluster of its own, in virtual time.
-            request.node.stash[EXPLORED] = request.fixturename
-            yield None
+    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
+        if (explored := request.node.stash.get(CLUSTER, None)) is not None:
+            yield explored
             return
         running = request.getfixturevalue(cluster)
         how = isolation or option(request.config, "isolation")
@@ -106,33 +119,65 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
             _lead_to(str(door.kubeconfig_path), monkeypatch)
             request.node.stash.setdefault(VIEWS, []).append(door)
             yield door
+            if _may_fail_in_teardown(request.node):
+                from minikube_py.cluster.left_behind import sections
 
-    return _ours(fixture)
+                request.node.stash.setdefault(LEFT, []).extend(sections(door))
+
+    return _ours(fixture, Ours("minikube", cluster=cluster))
 
 
-def _ours(fixture: F) -> F:
+def _ours(fixture: F, ours: Ours) -> F:
     """Which fixtures are made here, whatever their users call them."""
-    OURS[fixture._fixture_function] = None  # type: ignore[attr-defined]
+    OURS[fixture._fixture_function] = ours  # type: ignore[attr-defined]
     return fixture
 
 
-def uses_ours(item: pytest.Item) -> bool:
-    """Whether the test uses such a fixture."""
-    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-    return any(getattr(each, "func", None) in OURS for definitions in found.values() for each in definitions)
+def ours_of(item: pytest.Item) -> dict[str, Ours]:
+    """Those that the test uses, by the names that they have there."""
+    found = {name: OURS.get(getattr(definition, "func", None)) for name, definition in _definitions(item)}
+    return {name: ours for name, ours in found.items() if ours is not None}
+
+
+def _definitions(item: pytest.Item) -> Iterator[tuple[str, Any]]:
+    info = getattr(item, "_fixtureinfo", None)
+    return ((name, each[-1]) for name, each in getattr(info, "name2fixturedefs", {}).items() if each)
+
+
+def _may_fail_in_teardown(item: pytest.Item) -> bool:
+    """Whether fixtures of the test's own may have used `minikube` until now."""
+    functions = (definition.func for _, definition in _definitions(item))
+    own = (each for each in functions if each not in OURS)
+    return any(not str(getattr(each, "__module__", "")).startswith("_pytest.") for each in own)
 
 
 def seeds_of(item: pytest.Item) -> list[int]:
-    """Those that the test is to be explored with: by the command line, else by its mark."""
+    """Those that the test is to be explored with: by the command line, else by its mark.
+
+    Raises: UsageError where the mark says anything else, or the test has nothing to explore."""
     mark = item.get_closest_marker(MARK)
     one, count = option(item.config, "seed-only"), option(item.config, "seeds")
+    marked = None if mark is None else _marked(mark)
+    if not any(ours.what == "minikube" for ours in ours_of(item).values()):
+        if mark is not None:
+            raise pytest.UsageError(f"{MARK} is for tests that use the fixture `minikube`; this one does not")
+        return []
     if one is not None:
         return [one]
-    if count is None:
-        if mark is None:
-            return []
-        count = mark.kwargs.get("seeds", mark.args[0] if mark.args else SEEDS_USUAL)
-    return list(range(1, count + 1))
+    count = count or marked
+    return [] if count is None else list(range(1, count + 1))
+
+
+def _marked(mark: pytest.Mark) -> int:
+    """Raises: UsageError."""
+    given = {**dict(zip(("seeds",), mark.args, strict=False)), **mark.kwargs}
+    if len(mark.args) + len(mark.kwargs) > 1 or given.keys() - {"seeds"}:
+        said = ", ".join([*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())])
+        raise pytest.UsageError(f"{MARK} takes seeds=N alone, not ({said}); one seed again: --minikube-seed-only")
+    count = given.get("seeds", SEEDS_USUAL)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= SEEDS_MAX:
+        raise pytest.UsageError(f"{MARK}: seeds is a whole number from 1 to {SEEDS_MAX:,}, not {count!r}")
+    return count
 
 
 def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,76 +6,83 @@ They are for clients and for the door's `transport()`: the components of the con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from minikube_py.cluster.arguments import Checked, Flag, Lasting, Name, On, Seconds, Times
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.sim.faults import Fault, S
 
 Inject = Callable[[Fault], None]
 
 
-class Faults:
-    """`on`: a plural, as "pods"; "" for all of them. In virtual time they are inputs of the history."""
+class Faults(Checked):
+    """`on`: a resource by any name that kubectl takes, as "pods"; "" for all of them. In virtual time they are inputs
+    of the history. All raise: ClusterError for what is not served or cannot be."""
 
     def _inject(self, fault: Fault) -> None:
         raise NotImplementedError
 
-    def expire_watches(self, on: str = "") -> None:
+    def _plural(self, on: str) -> str:
+        """What `on` is called in paths. Raises: ClusterError where that is not served."""
+        raise NotImplementedError
+
+    def expire_watches(self, on: On = "") -> None:
         """Watches end with 410 Gone, and cannot be resumed from where they were: clients list again."""
-        self._inject(Fault(0, "expire", subject=on))
+        self._inject(Fault(0, "expire", subject=self._plural(on)))
 
-    def cut_watches(self, on: str = "") -> None:
+    def cut_watches(self, on: On = "") -> None:
         """Watches end; they can be resumed."""
-        self._inject(Fault(0, "cut_watch", subject=on))
+        self._inject(Fault(0, "cut_watch", subject=self._plural(on)))
 
-    def repeat_events(self, on: str = "") -> None:
+    def repeat_events(self, on: On = "") -> None:
         """Watches deliver their last events once more."""
-        self._inject(Fault(0, "repeat", subject=on))
+        self._inject(Fault(0, "repeat", subject=self._plural(on)))
 
-    def delay_events(self, seconds: float, on: str = "") -> None:
+    def delay_events(self, seconds: Lasting, on: On = "") -> None:
         """Watches deliver nothing for so long, and then what has happened."""
-        self._inject(Fault(0, "slow_events", (), (), _us(seconds), 1, on))
+        self._inject(Fault(0, "slow_events", (), (), _us(seconds), 1, self._plural(on)))
 
-    def hide_events(self, seconds: float, on: str = "") -> None:
+    def hide_events(self, seconds: Lasting, on: On = "") -> None:
         """Watches deliver nothing for so long, and then end with 410: what happened meanwhile is never seen."""
-        self._inject(Fault(0, "unseen", (), (), _us(seconds), 1, on))
+        self._inject(Fault(0, "unseen", (), (), _us(seconds), 1, self._plural(on)))
 
-    def stale_list(self, revisions: int = 1, on: str = "") -> None:
+    def stale_list(self, revisions: Times = 1, on: On = "") -> None:
         """Watches end with 410, and the next list is as it was so many revisions before, from where a watch goes on:
         an API server that is behind."""
-        self._inject(Fault(0, "stale", amount=revisions, subject=on))
+        self._inject(Fault(0, "stale", amount=revisions, subject=self._plural(on)))
 
-    def conflict_next(self, on: str = "", *, times: int = 1) -> None:
+    def conflict_next(self, on: On = "", *, times: Times = 1) -> None:
         """The next updates and patches are refused with 409 Conflict."""
-        self._inject(Fault(0, "conflict", amount=times, subject=on))
+        self._inject(Fault(0, "conflict", amount=times, subject=self._plural(on)))
 
-    def fail_next(self, on: str = "", *, times: int = 1, done: bool = False) -> None:
+    def fail_next(self, on: On = "", *, times: Times = 1, done: Flag = False) -> None:
         """The next requests are answered by 500 and not carried out; with `done`, the next writes are carried out and
         answered by 504."""
-        self._inject(Fault(0, "lost_answer" if done else "fail", amount=times, subject=on))
+        self._inject(Fault(0, "lost_answer" if done else "fail", amount=times, subject=self._plural(on)))
 
-    def slow(self, seconds: float, on: str = "", *, for_s: float = 0.0) -> None:
+    def slow(self, seconds: Lasting, on: On = "", *, for_s: Seconds = 0.0) -> None:
         """Each request takes so much longer, for `for_s` seconds; without it, until `all_well()`."""
-        self._inject(Fault(0, "slow", (), (), _us(for_s), seconds * 1000, on))
+        self._inject(Fault(0, "slow", (), (), _us(for_s), seconds * 1000, self._plural(on)))
 
-    def no_leader(self, seconds: float) -> None:
+    def no_leader(self, seconds: Lasting) -> None:
         """For so long every request is answered by 503, as while the store elects a leader."""
         self._inject(Fault(0, "no_leader", (), (), _us(seconds), 1))
 
-    def node(self, name: str) -> Node:
+    def node(self, name: Name) -> Node:
         """One of the fake nodes: `node("node-0").down()`, `.up()`."""
         return Node(name, self._inject)
 
 
-class Node:
-    """A fake node of a running cluster. Raises: InvalidRequest where it is not played here."""
+class Node(Checked):
+    """A fake node of a running cluster. Raises: ClusterError where it is not played here."""
 
     def __init__(self, name: str, inject: Inject) -> None:
         self.name = name
         self._inject = inject
 
-    def down(self, seconds: float = 0.0) -> None:
+    def down(self, seconds: Seconds = 0.0) -> None:
         """It loses its power, for so long or until `up()`: no heartbeats, and its pods stay as they are. After 40 s it
         counts as lost."""
         self._inject(Fault(0, "node_down", (), (), _us(seconds), 1, self.name))
@@ -86,9 +93,8 @@ class Node:
 
 
 def _us(seconds: float) -> int:
-    if seconds < 0:
-        raise ClusterError(f"a fault lasts 0 s or more, not {seconds:g} s")
-    return round(seconds * S)
+    """Rounded up: 0 means without an end."""
+    return math.ceil(seconds * S)
 
 
 def ended_status(pod: dict[str, Any], code: int, container: str, reason: str, now: str) -> dict[str, Any]:

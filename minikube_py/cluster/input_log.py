@@ -141,7 +141,7 @@ class Moment:
             return Moment(revision=int(value))
         if equals and name in VERBS and value:
             return Moment(verb=name, key=f"/registry/{value}")
-        if not equals and re.fullmatch(r"[A-Za-z]+(/[a-z0-9.-]+)?", text):
+        if not equals and re.fullmatch(r"(?!nan$|inf)[A-Za-z]+(/[a-z0-9.-]+)?", text):
             reason, _, about = text.partition("/")
             return Moment(reason=reason, about=about)
         raise ClusterError(f"{text!r} names no moment; write {FORMS}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
+from minikube_py.api.registry import Registry
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.cluster.errors import ClusterError
 
@@ -32,14 +34,17 @@ class Kinds:
     def __init__(self) -> None:
         self._served: list[Served] = []
 
-    async def named(self, client: RestClient, name: str) -> Served:
-        """By plural, singular, short name or kind, with or without `.group`. Raises: ClusterError."""
+    async def named(self, client: RestClient, name: str, parameter: str) -> Served:
+        """By plural, singular, short name or kind, with or without `.group` or `.version.group`.
+
+        Raises: ClusterError, which says what of the `parameter` is not served."""
         wanted, _, group = name.lower().partition(".")
 
         def fits(each: Served) -> bool:
-            return wanted in each.names and (not group or group == each.ref.group)
+            ref = each.ref
+            return wanted in each.names and group in ("", ref.group, f"{ref.version}.{ref.group}".rstrip("."))
 
-        return await self._found(client, fits, f"no resource {name!r}")
+        return await self._found(client, fits, f"{parameter}: no resource {name!r}", wanted)
 
     async def of(self, client: RestClient, obj: Mapping[str, Any]) -> Served:
         """Of an object, by its apiVersion and kind. Raises: ClusterError."""
@@ -48,21 +53,37 @@ class Kinds:
         def fits(each: Served) -> bool:
             return each.kind == kind and each.api_version == version
 
-        return await self._found(client, fits, f"no kind {kind!r} in version {version!r}")
+        return await self._found(client, fits, f"manifests: no kind {kind!r} in version {version!r}")
 
     async def all(self, client: RestClient) -> list[Served]:
         """Every resource with objects, the preferred version of its group first."""
         self._served = await _discover(client)
         return self._served
 
-    async def _found(self, client: RestClient, fits: Any, missing: str) -> Served:
+    async def _found(self, client: RestClient, fits: Any, missing: str, wanted: str = "") -> Served:
         for again in (False, True):
             if again or not self._served:
                 self._served = await _discover(client)
             for each in self._served:
                 if fits(each):
                     return each
-        raise ClusterError(f"{missing} is served by this cluster; `kubectl api-resources` lists what is")
+        raise ClusterError(_missing(missing, wanted, (name for each in self._served for name in each.names)))
+
+
+def served_plural(registry: Registry, name: str) -> str:
+    """The plural that `name` means, as kubectl reads it. Raises: ClusterError."""
+    wanted, _, group = name.lower().partition(".")
+    for kind in registry.kinds:
+        names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
+        if wanted in names and group in ("", kind.group, f"{kind.version}.{kind.group}".rstrip(".")):
+            return kind.plural
+    raise ClusterError(_missing(f"on: no resource {name!r}", wanted, (each.plural for each in registry.kinds)))
+
+
+def _missing(what: str, wanted: str, known: Iterable[str]) -> str:
+    near = get_close_matches(wanted, sorted(set(known)), 3)
+    meant = f"did you mean {' or '.join(near)}?" if near else "`kubectl api-resources` lists what is"
+    return f"{what} is served by this cluster; {meant}"
 
 
 async def _discover(client: RestClient) -> list[Served]:

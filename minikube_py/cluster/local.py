@@ -16,52 +16,51 @@ The store is in memory unless `data_dir` names a folder. Nothing is left behind,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+import asyncio
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from minikube_py.cluster import snapshots
-from minikube_py.cluster.door import DEFAULT, AsyncDoor, PlainDoor, ReachedPlainly
+from minikube_py.cluster.arguments import FilePath, FilePaths, Namespace, Nodes, Port, Seed, State, Time, checked
+from minikube_py.cluster.door import DEFAULT, AsyncDoor, ReachedPlainly
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
+from minikube_py.cluster.virtual_time import InVirtualTime
 from minikube_py.control_plane.stage_files import read_stages
 from minikube_py.env import Clock
-from minikube_py.kubelet.config import KubeletConfig, NodeSpec
+from minikube_py.kubelet.config import KubeletConfig
 
 if TYPE_CHECKING:
     # Loaded with the first cluster in virtual time.
-    from minikube_py.cluster.program import Program
-    from minikube_py.cluster.virtual_engine import Input, VirtualEngine
+    from minikube_py.cluster.virtual_engine import VirtualEngine
 
-T = TypeVar("T")
 NOT_RUNNING = "the cluster is not running; enter it by `with` or `async with`"
 
 
-class Cluster(PlainDoor):
+class Cluster(InVirtualTime):
     """`nodes`: how many fake nodes, named node-0 and on, or which. `clock`: "virtual" for time that passes by `advance`
-    alone, where `seed` (0 unless given) decides all that could differ between two runs; in real time it seeds the
-    scheduler's choices among equals. `data_dir`: keep everything there; None for a store in memory, as it always is in
-    virtual time. `port`: 0 for any free one. `stages`: files or folders of stages by which pods and nodes live. One
-    start at a time."""
+    alone, where `seed` (an int or a text, 7 being "7"; 0 unless given) decides all that could differ between two runs;
+    in real time it seeds the scheduler's choices among equals. `data_dir`: keep everything there; None for a store in
+    memory, as it always is in virtual time. `port`: 0 for any free one. `stages`: files or folders of stages
+    by which pods and nodes live. One start at a time."""
 
     of_this_process = True
 
+    @checked
     def __init__(
         self,
-        nodes: int | Sequence[NodeSpec] = 1,
+        nodes: Nodes = 1,
         *,
-        clock: Literal["real", "virtual"] = "real",
-        seed: object = None,
-        data_dir: Path | str | None = None,
-        port: int = 0,
-        stages: Path | str | Sequence[Path | str] = (),
+        clock: Time = "real",
+        seed: Seed | None = None,
+        data_dir: FilePath | None = None,
+        port: Port = 0,
+        stages: FilePaths = (),
     ) -> None:
         super().__init__()
-        if clock not in ("real", "virtual"):
-            raise ClusterError(f'clock is "real" or "virtual", not {clock!r}')
         if clock == "virtual" and data_dir is not None:
             raise ClusterError("a cluster in virtual time draws the same uids each time, so it keeps no folder")
         self.clock = clock
@@ -85,8 +84,9 @@ class Cluster(PlainDoor):
             from minikube_py.cluster.virtual import VirtualConfig
             from minikube_py.cluster.virtual_engine import VirtualEngine
 
+            seed = 0 if options.seed is None else options.seed
             config = VirtualConfig(options.shapes, kubelet=KubeletConfig(stages=read_stages(options.stages)))
-            engine = VirtualEngine(options.seed or 0, config, options.port)
+            engine = VirtualEngine(seed, config, options.port)
         else:
             engine = Threaded(options)
         engine.start()
@@ -123,6 +123,8 @@ class Cluster(PlainDoor):
         self._require_new()
         if self.clock == "virtual":
             raise ClusterError("virtual time runs a loop of its own: use `with`, and run(main) for coroutines")
+        if not _within_asyncio():
+            raise ClusterError("`async with` is for a loop of asyncio; with trio: `with`, by trio.to_thread.run_sync")
         self._in_loop = AsyncCluster(self._options)
         try:
             await self._in_loop.start()
@@ -143,59 +145,24 @@ class Cluster(PlainDoor):
         found: Snapshot = self._reached().within(snapshots.settled)
         return found
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: State) -> None:
         """Puts that state back, by forward writes: revisions go on, open watches see the events, and the components
         have come to rest in it. Nodes that were down are up again."""
         engine = self._reached()
         engine.all_well()
         engine.within(partial(snapshots.put_back, snapshot=snapshot))
 
-    def in_namespace(self, name: str) -> Namespaced:
+    def in_namespace(self, name: Namespace) -> Namespaced:
         """The same cluster, where everything happens in that namespace that names none."""
         view = Namespaced(self, name)
         self._views.append(view)
         return view
 
-    # -- virtual time -------------------------------------------------------------------------------------------------
+    # -- inside -------------------------------------------------------------------------------------------------------
 
-    @property
-    def now_s(self) -> float:
-        """Virtual seconds since the cluster was made."""
-        return self._virtual().virtual.now_s
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the history so far; see `minikube_py.cluster.history`."""
-        return self._virtual().virtual.digest
-
-    @property
-    def inputs(self) -> Sequence[Input]:
-        """All that came from outside, in order: requests that write, advances, faults."""
-        return tuple(self._virtual().inputs)
-
-    def save_log(self, path: Path | str) -> None:
-        """Seed, nodes and inputs, for `minikube-py replay --from PATH --until EVENT`, which makes the same history."""
-        from minikube_py.cluster import input_log
-
-        input_log.write(Path(path), self._virtual())
-
-    def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
-        """Everything happens that is due within that virtual time, its end included.
-
-        Raises: InvalidRequest for time that runs back; SimFailure."""
-        self._virtual().advance(seconds + 60 * minutes + 3600 * hours)
-
-    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `main()` returns or raises, on the cluster's loop; virtual time passes as it takes."""
-        found: T = self._virtual().run(main)
-        return found
-
-    def program(self, main: Callable[[Any], object], *, name: str = "", namespace: str = DEFAULT) -> Program:
-        """A program of yours as a process of its own beside the control plane: `main(clients)` runs from now on, is
-        started again where it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
-        `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`; a plain function `clients.httpx()`,
-        `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults are for it."""
-        return self._virtual().start_program(main, name or getattr(main, "__name__", "program"), namespace)
+    def _require_new(self) -> None:
+        if self._engine is not None or self._in_loop is not None:
+            raise ClusterError("the cluster was started already")
 
     def _virtual(self) -> VirtualEngine:
         self._reached()
@@ -203,12 +170,6 @@ class Cluster(PlainDoor):
         if engine is None or isinstance(engine, Threaded):
             raise ClusterError('this cluster runs in real time; Cluster(clock="virtual") has a clock to advance')
         return engine
-
-    # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _require_new(self) -> None:
-        if self._engine is not None or self._in_loop is not None:
-            raise ClusterError("the cluster was started already")
 
     def _reached(self) -> ReachedPlainly:
         if self._in_loop is not None:
@@ -218,8 +179,9 @@ class Cluster(PlainDoor):
         return self._engine
 
 
-class Namespaced(PlainDoor):
-    """A cluster seen from one namespace; `namespace` is its name."""
+class Namespaced(InVirtualTime):
+    """A cluster seen from one namespace, whose name is `namespace`. Its life and its whole state are those of
+    `cluster`: start, stop, snapshot and restore are there."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         super().__init__(namespace)
@@ -229,14 +191,22 @@ class Namespaced(PlainDoor):
     def _reached(self) -> ReachedPlainly:
         return self.cluster._reached()
 
+    def _virtual(self) -> VirtualEngine:
+        return self.cluster._virtual()
+
+    def in_namespace(self, name: Namespace) -> Namespaced:
+        """The same cluster, seen from another one."""
+        return self.cluster.in_namespace(name)
+
 
 class AsyncCluster(AsyncDoor):
-    """What `async with Cluster()` gives: as Cluster, with methods that are awaited."""
+    """What `async with Cluster()` gives: as Cluster in real time, with methods that are awaited."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(DEFAULT)
         self._options = options
         self._engine: InLoop | None = None
+        self._views: list[AsyncNamespaced] = []
 
     async def start(self) -> None:
         engine = InLoop(self._options)
@@ -247,10 +217,29 @@ class AsyncCluster(AsyncDoor):
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        views, self._views = self._views, []
         try:
-            await self.client.aclose()
+            for each in (self, *views):
+                await each.client.aclose()
         finally:
             await engine.stop()
+
+    async def snapshot(self) -> Snapshot:
+        """See Cluster."""
+        engine = self._reached()
+        return await snapshots.settled(engine.plane, engine.clock)
+
+    async def restore(self, snapshot: State) -> None:
+        """See Cluster."""
+        engine = self._reached()
+        engine.all_well()
+        await snapshots.put_back(engine.plane, engine.clock, snapshot)
+
+    def in_namespace(self, name: Namespace) -> AsyncNamespaced:
+        """See Cluster."""
+        view = AsyncNamespaced(self, name)
+        self._views.append(view)
+        return view
 
     def _reached(self) -> InLoop:
         if self._engine is None:
@@ -259,3 +248,30 @@ class AsyncCluster(AsyncDoor):
 
     def _clock(self) -> Clock:
         return self._reached().clock
+
+
+class AsyncNamespaced(AsyncDoor):
+    """As Namespaced, of an AsyncCluster."""
+
+    def __init__(self, cluster: AsyncCluster, namespace: str) -> None:
+        super().__init__(namespace)
+        self.cluster = cluster
+        self._kinds = cluster._kinds
+
+    def in_namespace(self, name: Namespace) -> AsyncNamespaced:
+        """The same cluster, seen from another one."""
+        return self.cluster.in_namespace(name)
+
+    def _reached(self) -> InLoop:
+        return self.cluster._reached()
+
+    def _clock(self) -> Clock:
+        return self.cluster._clock()
+
+
+def _within_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ class LoopThread:
     def __init__(self, begin: Callable[[], Awaitable[object]], end: Callable[[], Awaitable[object]]) -> None:
         self.loop: asyncio.AbstractEventLoop
         self._begin, self._end = begin, end
+        self._process = os.getpid()
         self._stop: asyncio.Event
         self._ready: Future[None] = Future()
         self._ended: Future[None] = Future()
@@ -48,6 +50,8 @@ class LoopThread:
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What `main()` returns or raises, on the loop; for other threads."""
+        if os.getpid() != self._process:
+            raise ClusterError("this process was forked while the cluster ran, which is its parent's: start one here")
         if threading.current_thread() is self._thread:
             raise ClusterError("this is the cluster's own loop: await the transport's methods here")
         work = asyncio.run_coroutine_threadsafe(main(), self.loop)

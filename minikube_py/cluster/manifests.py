@@ -5,6 +5,7 @@ Source: kubernetes.io/docs/tasks/manage-kubernetes-objects/declarative-config ("
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,20 +13,19 @@ from typing import Any, Final
 import orjson
 
 from minikube_py.api.yaml_text import documents
+from minikube_py.cluster.arguments import Manifests, shown
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.env import read_file
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 Object = dict[str, Any]
-Manifests = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
-"""YAML or JSON text, a file or folder of such, an object, or several."""
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def objects_of(manifests: Manifests) -> list[Object]:
     """In order; lists are taken apart. A text of one line that ends as a file does names a file.
 
-    Raises: ClusterError for what is no object; OSError."""
+    Raises: ClusterError for what is no object, or cannot be read."""
     if isinstance(manifests, Mapping):
         return _checked([manifests])
     if isinstance(manifests, Path):
@@ -40,6 +40,8 @@ def objects_of(manifests: Manifests) -> list[Object]:
 def _of_path(path: Path) -> list[Object]:
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+        if not files:
+            raise ClusterError(f"manifests: {path} holds no file that ends with {', '.join(SUFFIXES)}")
         return [obj for each in files for obj in _of_text(_text(each), str(each))]
     return _of_text(_text(path), str(path))
 
@@ -47,8 +49,10 @@ def _of_path(path: Path) -> list[Object]:
 def _text(path: Path) -> str:
     try:
         return read_file(path).decode()
-    except UnicodeDecodeError as error:
-        raise ClusterError(f"{path} is not text: {error}") from None
+    except OSError as error:
+        raise ClusterError(f"manifests: {path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ClusterError(f"manifests: {path} is not text: {error}") from None
 
 
 def _of_text(text: str, where: str) -> list[Object]:
@@ -56,24 +60,48 @@ def _of_text(text: str, where: str) -> list[Object]:
 
     try:
         found = [each for each in documents(text.encode()) if each is not None]
-    except yaml.YAMLError as error:
-        raise ClusterError(f"{where} is not YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ClusterError(f"manifests: {where} is not YAML: {error}") from error
     if not found:
-        raise ClusterError(f"{where} holds no object")
+        raise ClusterError(f"manifests: {where} holds no object")
     return _checked(found)
 
 
 def _checked(found: Iterable[Any]) -> list[Object]:
     objects: list[Object] = []
     for each in found:
-        if not isinstance(each, Mapping) or not each.get("kind") or not each.get("apiVersion"):
-            raise ClusterError(f"not an object with apiVersion and kind: {str(each)[:80]!r}")
+        if not isinstance(each, Mapping) or not all(_is_name(each.get(name)) for name in ("kind", "apiVersion")):
+            raise ClusterError(f"manifests: not an object with apiVersion and kind: {shown(each)}")
         items = each.get("items")
-        if isinstance(items, list) and str(each["kind"]).endswith("List"):
+        if isinstance(items, list) and each["kind"].endswith("List"):
             objects += _checked(items)
         else:
-            objects.append(dict(each))
+            objects.append(_plain(each))
     return objects
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _plain(given: Mapping[str, Any]) -> Object:
+    """The object as it is sent. Raises: ClusterError for what JSON has not."""
+    about = f"manifests: {given['kind']} {shown(given.get('metadata'))}"
+    try:
+        # One refuses NaN, the other keys that are no texts.
+        json.dumps(given, allow_nan=False)
+        found: Object = orjson.loads(orjson.dumps(dict(given)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ClusterError(f"{about} cannot be written as JSON: {error}") from None
+    metadata = found.get("metadata") or {}
+    if not isinstance(metadata, dict) or not all(
+        isinstance(metadata.get(name) or "", str) for name in ("name", "namespace", "generateName")
+    ):
+        raise ClusterError(f"{about}: metadata has texts for name and namespace")
+    annotations = metadata.get("annotations") or {}
+    if not isinstance(annotations, dict):
+        raise ClusterError(f"{about}: metadata.annotations is a mapping of texts")
+    return found
 
 
 def with_last_applied(manifest: Object) -> Object:

@@ -7,10 +7,12 @@ from typing import Final
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import EVENTS, PODS, Object, RestClient, path_of
 from minikube_py.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiTransport
+from minikube_py.cluster.arguments import Manifests
 from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.faults import ended_status
-from minikube_py.cluster.kinds import Kinds, Served
-from minikube_py.cluster.manifests import Manifests, objects_of, patch_for, with_last_applied
+from minikube_py.cluster.kinds import Kinds
+from minikube_py.cluster.loop_thread import LoopThread
+from minikube_py.cluster.manifests import objects_of, patch_for, with_last_applied
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.env import Clock
 
@@ -38,7 +40,7 @@ class Operations:
         namespace = (metadata.get("namespace") or self.namespace) if served.namespaced else ""
         if not metadata.get("name"):
             if not metadata.get("generateName"):
-                raise ClusterError(f"a {served.kind} without metadata.name cannot be applied")
+                raise ClusterError(f"manifests: a {served.kind} without metadata.name cannot be applied")
             return await self.client.request("POST", path_of(served.ref, namespace), None, manifest)
         path = path_of(served.ref, namespace, metadata["name"])
         stored = await self._or_none(path)
@@ -63,18 +65,23 @@ class Operations:
         self, kind: str, namespace: str | None = None, selector: str = "", field_selector: str = "",
     ) -> list[Object]:  # fmt: skip
         """`namespace` "": of all namespaces. Each with its apiVersion and kind."""
-        served = await self.kinds.named(self.client, kind)
+        return await self._all("kind", kind, namespace, selector, field_selector)
+
+    async def _all(
+        self, parameter: str, kind: str, namespace: str | None, selector: str, field_selector: str = "",
+    ) -> list[Object]:  # fmt: skip
+        served = await self.kinds.named(self.client, kind, parameter)
         where = (self.namespace if namespace is None else namespace) if served.namespaced else ""
         items = await self.client.list(served.ref, where, label_selector=selector, field_selector=field_selector)
         return [{"apiVersion": served.api_version, "kind": served.kind, **each} for each in items]
 
     async def get(self, name: str, namespace: str | None = None) -> Object:
         """`name`: as `rc/web`."""
-        return await self.client.request("GET", (await self._path(name, namespace))[0])
+        return await self.client.request("GET", await self._path("name", name, namespace))
 
     async def delete(self, name: str, namespace: str | None = None) -> None:
         """Returns when the server has accepted it; `wait(name, gone=True)` sees the end."""
-        await self.client.request("DELETE", (await self._path(name, namespace))[0])
+        await self.client.request("DELETE", await self._path("name", name, namespace))
 
     async def end_container(self, pod: str, code: int, container: str, reason: str, namespace: str | None) -> Object:
         """See Door. The times are those of the pod's start, to which the server's clock is near enough."""
@@ -86,10 +93,14 @@ class Operations:
 
     async def look(self, waiting: Waiting, namespace: str | None, selector: str) -> bool:
         """Whether what is waited for is there now."""
+        return waiting.seen(await self.found(waiting, namespace, selector))
+
+    async def found(self, waiting: Waiting, namespace: str | None, selector: str) -> list[Object]:
+        """What there is now of what is waited for."""
         if waiting.of_many:
-            return waiting.seen(await self.objects(waiting.target, namespace, selector))
-        found = await self._or_none((await self._path(waiting.target, namespace))[0])
-        return waiting.seen([] if found is None else [found])
+            return await self._all("target", waiting.target, namespace, selector)
+        found = await self._or_none(await self._path("target", waiting.target, namespace))
+        return [] if found is None else [found]
 
     async def wait(
         self, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str, clock: Clock
@@ -120,13 +131,11 @@ class Operations:
         events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
         return waiting.message(timeout_s, f" in {where}" if where else "", pods, events)
 
-    async def _path(self, name: str, namespace: str | None) -> tuple[str, Served]:
-        kind, slash, bare = name.partition("/")
-        if not slash or not bare:
-            raise ClusterError(f"{name!r}: write KIND/NAME, as in rc/web")
-        served = await self.kinds.named(self.client, kind)
+    async def _path(self, parameter: str, name: str, namespace: str | None) -> str:
+        kind, _, bare = name.partition("/")
+        served = await self.kinds.named(self.client, kind, parameter)
         where = (namespace or self.namespace) if served.namespaced else ""
-        return path_of(served.ref, where, bare), served
+        return path_of(served.ref, where, bare)
 
     async def _or_none(self, path: str) -> Object | None:
         try:
@@ -136,3 +145,23 @@ class Operations:
                 raise
             return None
 
+
+def waited(
+    thread: LoopThread, clock: Clock, operations: Operations, waiting: Waiting, timeout_s: float,
+    namespace: str | None, selector: str,
+) -> list[Object]:  # fmt: skip
+    """As `Operations.wait`, from another thread than the loop's: there `until` is called, which may ask the cluster.
+
+    Raises: WaitTimeout."""
+    deadline_s = clock.monotonic_s() + timeout_s
+
+    async def later() -> list[Object]:
+        await clock.sleep(LOOK_AGAIN_S)
+        return await operations.found(waiting, namespace, selector)
+
+    found = thread.run(lambda: operations.found(waiting, namespace, selector))
+    while not waiting.seen(found):
+        if clock.monotonic_s() >= deadline_s:
+            raise WaitTimeout(thread.run(lambda: operations.why_not(waiting, timeout_s, namespace)))
+        found = thread.run(later)
+    return waiting.last

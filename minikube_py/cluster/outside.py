@@ -12,11 +12,13 @@ import yaml
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig, read_document
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.arguments import FilePath, Namespace, Text, checked
 from minikube_py.cluster.door import DEFAULT, PlainDoor
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.loop_thread import LoopThread
-from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.operations import Operations, waited
+from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane.private_files import write_private
 from minikube_py.env import SystemClock
@@ -29,7 +31,8 @@ class OutsideCluster(PlainDoor):
 
     of_this_process = False
 
-    def __init__(self, kubeconfig: Path | str, context: str = "") -> None:
+    @checked
+    def __init__(self, kubeconfig: FilePath, context: Text = "") -> None:
         super().__init__()
         self._engine = _Engine(Path(kubeconfig).expanduser(), context)
         self._views: list[PlainDoor] = []
@@ -44,7 +47,7 @@ class OutsideCluster(PlainDoor):
             each.client.close()
         self._engine.stop()
 
-    def in_namespace(self, name: str) -> OutsideNamespaced:
+    def in_namespace(self, name: Namespace) -> OutsideNamespaced:
         view = OutsideNamespaced(self, name)
         self._views.append(view)
         return view
@@ -135,17 +138,17 @@ class _Engine:
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
     ) -> list[dict[str, Any]]:
-        clock = SystemClock()
-        found: list[dict[str, Any]] = self._thread.run(
-            lambda: operations.wait(waiting, timeout_s, namespace, selector, clock)
-        )
-        return found
+        return waited(self._thread, SystemClock(), operations, waiting, timeout_s, namespace, selector)
+
+    @property
+    def plane(self) -> GatedPlane:
+        raise ClusterError("this cluster runs elsewhere: faults are for a Cluster of this process")
 
     def within(self, work: Any) -> Any:
         raise ClusterError("this cluster runs elsewhere: its parts cannot be reached from here")
 
     def inject(self, fault: Fault) -> None:
-        raise ClusterError(f"this cluster runs elsewhere: {fault.kind} is for a Cluster of this process")
+        """Never called: the door asks for `plane` first."""
 
     def all_well(self) -> None:
         """No fault can be injected here."""

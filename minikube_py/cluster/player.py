@@ -32,10 +32,17 @@ class Player:
         self._plane, self._clock = plane, clock
         self._ending: dict[asyncio.Task[None], None] = {}
 
-    def begin(self, fault: Fault) -> None:
-        """Raises: ClusterError for what only members of a store have; InvalidRequest where there is no such node."""
+    def check(self, fault: Fault) -> None:
+        """Raises: ClusterError for what only members of a store have, and where there is no such node."""
         if fault.kind not in KINDS:
             raise ClusterError(f"{fault.kind}: no fault of a whole control plane; there are: {', '.join(KINDS)}")
+        kubelet = self._plane.components.get("kubelet")
+        if fault.kind.startswith("node_") and isinstance(kubelet, FakeKubelet) and not kubelet.plays(fault.subject):
+            raise ClusterError(f"name: node {fault.subject} is not played here")
+
+    def begin(self, fault: Fault) -> None:
+        """Raises: as `check`."""
+        self.check(fault)
         # It has the faults of all machines; most clusters play none.
         from minikube_py.sim.fault_schedule import REGISTRY
 

@@ -5,19 +5,18 @@ Nothing of the control plane is imported before a fixture is used.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 from collections import deque
 from collections.abc import Generator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
 from minikube_py.cluster import factories
-from minikube_py.cluster.factories import VIEWS
+from minikube_py.cluster.factories import LEFT, VIEWS
 
 OPTIONS: Final = {
     "nodes": ("how many fake nodes", "1"),
@@ -33,6 +32,7 @@ OPTIONS: Final = {
 LOGGER: Final = "minikube_py"
 RECORDS_MAX: Final = 200
 FOUND: Final = pytest.StashKey[str]()
+SEEDS: Final = pytest.StashKey[list[int]]()
 RECORDS: Final = pytest.StashKey[deque[str]]()
 
 minikube_cluster = factories.minikube_cluster()
@@ -67,23 +67,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Of a test that is explored, fixtures are set up by each run."""
+    seeds = item.stash[SEEDS] = factories.seeds_of(item)
+    if seeds:
+        from minikube_py.cluster import explored_item
+
+        explored_item.prepare(cast(pytest.Function, item))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     """A test that is explored runs here, many times."""
-    fixture = pyfuncitem.stash.get(factories.EXPLORED, None)
-    if fixture is None:
+    seeds = pyfuncitem.stash.get(SEEDS, None)
+    if not seeds:
         return None
-    if inspect.iscoroutinefunction(inspect.unwrap(pyfuncitem.obj)):
-        raise pytest.UsageError(
-            f"{factories.MARK}: write it as `def`, not `async def`: only the program is asynchronous"
-        )
-    from minikube_py.cluster.explore import explore
+    from minikube_py.cluster import explored_item
 
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    nodes = factories.option(pyfuncitem.config, "nodes")
-    seeds = factories.seeds_of(pyfuncitem)
-    stages = factories.option(pyfuncitem.config, "stages") or ()
-    failures = (pytest.fail.Exception,)
-    explored = explore(lambda one: pyfuncitem.obj(**{**arguments, fixture: one}), seeds, nodes, failures, stages)
+    explored = explored_item.run(pyfuncitem, seeds)
     pyfuncitem.user_properties.append((factories.MARK, explored.text()))
     if explored.found is not None:
         again = f"again: minikube-py explore '{pyfuncitem.nodeid}' --seed {explored.found.seed}"
@@ -113,7 +114,7 @@ class _Records(logging.Handler):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    if not factories.uses_ours(item):
+    if not factories.ours_of(item):
         return (yield)
     lines = item.stash[RECORDS] = deque[str](maxlen=RECORDS_MAX)
     handler, logger = _Records(lines), logging.getLogger(LOGGER)
@@ -130,13 +131,16 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
-    if report.failed and call.when == "call":
+    if report.failed:
         if FOUND in item.stash:
             report.sections.append((f"minikube: {item.name} explored", item.stash[FOUND]))
-        for view in item.stash.get(VIEWS, []):
-            from minikube_py.cluster.left_behind import sections
+        left = item.stash.get(LEFT, [])
+        if call.when != "teardown":
+            for view in item.stash.get(VIEWS, []):
+                from minikube_py.cluster.left_behind import sections
 
-            report.sections.extend(sections(view))
+                left = [*left, *sections(view)]
+        report.sections.extend(left)
         lines = item.stash.get(RECORDS, None)
         if lines:
             report.sections.append(("minikube: logs of components", "\n".join(lines)))

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.loop_thread import LoopThread
-from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.operations import Operations, waited
 from minikube_py.cluster.player import GatedControlPlane
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
@@ -36,8 +35,6 @@ log = logging.getLogger(__name__)
 MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
 """Small segments, each of which is in memory twice; and the process's garbage collection is its owner's."""
 
-PORT_MAX: Final = 65_535
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -46,16 +43,8 @@ class Options:
     nodes: int | Sequence[NodeSpec] = 1
     data_dir: Path | None = None
     port: int = 0
-    seed: object = None
+    seed: int | str | None = None
     stages: tuple[Path, ...] = ()
-
-    def __post_init__(self) -> None:
-        nodes = self.nodes
-        listed = isinstance(nodes, Sequence) and all(isinstance(each, NodeSpec) for each in nodes)
-        if not (nodes >= 0 if isinstance(nodes, int) else listed):
-            raise ClusterError(f"nodes is how many, from 0 on, or a list of NodeSpec, not {nodes!r}")
-        if not 0 <= self.port <= PORT_MAX:
-            raise ClusterError(f"port is a number from 0 to {PORT_MAX}, not {self.port!r}")
 
     @property
     def shapes(self) -> tuple[NodeSpec, ...]:
@@ -156,10 +145,7 @@ class Threaded(RealPlane):
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
     ) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._thread.run(
-            lambda: operations.wait(waiting, timeout_s, namespace, selector, self.clock)
-        )
-        return found
+        return waited(self._thread, self.clock, operations, waiting, timeout_s, namespace, selector)
 
 
 class InLoop(RealPlane):

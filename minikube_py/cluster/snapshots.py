@@ -5,8 +5,9 @@ Leases stay as they are: they are the heartbeats of nodes and leaders, which go 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from minikube_py.cluster.errors import ClusterError
@@ -25,17 +26,18 @@ LOOKS_MAX: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every object but leases, as stored, at `revision`."""
+    """Every object but leases, as stored, at `revision`; of the control plane `of`."""
 
     revision: int
-    objects: Mapping[bytes, bytes]
+    objects: Mapping[bytes, bytes] = field(repr=False)
+    of: weakref.ref[Plane] = field(repr=False, compare=False)
 
 
 async def take(plane: Plane) -> Snapshot:
     """Raises: Unavailable."""
     found = await plane.storage.range(RangeRequest(OBJECTS, prefix_end(OBJECTS)))
     objects = {kv.key: kv.value for kv in found.kvs if not kv.key.startswith(LEASES)}
-    return Snapshot(found.revision, objects)
+    return Snapshot(found.revision, objects, weakref.ref(plane))
 
 
 async def settled(plane: Plane, clock: Clock) -> Snapshot:
@@ -55,7 +57,9 @@ async def settled(plane: Plane, clock: Clock) -> Snapshot:
 async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> int:
     """Returns how many writes it took, once all components are at rest in that state.
 
-    Raises: ClusterError where the components keep changing it."""
+    Raises: ClusterError where it is another cluster's, or the components keep changing it."""
+    if snapshot.of() is not plane:
+        raise ClusterError("snapshot is of another cluster: its nodes and uids are not those of this one")
     writes = 0
     for _ in range(LOOKS_MAX):
         now = await settled(plane, clock)

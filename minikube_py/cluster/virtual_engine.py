@@ -18,6 +18,7 @@ from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
 from minikube_py.cluster.program_plain import begun
 from minikube_py.cluster.timeline import Timeline
@@ -144,6 +145,10 @@ class VirtualEngine:
         return _Stepwise(self, DOOR)
 
     time_passes = False
+
+    @property
+    def plane(self) -> GatedPlane:
+        return self.virtual.plane
 
     def in_process(self, package: Any) -> Any:
         """A transport for synchronous clients of `package` (httpx or a fork of it) that needs no socket."""

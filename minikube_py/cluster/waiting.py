@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import orjson
 
+from minikube_py.cluster.errors import ClusterError
+
 Object = dict[str, Any]
 Until = Callable[[Object], bool]
 STATUS_SHOWN_MAX: Final = 600
@@ -31,6 +33,12 @@ class Waiting:
     until: Until | None = None
     last: list[Object] = field(default_factory=list)
     looks: int = 0
+
+    def __post_init__(self) -> None:
+        if self.gone:
+            asked = (("ready", self.ready), ("condition", self.condition), ("phase", self.phase), ("until", self.until))
+            if both := [name for name, value in asked if value is not None]:
+                raise ClusterError(f"gone: what is not there has no {' and no '.join(both)}")
 
     @property
     def of_many(self) -> bool:
@@ -56,7 +64,13 @@ class Waiting:
             return False
         if self.phase is not None and status.get("phase") != self.phase:
             return False
-        return self.until is None or bool(self.until(obj))
+        if self.until is None:
+            return True
+        answer = self.until(obj)
+        if inspect.isawaitable(answer):
+            getattr(answer, "close", lambda: None)()
+            raise ClusterError("until is a plain function, not a coroutine function")
+        return bool(answer)
 
     def wanted(self) -> str:
         parts = [f"{name}={value}" for name, value in (
@@ -104,7 +118,7 @@ def is_ready(obj: Mapping[str, Any]) -> bool:
 
 
 def condition_of(obj: Mapping[str, Any], kind: str) -> str:
-    """"True", "False", "Unknown", or "" where there is none."""
+    """ "True", "False", "Unknown", or "" where there is none."""
     found = [each for each in (obj.get("status") or {}).get("conditions") or () if each.get("type") == kind]
     return str(found[0].get("status", "")) if found else ""
 

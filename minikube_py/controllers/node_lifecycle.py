@@ -255,6 +255,7 @@ class NodeLifecycleController:
 
     def _not_ready_any_more(self, node: NodeView) -> None:
         message = f"Node {node.name} status is now: NodeNotReady"
+        logger.info("%s", message)
         self._recorder.event(involved("Node", node), NORMAL, "NodeNotReady", message)
         self._pods_to_mark[node.name] = None
 

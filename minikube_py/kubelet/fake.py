@@ -108,6 +108,10 @@ class FakeKubelet:
         """Makes more nodes and plays them. Raises: StatusError, RequestError, Unavailable."""
         await self._nodes.register(specs)
 
+    def plays(self, name: str) -> bool:
+        """Whether that node is played here, silent or not."""
+        return self._nodes.plays(name)
+
     def power_off(self, name: str) -> None:
         """The node goes silent: no heartbeats, and its pods stay as they are whatever is requested. Idempotent.
 

@@ -234,6 +234,9 @@ class Nodes:
         else:
             self._claim(node)
 
+    def plays(self, name: str) -> bool:
+        return name in self.played or name in self._silent
+
     def power_off(self, name: str) -> None:
         """See FakeKubelet.power_off."""
         if name in self._silent:

@@ -100,7 +100,7 @@ def test_a_wait_that_ends_in_vain_says_what_was_seen_last() -> None:
 @pytest.mark.parametrize(
     ("manifest", "text"),
     [
-        ("a: [", "is no YAML"),
+        ("a: [", "is not YAML"),
         ("", "holds no object"),
         ("hello\nworld\n", "not an object with apiVersion and kind"),
         ({"kind": "Pod"}, "not an object with apiVersion and kind"),
@@ -117,7 +117,7 @@ def test_names_that_mean_nothing_are_refused() -> None:
     with Cluster(nodes=0) as cluster:
         with pytest.raises(ClusterError, match="no resource 'frogs' is served"):
             cluster.objects("frogs")
-        with pytest.raises(ClusterError, match="write KIND/NAME"):
+        with pytest.raises(ClusterError, match="name is KIND/NAME, as rc/web, not 'web'"):
             cluster.get("web")
         with pytest.raises(StatusError) as refused:
             cluster.apply({**config_map("A")})

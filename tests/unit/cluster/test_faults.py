@@ -12,7 +12,6 @@ import pytest
 from minikube_py import Cluster, ClusterError
 from minikube_py.client.transport import MERGE_PATCH, ApiTransport
 from minikube_py.cluster.door import AsyncDoor
-from minikube_py.errors import InvalidRequest
 from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.inject_api import KINDS
 
@@ -138,6 +137,7 @@ class Within:
     def __getattr__(self, name: str) -> Any:
         door = AsyncDoor()
         door._inject = self._player.begin  # type: ignore[method-assign]
+        door._plural = str  # type: ignore[method-assign]
         return self._player.all_well if name == "all_well" else getattr(door, name)
 
 
@@ -188,7 +188,7 @@ def test_a_node_goes_down_and_comes_back() -> None:
         cluster.node("node-1").down(100)
         cluster.wait("node/node-1", until=lambda node: "Unknown" in str(node["status"]["conditions"]), timeout_s=90)
         cluster.wait("node/node-1", condition="Ready", timeout_s=100)
-        with pytest.raises(InvalidRequest, match="node n9 is not played here"):
+        with pytest.raises(ClusterError, match="node n9 is not played here"):
             cluster.node("n9").down()
 
 
@@ -221,6 +221,6 @@ def test_each_fault_is_a_row_of_the_registry_and_others_are_refused() -> None:
 
         with pytest.raises(ClusterError, match="torn_sync: no fault of a whole control plane"):
             cluster._inject(Fault(0, "torn_sync"))
-        with pytest.raises(ClusterError, match="lasts 0 s or more"):
+        with pytest.raises(ClusterError, match="for_s is a number of seconds from 0"):
             cluster.slow(1, for_s=-1)
-        assert [each.kind for each in cluster.inputs] == ["fault"]
+        assert cluster.inputs == ()

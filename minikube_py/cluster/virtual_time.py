@@ -1,0 +1,72 @@
+"""What a door has whose cluster is in virtual time: time that passes by `advance`, and a history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from minikube_py.cluster.arguments import SECONDS_MAX, FilePath, Main, Namespace, Plain, Span, Text
+from minikube_py.cluster.door import PlainDoor
+from minikube_py.cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    # Loaded with the first cluster in virtual time.
+    from minikube_py.cluster.program import Program
+    from minikube_py.cluster.virtual_engine import Input, VirtualEngine
+
+T = TypeVar("T")
+
+
+class InVirtualTime(PlainDoor):
+    """All raise ClusterError in real time."""
+
+    def _virtual(self) -> VirtualEngine:
+        raise NotImplementedError
+
+    @property
+    def now_s(self) -> float:
+        """Virtual seconds since the cluster was made."""
+        return self._virtual().virtual.now_s
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the history so far; see `minikube_py.cluster.history`."""
+        return self._virtual().virtual.digest
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """All that came from outside, in order: requests that write, advances, faults."""
+        return tuple(self._virtual().inputs)
+
+    def save_log(self, path: FilePath) -> None:
+        """Seed, nodes and inputs, for `minikube-py replay --from PATH --until EVENT`, which makes the same history."""
+        from minikube_py.cluster import input_log
+
+        engine = self._virtual()
+        try:
+            input_log.write(Path(path), engine)
+        except OSError as error:
+            raise ClusterError(f"path: {path} cannot be written: {error.strerror}") from error
+
+    def advance(self, seconds: Span = 0.0, *, minutes: Span = 0.0, hours: Span = 0.0) -> None:
+        """Everything happens that is due within that virtual time, its end included.
+
+        Raises: ClusterError for time that runs back or is not finite; SimFailure."""
+        engine, duration_s = self._virtual(), seconds + 60 * minutes + 3600 * hours
+        if duration_s > SECONDS_MAX:
+            raise ClusterError(f"seconds, minutes and hours are {SECONDS_MAX:,.0f} s at most, not {duration_s:g} s")
+        engine.advance(duration_s)
+
+    def run(self, main: Plain[T]) -> T:
+        """What `main()` returns or raises, on the cluster's loop; virtual time passes as it takes."""
+        found: T = self._virtual().run(main)
+        return found
+
+    def program(self, main: Main, *, name: Text = "", namespace: Namespace | None = None) -> Program:
+        """A program of yours as a process of its own beside the control plane: `main(clients)` runs from now on, is
+        started again where it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
+        `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`; a plain function `clients.httpx()`,
+        `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults are for it."""
+        called = name or getattr(main, "__name__", "program")
+        return self._virtual().start_program(main, called, namespace or self.namespace)
