@@ -50,6 +50,10 @@ lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, lang
 	@$(BIN)/python tools/check_size.py
 	@$(BIN)/python tools/check_language.py
 
+.PHONY: actionlint
+actionlint:      ## checks the GitHub workflows (needs Go)
+	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -shellcheck= -pyflakes=
+
 check: lint      ## what to run before each commit: lint and the unit tests
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
