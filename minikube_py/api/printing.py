@@ -91,5 +91,5 @@ class Printer(NamedTuple):
 
 DEFAULT_PRINTER: Final = Printer(
     (NAME, Column("Created At", "date", "", "Time of creation.", 0)),
-    lambda obj, age: [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")],
+    lambda obj, age: [obj["metadata"].get("name", ""), obj["metadata"].get("creationTimestamp")],
 )

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
 from minikube_py.api.meta import new_uid
+from minikube_py.apiserver.asking import refusal_of, request_of
 from minikube_py.apiserver.auth import Shown, shown_by
-from minikube_py.apiserver.core import error_response
-from minikube_py.apiserver.forms import is_pretty, presented
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
 from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, Packer, chunk, encode, head, packs, switching, wire
-from minikube_py.apiserver.impersonation import PREFIX, wanted_user
-from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
+from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.watch_stream import Batch, Stream, error_event
 from minikube_py.ports.port import Incoming
 
@@ -46,7 +43,6 @@ HEADS: Final = 1
 BODY: Final = 2
 ANSWER: Final = 3
 LINGER: Final = 4
-_IMPERSONATES: Final = re.compile(PREFIX).match
 
 
 def sliced(body: bytes) -> Iterator[bytes]:
@@ -202,54 +198,21 @@ class Connection(asyncio.Protocol):
         keep_alive = asked.keep_alive
         core = self.server.core
         self._audit_id = headers.get("audit-id") or new_uid(core.rng)
-        query: Mapping[str, str] = NO_QUERY
         try:
-            if asked.query:
-                query = parse_query(asked.query)
-            credential, known = headers.get("authorization"), core.access.authenticator.known
-            user, warning = known(credential), ""
-            if self.shown is not None:
-                wall_s = core.clock.wall_s()
-                user, _, warning = await core.access.authenticator.shower(self.shown, wall_s, credential)
-            elif user is None and credential:
-                user, _, warning = await core.access.authenticator.asker(credential)
-            if (credential or self.shown) and not self.incoming.authenticated():
-                limit = self.server.port.limits.connections_max
-                raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
-            wanted = None
-            if any(map(_IMPERSONATES, headers)):
-                wanted = wanted_user((*headers.items(), *asked.repeated))
+            authenticator = core.access.authenticator
+            request, warning = await request_of(asked, authenticator, core.clock, self.shown, self._identified)
         except StatusError as error:
-            pretty = is_pretty(query, headers.get("user-agent") or "")
-            response = error_response(error)
             keep_alive = keep_alive and error.code != 429
-            if error.code == 400:
-                response.headers = {**response.headers, "X-Content-Type-Options": "nosniff"}
-            response = presented(response, headers.get("accept") or "application/json", pretty)
+            response = refusal_of(error, asked)
         else:
-            get = headers.get
-            request = Request(
-                asked.method,
-                asked.path,
-                query,
-                b"",
-                user,
-                get("accept") or "application/json",
-                get("content-type") or "application/json",
-                get("if-none-match"),
-                wanted,
-            )
             request.receive = Body(self, asked)
-            request.head = asked
-            request.user_agent = get("user-agent") or ""
-            request.pretty = is_pretty(query, request.user_agent)
             response = await core.handle(request)
             if warning:
                 response = response.warning(warning)
             lasting = self._lasting(asked, response)
             if lasting is not None:
                 return await lasting
-            packed_above = packs(response, get("accept-encoding") or "")
+            packed_above = packs(response, headers.get("accept-encoding") or "")
             if packed_above is not None and len(response.body) > packed_above:
                 response.pieces = sliced(response.body)
             if response.pieces is not None:
@@ -265,6 +228,12 @@ class Connection(asyncio.Protocol):
         else:
             self.transport.write(encode(response, keep_alive, self._audit_id))
         return keep_alive
+
+    def _identified(self) -> None:
+        """Raises: StatusError 429."""
+        if not self.incoming.authenticated():
+            limit = self.server.port.limits.connections_max
+            raise too_many_requests(f"too many connections: {limit} is the limit; please try again later", 1)
 
     # --- bodies -----------------------------------------------------------------------------------------------------
 

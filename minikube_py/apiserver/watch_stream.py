@@ -101,7 +101,7 @@ class Stream:
 
     __slots__ = ("_columns_due", "_encoder", "_ended", "_initial", "_leave", "_limits", "_queue",
                  "_timer", "_waiter", "budget", "delivered", "enrich", "on_cut", "queued_bytes",
-                 "queued_events")  # fmt: skip
+                 "queued_events", "reached")  # fmt: skip
 
     def __init__(
         self, limits: Limits, encoder: Encoder, leave: Callable[[Stream], None], budget: WatchBudget
@@ -121,10 +121,19 @@ class Stream:
         self.delivered = 0
         self.on_cut: Callable[[], None] | None = None
         self.enrich: Enrich | None = None
+        self.reached: Callable[[], int] = int
+        """Up to which revision its reader gets all."""
 
     def begin(self, initial: Iterator[Batch] | None, timeout_s: float, at_timeout: Callable[[Stream], None]) -> None:
         self._initial = initial
         self._timer = asyncio.get_running_loop().call_later(timeout_s, at_timeout, self)
+
+    def resumed(self) -> None:
+        """Its reader has the columns of its table already."""
+        self._columns_due = False
+
+    def bookmark(self, revision: int) -> Batch:
+        return Batch([self._encoder.bookmark(revision)])
 
     @property
     def starting(self) -> bool:

@@ -180,6 +180,13 @@ class Watching:
     ) -> None:
         timeout_s = self._timeout_s(options)
 
+        def reached() -> int:
+            if isinstance(source, Group):
+                return max(self._cache.of(source.selection.resource).revision, source.after)
+            return source.revision
+
+        stream.reached = reached
+
         def at_timeout(ending: Stream) -> None:
             if options.bookmarks and timeout_s > BOOKMARK_BEFORE_END_S:
                 # A bookmark promises that all before it was sent.

@@ -91,8 +91,7 @@ class Clients:
     def httpx(self) -> of_httpx.Client:
         """Plain HTTP: `client.get("/api/v1/pods")`. In virtual time it needs no socket."""
         package = _installed("httpx")
-        direct = self._door._reached().in_process(package)
-        options = self._http() if direct is None else {"transport": direct, "base_url": "http://in-process"}
+        options = self._door._reached().in_process(package) or self._http()
         found: of_httpx.Client = package.Client(**options)
         self._closers.append(found.close)
         return found

@@ -139,6 +139,16 @@ class GatedServer(ApiServer):
         super().__init__(*given, **named)
         self.gate = Gate()
 
+    def goes_wrong(self, request: Request) -> bool:
+        """Whether a fault waits for it."""
+        gate, path = self.gate, parse_path(request.path, self.registry)
+        if gate.idle or request.user is DOOR or path is None or not path.plural:
+            return False
+        verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
+        if verb == "list" and not gate.stale.keys().isdisjoint(("", path.plural)):
+            return True
+        return verb != "watch" and any(verb in each.verbs and each.subject in ("", path.plural) for each in gate.rules)
+
     def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
         user = request.user
         if user is DOOR or (user is not None and user.name in COMPONENTS):

@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-import orjson
-
 from minikube_py.api.errors import StatusError
-from minikube_py.api.service_tokens import ISSUER, InvalidToken
-from minikube_py.apiserver.auth import ADMIN, Authenticator, Spoken
+from minikube_py.apiserver.auth import Authenticator, Spoken
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
@@ -29,28 +26,29 @@ from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import TAKEN_BYTES_MAX, Batch, Stream
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.loop_thread import LoopThread
+from minikube_py.cluster.virtual_watch import VirtualWatch
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.files import ensure_credentials
 from minikube_py.control_plane.listen import free_address, start_http, url_of
 from minikube_py.control_plane.users import users_by_token
-from minikube_py.env import SystemClock, ended
+from minikube_py.env import SystemClock
 
 T = TypeVar("T")
 Answer = Callable[[Request], Response]
-Aside = Callable[[Callable[[], Any]], Any]
+Asker = Callable[[str], Spoken]
 
 
 class Gateway:
-    """`answer` answers a request, `aside` runs a coroutine function that only looks; both from any thread.
+    """`answer` answers a request, `asker` says who shows an Authorization header; both from any thread.
 
     `start()` returns when it can be reached; `happened()` tells it that the history went on."""
 
-    def __init__(self, answer: Answer, aside: Aside, port: int) -> None:
+    def __init__(self, answer: Answer, asker: Asker, port: int) -> None:
         self.folder = Folder(None, self._let_go)
         self._credentials = ensure_credentials(ControlPlaneConfig(self.folder.path))
         self._port = port
-        self._core = _Core(answer, aside, users_by_token(self._credentials.by_role))
+        self._core = _Core(answer, asker, users_by_token(self._credentials.by_role))
         self._http: HttpServer | None = None
         self._thread = LoopThread(self._begin, self._end)
         self.url = ""
@@ -106,38 +104,29 @@ class Gateway:
             self._http.abandon()
 
 
-class _Speakers:
-    """Whom tokens of service accounts speak for, as a TokenReview in virtual time tells it."""
+class _Authenticator(Authenticator):
+    """Knows the gateway's tokens itself, and asks the API server in virtual time about all others."""
 
-    def __init__(self, core: _Core) -> None:
+    def __init__(self, core: _Core, users: Mapping[str, User]) -> None:
+        super().__init__(users)
         self._core = core
 
-    async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
-        """Raises: InvalidToken."""
-        if token.count(".") != 2:
-            return None
-        body = orjson.dumps({"spec": {"token": token, "audiences": list(audiences)}})
-        path = "/apis/authentication.k8s.io/v1/tokenreviews"
-        answer = await self._core.answered(Request("POST", path, body=body, user=ADMIN))
-        status = orjson.loads(answer.body)["status"]
-        if not status.get("authenticated"):
-            raise InvalidToken(status["error"])
-        told = status["user"]
-        extra = tuple(sorted((key, tuple(values)) for key, values in (told.get("extra") or {}).items()))
-        return Spoken(User(told["username"], tuple(told["groups"]), told["uid"], extra), tuple(status["audiences"]))
+    async def asker(self, header: str) -> Spoken:
+        """Raises: StatusError 401."""
+        return cast(Spoken, await self._core.elsewhere(lambda: self._core.asker(header)))
 
 
 class _Core:
     """What HttpServer asks of an API server."""
 
-    def __init__(self, answer: Answer, aside: Aside, users: Any) -> None:
+    def __init__(self, answer: Answer, asker: Asker, users: Mapping[str, User]) -> None:
         self.limits = Limits()
         self.clock = SystemClock()
         # For the ids of answers alone, which are no part of the history.
         self.rng = random.Random(0)
-        self.access = SimpleNamespace(authenticator=Authenticator(users, _Speakers(self)))
+        self.access = SimpleNamespace(authenticator=_Authenticator(self, users))
         self.connection_metrics: Any = dict
-        self._answer, self._aside = answer, aside
+        self._answer, self.asker = answer, asker
         self._executor = ThreadPoolExecutor(1, "minikube-py-gateway")
         self._streams: dict[_Stream, None] = {}
         self._stopped = False
@@ -164,7 +153,7 @@ class _Core:
             return error_response(error)
         response = await self.answered(request)
         if response.stream is not None:
-            stream = _Stream(response.stream, self)
+            stream = _Stream(cast(VirtualWatch, response.stream), self)
             self._streams[stream] = None
             response.stream = cast(Stream, stream)
         return response
@@ -176,35 +165,15 @@ class _Core:
         """In a thread that has no event loop: the simulated one runs there."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    async def take(self, stream: Stream, bytes_max: int) -> list[Batch] | None:
-        """What waits in a watch in virtual time; None where nothing does, empty at its end."""
-
-        async def look() -> list[Batch] | None:
-            reading = asyncio.ensure_future(stream.next(bytes_max))
-            while not reading.done() and not stream.awaited:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            if reading.done():
-                return reading.result()
-            reading.cancel()
-            await ended(reading)
-            return None
-
-        found: list[Batch] | None = await self.elsewhere(lambda: self._aside(look))
-        return found
-
-    def left(self, stream: _Stream, read: Stream) -> None:
+    def left(self, stream: _Stream, read: VirtualWatch) -> None:
         if self._streams.pop(stream, False) is None and not self._stopped:
-
-            async def close() -> None:
-                read.close()
-
-            self._executor.submit(self._aside, close)
+            self._executor.submit(read.close)
 
 
 class _Stream:
     """A watch in virtual time, as an HTTP connection in real time reads it."""
 
-    def __init__(self, stream: Stream, core: _Core) -> None:
+    def __init__(self, stream: VirtualWatch, core: _Core) -> None:
         self.news = asyncio.Event()
         self.on_cut: Callable[[], None] | None = None
         self.starting = False
@@ -213,7 +182,7 @@ class _Stream:
     async def next(self, bytes_max: int = TAKEN_BYTES_MAX) -> list[Batch]:
         while not self._closed:
             self.news.clear()
-            found = await self._core.take(self._stream, bytes_max)
+            found = await self._core.elsewhere(self._stream.take)
             if found is not None:
                 # An empty batch is how the beginning of a watch ends, and would end the answer here.
                 return found

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +16,10 @@ from typing import Any, Final
 import orjson
 
 from minikube_py import __version__
-from minikube_py.apiserver.messages import Request
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.virtual import VirtualConfig
-from minikube_py.cluster.virtual_engine import Input, VirtualEngine, user_of
+from minikube_py.cluster.virtual_engine import Input, VirtualEngine, request_of
+from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.mvcc.types import Event
 from minikube_py.sim.faults import Fault
@@ -101,23 +102,19 @@ class InputLog:
             )
         if given.kind == "advance":
             left_ns = math.inf if until is None else until.at_ns - virtual.now_ns
-            virtual.advance_until(min(arguments[0], left_ns / 1e9), lambda: bool(reached))
+            came_ns = virtual.duration_ns(arguments[0]) if len(arguments) == 1 else arguments[1]
+            virtual.advance_until(min(came_ns, left_ns), lambda: bool(reached))
         elif given.kind == "request":
-            engine.answer(_request(arguments))
+            engine.put(request_of(arguments))
         elif given.kind == "fault":
             at_us, kind, places, others, *rest = arguments
-            engine.inject(Fault(at_us, kind, tuple(places), tuple(others), *rest))
+            # What it was refused with then, it is refused with now.
+            with suppress(ClusterError, InvalidRequest):
+                engine.inject(Fault(at_us, kind, tuple(places), tuple(others), *rest))
         elif given.kind == "all_well":
             engine.all_well()
         else:
             raise ClusterError(f"input {number} is {arguments[0]}: what code did cannot be written down")
-
-
-def _request(arguments: Iterable[Any]) -> Request:
-    method, path, query, body, content_type, user, wanted = arguments
-    return Request(
-        method, path, query, body, user_of(user), content_type=content_type, wanted=user_of(wanted)
-    )
 
 
 @dataclass(frozen=True, slots=True)

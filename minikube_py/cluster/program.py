@@ -10,12 +10,19 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
+from minikube_py.api.meta import new_uid
+from minikube_py.apiserver.asking import answer_of
+from minikube_py.apiserver.http1 import Head
+from minikube_py.apiserver.inprocess import USER_AGENT
+from minikube_py.apiserver.messages import parse_query
+from minikube_py.apiserver.watch_stream import Stream
+from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import Rng
-from minikube_py.errors import MinikubeError
 from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
 from minikube_py.sim.tasks import keep_order
 
@@ -28,7 +35,7 @@ BACKOFF_FACTOR: Final = 2.0
 BACKOFF_MAX_S: Final = 60.0
 ERRORS_MAX: Final = 100
 
-Main = Callable[[ApiTransport], Coroutine[Any, Any, object]]
+Main = Callable[[Any], Coroutine[Any, Any, object]]
 
 
 class Programs:
@@ -139,7 +146,6 @@ class _Process:
         self._time = programs.virtual.loop.scheduler
         self._programs, self._program = programs, program
         self._server = programs.virtual.loop
-        self._transport = programs.virtual.transport()
         self._loop = SimLoop(self._time, program.name, rng=Rng(programs.rng.getrandbits(64)))
         self._loop.set_exception_handler(self._said)
         self._rng = Rng(programs.rng.getrandbits(64))
@@ -154,11 +160,13 @@ class _Process:
         async def whole() -> None:
             error: Exception | None = None
             try:
-                await main(Remote(self))
+                await main(Remote(self, self._programs.virtual.token))
             except (SimFailure, MemoryError):
                 raise
             except Exception as raised:
                 error = raised
+            except SystemExit as raised:
+                error = RuntimeError(f"SystemExit: {raised}") if raised.code else None
             self._ends = True
             self._time.after(0, lambda _: self._over(error))
 
@@ -188,45 +196,62 @@ class _Process:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    async def ask(
-        self, method: str, path: str, params: Mapping[str, str] | None, body: bytes | None, content_type: str
-    ) -> ApiResponse:
+    async def exchange(self, asked: Head, body: bytes) -> tuple[Answered, _Watch | None]:
+        """The answer, and where it is a watch, the events that follow."""
         if self._ends:
             # It is being ended: nobody hears it.
             await self._loop.create_future()
+        method, path, query = asked.method, asked.path, parse_query(asked.query)
         if method not in READS and self._programs.crashes_now():
             self._ends = True
             self._programs.timeline.add(f"{self._program.name} was about to {method} {path}")
             self._time.after(0, lambda _: self._program.crash())
             await self._loop.create_future()
-        answer: asyncio.Future[ApiResponse] = self._loop.create_future()
-        told = self._programs.timeline.request(self._program.name, method, path, params, body)
+        answer: asyncio.Future[tuple[Answered, _Watch | None]] = self._loop.create_future()
+        told = self._programs.timeline.request(
+            self._program.name, "WATCH" if is_watch(asked) else method, path, _shown(query), body or None
+        )
+        watch = _Watch(self, path)
 
         async def carried_out() -> None:
-            response: ApiResponse | MinikubeError
-            try:
-                response = await self._transport.request(method, path, params, body, content_type)
-            except MinikubeError as error:
-                response = error
-            self._after_a_delay(self._loop, lambda: settle(response))
-
-        def settle(response: ApiResponse | MinikubeError) -> None:
-            told(response)
-            if answer.done():
-                return
-            if isinstance(response, ApiResponse):
-                answer.set_result(response)
+            virtual = self._programs.virtual
+            response = await answer_of(virtual.plane.core, asked, body)
+            found = answered_of(response, method, new_uid(self._rng), virtual.clock.wall_s())
+            response.sent()
+            if response.stream is None:
+                self._after_a_delay(self._loop, lambda: settle(found, None))
+            elif watch.closed:
+                response.stream.close()
             else:
-                answer.set_exception(response)
+                self._watches[watch] = None
+                self.arrives(watch, lambda: settle(found, watch))
+                await self._carry(watch, response.stream)
 
-        self._after_a_delay(self._server, lambda: self._at_the_server(carried_out()))
-        return await answer
+        def settle(found: Answered, opened: _Watch | None) -> None:
+            told(None if opened else ApiResponse(found.status, found.body, dict(found.headers)))
+            if not answer.done():
+                answer.set_result((found, opened))
 
-    def _at_the_server(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._server.create_task(work)
+        self._after_a_delay(self._server, lambda: self._at_the_server(carried_out(), watch))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.close(watch)
+            raise
+
+    def _at_the_server(self, work: Coroutine[Any, Any, None], watch: _Watch) -> None:
+        watch.pump = task = self._server.create_task(work)
         self._at_server[task] = None
         task.add_done_callback(lambda done: self._at_server.pop(done, None))
-        return task
+
+    async def _carry(self, watch: _Watch, stream: Stream) -> None:
+        try:
+            while batches := await stream.next():
+                for batch in batches:
+                    watch.deliver(list(batch.events))
+            watch.deliver(None)
+        finally:
+            stream.close()
 
     def _after_a_delay(self, loop: SimLoop, call: Callable[[], object]) -> None:
         self._time.after(self._delay_s(), lambda _: loop.call_soon(call))
@@ -238,36 +263,17 @@ class _Process:
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def open(self, path: str, params: Mapping[str, str] | None) -> _Watch:
-        watch = _Watch(self, path)
-        self._watches[watch] = None
-        told = self._programs.timeline.request(self._program.name, "WATCH", path, params, None)
-
-        async def pump() -> None:
-            end: MinikubeError | None = None
-            try:
-                async for batch in self._transport.watch(path, params):
-                    watch.deliver(list(batch))
-            except MinikubeError as error:
-                end = error
-            watch.deliver(end)
-
-        def begin() -> None:
-            told(None)
-            if not watch.closed:
-                watch.pump = self._at_the_server(pump())
-
-        self._after_a_delay(self._server, begin)
-        return watch
-
-    def arrives(self, watch: _Watch, item: list[WatchEvent] | MinikubeError | None) -> None:
+    def arrives(self, watch: _Watch, item: Arrival) -> None:
         """In order, as on one connection."""
         watch.last_ns = max(watch.last_ns, self._time.now_ns + int(self._delay_s() * NS_PER_S))
         watch.on_its_way.append(item)
 
         def hand_over() -> None:
             each = watch.on_its_way.popleft()
-            if isinstance(each, list):
+            if callable(each):
+                each()
+                return
+            if each is not None:
                 self._programs.timeline.events(self._program.name, watch.path, each)
             else:
                 self._programs.timeline.add(f"{self._program.name}: the watch of {watch.path} ends")
@@ -282,30 +288,55 @@ class _Process:
             self._after_a_delay(self._server, lambda: watch.pump is not None and watch.pump.cancel())
 
 
+Arrival = list[WatchEvent] | Callable[[], None] | None
+"""Events, the head of the answer, or the end."""
+
+
 class _Watch:
+    """Asynchronous iterator of its lines."""
+
     def __init__(self, process: _Process, path: str) -> None:
         self.path = path
         self.pump: asyncio.Task[None] | None = None
         self.closed = False
         self.last_ns = 0
-        self.on_its_way: deque[list[WatchEvent] | MinikubeError | None] = deque()
-        self.arrived: asyncio.Queue[list[WatchEvent] | MinikubeError | None] = asyncio.Queue()
+        self.on_its_way: deque[Arrival] = deque()
+        self.arrived: asyncio.Queue[list[WatchEvent] | None] = asyncio.Queue()
         self._process = process
+        self._lines: deque[bytes] = deque()
 
-    def deliver(self, item: list[WatchEvent] | MinikubeError | None) -> None:
+    def deliver(self, item: list[WatchEvent] | None) -> None:
         if not self.closed:
             self._process.arrives(self, item)
 
+    def __aiter__(self) -> _Watch:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._lines:
+            if self.closed or (batch := await self.arrived.get()) is None:
+                await self.aclose()
+                raise StopAsyncIteration
+            self._lines += (b'{"type":"%s","object":%s}\n' % (each.type.encode(), each.object) for each in batch)
+        return self._lines.popleft()
+
+    async def aclose(self) -> None:
+        self._process.close(self)
+
 
 class Remote:
-    """`ApiTransport` of a process, as an administrator; faults are for it."""
+    """A process's way to the API server, as an administrator; faults are for it. `ApiTransport`, and all of HTTP."""
 
-    def __init__(self, process: _Process) -> None:
-        self._process = process
+    def __init__(self, process: _Process, token: str) -> None:
+        self._process, self.token = process, token
 
     def wall_s(self) -> float:
         """The cluster's date."""
         return self._process.wall_s()
+
+    async def exchange(self, asked: Head, body: bytes) -> Answered:
+        found, watch = await self._process.exchange(asked, body)
+        return found._replace(lines=watch)
 
     async def request(
         self,
@@ -315,17 +346,31 @@ class Remote:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        return await self._process.ask(method, path, params, body, content_type)
+        asked = self._head(method, path, params, body or b"", content_type)
+        found, _ = await self._process.exchange(asked, body or b"")
+        return ApiResponse(found.status, found.body, dict(found.headers))
 
     async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
-        watch = self._process.open(path, params)
+        asked = self._head("GET", path, {**(params or {}), "watch": "true"}, b"")
+        found, watch = await self._process.exchange(asked, b"")
+        if watch is None:
+            yield [WatchEvent("ERROR", found.body)]
+            return
         try:
-            while (item := await watch.arrived.get()) is not None:
-                if isinstance(item, MinikubeError):
-                    raise item
-                yield item
+            while (batch := await watch.arrived.get()) is not None:
+                yield batch
         finally:
-            self._process.close(watch)
+            await watch.aclose()
+
+    def _head(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: bytes, content_type: str = JSON
+    ) -> Head:
+        headers = {"user-agent": USER_AGENT, "accept": JSON, "content-type": content_type, **bearer(self.token)}
+        return head_of(method, f"{path}?{urlencode(params)}" if params else path, headers.items(), body)
 
     async def close(self) -> None:
         """Watches end when those who read them leave them."""
+
+
+def _shown(query: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if name != "watch"}

@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
-from minikube_py.client.transport import JSON, ApiTransport
-from minikube_py.cluster.program_clients import SERVER, ProgramClients, installed, lines_of, watched
+from minikube_py.client.transport import JSON
+from minikube_py.cluster.in_process import SERVER, Answered, AsyncAnswer, bearer, installed, wire
+from minikube_py.cluster.program import Remote
+from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.cluster.program_plain import Baton, PlainClients
 from minikube_py.errors import MinikubeError
 
@@ -54,7 +55,7 @@ async def operate(clients: ProgramClients, wall_s: Callable[[], float], registry
 class OperatorClients(PlainClients):
     """For handlers of both kinds: asynchronous clients on the loop, plain ones on a handler's thread."""
 
-    def __init__(self, transport: ApiTransport, namespace: str) -> None:
+    def __init__(self, transport: Remote, namespace: str) -> None:
         super().__init__(transport, namespace, None)
 
 
@@ -74,44 +75,36 @@ class _Session:
     closed = False
 
     def __init__(self, clients: ProgramClients) -> None:
-        self.headers: dict[str, str] = {}
-        self._transport = clients.transport
+        self.headers = bearer(clients.transport.token)
+        self._exchange = clients.transport.exchange
         self._aiohttp = installed("aiohttp")
 
     async def request(self, *, method: str, url: str, json: Any, headers: Any, **_: Any) -> _Answer:
-        parts, method = urlsplit(url), method.upper()
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if watched(method, query):
-            query.pop("watch")
-            return _Answer(self._aiohttp, 200, b"", lines_of(self._transport.watch(parts.path, query)))
         body = None if json is None else orjson.dumps(json)
-        kind = (headers or {}).get("Content-Type") or JSON
+        kind = {} if body is None else {"Content-Type": JSON}
         try:
-            found = await self._transport.request(method, parts.path, query, body, kind)
+            found = await self._exchange(*wire(method, url, {**kind, **self.headers, **(headers or {})}, body, None))
         except MinikubeError as error:
             raise self._aiohttp.ClientConnectionError(str(error)) from error
-        return _Answer(self._aiohttp, found.status, found.body, None, {**found.headers, "content-type": JSON})
+        return _Answer(self._aiohttp, found)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-class _Answer:
+class _Answer(AsyncAnswer):
     closed = False
 
-    def __init__(
-        self, aiohttp: Any, status: int, body: bytes, lines: Any, headers: dict[str, str] | None = None
-    ) -> None:
-        self.status, self.headers = status, headers or {}
-        self.content = self
-        self._aiohttp, self._body, self._lines = aiohttp, body, lines
+    def __init__(self, aiohttp: Any, found: Answered) -> None:
+        super().__init__(found)
+        self._aiohttp = aiohttp
         self._reads: asyncio.Task[bytes] | None = None
 
     async def json(self) -> Any:
-        return orjson.loads(self._body)
+        return orjson.loads(self.body)
 
     async def text(self) -> str:
-        return self._body.decode()
+        return self.body.decode()
 
     def raise_for_status(self) -> None:
         if self.status >= 400:
@@ -121,7 +114,7 @@ class _Answer:
         """Raises: aiohttp.ClientConnectionError where it was closed or broke."""
         try:
             while not self.closed:
-                self._reads = asyncio.get_running_loop().create_task(_line(self._lines))
+                self._reads = asyncio.get_running_loop().create_task(self.readline())
                 if not (line := await self._reads):
                     return
                 yield line
@@ -140,10 +133,5 @@ class _Answer:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-        if self._lines is not None:
-            await self._lines.aclose()
-
-
-async def _line(lines: Any) -> bytes:
-    found: bytes = await anext(lines, b"")
-    return found
+        if self.lines is not None:
+            await self.lines.aclose()

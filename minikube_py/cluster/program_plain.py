@@ -10,23 +10,25 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlsplit
 
-from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
+from minikube_py.apiserver.http1 import Head
 from minikube_py.cluster.errors import ClusterError
-from minikube_py.cluster.program import Main
-from minikube_py.cluster.program_clients import (
+from minikube_py.cluster.in_process import (
     SERVER,
-    ProgramClients,
+    Answered,
+    Pool,
+    api_client,
+    bearer,
     http_package,
     installed,
     kubeconfig,
-    line_of,
-    watched,
+    plain_transport,
 )
+from minikube_py.cluster.program import Main, Remote
+from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.sim.loop import Killed
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ def begun(main: Callable[[Any], object], namespace: str, name: str) -> Main:
     if iscoroutinefunction(main):
         return lambda transport: main(ProgramClients(transport, namespace))
 
-    async def whole(transport: ApiTransport) -> None:
+    async def whole(transport: Remote) -> None:
         baton = Baton(lambda: main(PlainClients(transport, namespace, baton)), name)
         found = await baton.carry()
         if isawaitable(found):
@@ -135,7 +137,7 @@ def begun(main: Callable[[Any], object], namespace: str, name: str) -> Main:
 class PlainClients(ProgramClients):
     """What a plain function is given. Each raises ClusterError where its package is not installed."""
 
-    def __init__(self, transport: ApiTransport, namespace: str, baton: Baton | None) -> None:
+    def __init__(self, transport: Remote, namespace: str, baton: Baton | None) -> None:
         """`baton` None: that of the thread which asks."""
         super().__init__(transport, namespace)
         self._given = baton
@@ -149,104 +151,45 @@ class PlainClients(ProgramClients):
     def httpx(self) -> of_httpx.Client:
         """Plain HTTP: `client.get("/api/v1/pods")`; a watch by `client.stream(...)` and `iter_lines()`."""
         package = installed("httpx")
-        found: of_httpx.Client = package.Client(transport=self._http(package), base_url=SERVER, trust_env=False)
+        transport, headers = plain_transport(package, self.exchange), bearer(self.transport.token)
+        found: of_httpx.Client = package.Client(
+            transport=transport, base_url=SERVER, trust_env=False, headers=headers
+        )
         return found
 
     def lightkube(self) -> of_lightkube.Client:
         module = installed("lightkube")
         package = http_package(module.Client)
-        config = module.KubeConfig.from_dict(kubeconfig(self.namespace))
-        found: of_lightkube.Client = module.Client(config=config, transport=self._http(package), trust_env=False)
+        config = module.KubeConfig.from_dict(kubeconfig(self.namespace, self.transport.token))
+        transport = plain_transport(package, self.exchange)
+        found: of_lightkube.Client = module.Client(config=config, transport=transport, trust_env=False)
         return found
 
     def kubernetes(self) -> of_kubernetes.client.ApiClient:
         """For `kubernetes.client.CoreV1Api(...)` and `kubernetes.watch.Watch()`."""
         module: Any = installed("kubernetes").client
         found: of_kubernetes.client.ApiClient = module.ApiClient(module.Configuration(host=SERVER))
-        pool: Any = _Pool(self)
+        pool: Any = Pool(self.exchange)
         found.rest_client.pool_manager = pool
+        api_client("kubernetes", found, self.transport.token)
         return found
 
-    # -- for the clients ----------------------------------------------------------------------------------------------
-
-    def request(self, method: str, path: str, query: dict[str, str], body: bytes | None, kind: str) -> ApiResponse:
-        found: ApiResponse = self._baton.wait(lambda: self.transport.request(method, path, query, body, kind))
-        return found
-
-    def lines(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
-        """Of a watch."""
-        query = {name: value for name, value in query.items() if name != "watch"}
-        batches: Any = self.transport.watch(path, query)
-        try:
-            while batch := self._baton.wait(lambda: _next(batches)):
-                yield from map(line_of, batch)
-        except GeneratorExit:
-            self._baton.wait(batches.aclose)
-            raise
-
-    def _http(self, package: Any) -> Any:
-        clients = self
-
-        class Streamed(package.SyncByteStream):  # type: ignore[misc,name-defined]
-            def __init__(self, lines: Iterator[bytes]) -> None:
-                self._lines: Any = lines
-
-            def __iter__(self) -> Iterator[bytes]:
-                yield from self._lines
-
-            def close(self) -> None:
-                self._lines.close()
-
-        class InProcess(package.BaseTransport):  # type: ignore[misc,name-defined]
-            def handle_request(self, request: Any) -> Any:
-                path, query = request.url.raw_path.decode().partition("?")[0], dict(request.url.params)
-                if watched(request.method, query):
-                    stream = Streamed(clients.lines(path, query))
-                    return package.Response(200, headers={"content-type": JSON}, stream=stream)
-                kind = request.headers.get("content-type") or JSON
-                found = clients.request(request.method, path, query, request.read(), kind)
-                headers = {**found.headers, "content-type": JSON}
-                return package.Response(found.status, headers=headers, content=found.body)
-
-        return InProcess()
+    def exchange(self, asked: Head, body: bytes) -> Answered:
+        """For the clients."""
+        baton = self._baton
+        found: Answered = baton.wait(lambda: self.transport.exchange(asked, body))
+        return found if found.lines is None else found._replace(lines=_Lines(baton, found.lines))
 
 
-async def _next(batches: AsyncIterator[list[WatchEvent]]) -> list[WatchEvent] | None:
-    return await anext(batches, None)
+class _Lines:
+    """Of a watch, on the thread of a plain function."""
 
+    def __init__(self, baton: Baton, lines: Any) -> None:
+        self._baton, self._lines = baton, lines
 
-class _Pool:
-    """What the kubernetes client asks of a urllib3 pool."""
-
-    def __init__(self, clients: PlainClients) -> None:
-        self._clients = clients
-
-    def request(self, method: str, url: str, **given: Any) -> _Answer:
-        parts, body, fields = urlsplit(url), given.get("body"), given.get("fields") or {}
-        query = dict(parse_qsl(parts.query, keep_blank_values=True)) | dict(fields)
-        if watched(method, query):
-            return _Answer(200, {"content-type": JSON}, b"", self._clients.lines(parts.path, query))
-        kind = (given.get("headers") or {}).get("Content-Type") or JSON
-        content = body.encode() if isinstance(body, str) else body
-        found = self._clients.request(method, parts.path, query, content, kind)
-        return _Answer(found.status, {**found.headers, "content-type": JSON}, found.body, iter(()))
-
-    def clear(self) -> None:
-        """Nothing is open."""
-
-
-class _Answer:
-    reason = ""
-
-    def __init__(self, status: int, headers: dict[str, str], data: bytes, lines: Iterator[bytes]) -> None:
-        self.status, self.headers, self.data = status, headers, data
-        self._lines: Any = lines
-
-    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        yield from self._lines
+    def __iter__(self) -> Iterator[bytes]:
+        while line := self._baton.wait(lambda: anext(self._lines, b"")):
+            yield line
 
     def close(self) -> None:
-        if isinstance(self._lines, Iterator) and hasattr(self._lines, "close"):
-            self._lines.close()
-
-    release_conn = close
+        self._baton.wait(self._lines.aclose)

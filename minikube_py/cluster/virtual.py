@@ -17,7 +17,7 @@ import gc
 import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 ELIDED: Final = "heartbeats elided"
 ELIDED_MONITOR_S: Final = 300.0
+LOOK_S: Final = 60.0
+"""As the API server's limit of a request."""
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
 """A burst of a hundred thousand pods is one moment's work."""
 OF_SEVERAL: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
@@ -124,6 +126,9 @@ class VirtualCluster:
         self._frozen = False
         self.members: VirtualMembers | None = None
         """Those of the store, where there are several."""
+        # Drawn aside: what else is drawn of the seed stays as it is.
+        self.token = f"{Rng(f'token {seed}').getrandbits(128):032x}"
+        """An administrator's, for clients within the process."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -146,13 +151,13 @@ class VirtualCluster:
         else:
             await plane.use_storage(await self._several(config))
         self.history.follow(plane.storage, config.name)
-        # Drawn aside: what else is drawn of the seed stays as it is.
         key = SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256))
-        plane.prepare_core({}, key)
+        plane.prepare_core({self.token: USERS[tokens.ADMIN]}, key)
         await plane.start_core()
         told = config.told
         controllers = replace(told.controllers, signing_key=key)
         await plane.start_components(replace(told, controllers=controllers))
+        self._time.beside.generators = plane.generators
 
     async def _several(self, config: VirtualConfig) -> Storage:
         # Few runs have them, and with them come sockets and servers.
@@ -166,7 +171,8 @@ class VirtualCluster:
         """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
         if self._time.loops:
             try:
-                self.run(self._stop)
+                if self.broken is None:
+                    self.run(self._stop)
             finally:
                 self._end()
 
@@ -217,38 +223,56 @@ class VirtualCluster:
         """Everything happens that is due within that time, its end included.
 
         Raises: InvalidRequest for time that runs back; SimFailure."""
-        duration_s = seconds + 60 * minutes + 3600 * hours
+        self.advance_ns(self.duration_ns(seconds + 60 * minutes + 3600 * hours))
+
+    @staticmethod
+    def duration_ns(duration_s: float) -> int:
+        """Raises: InvalidRequest for time that runs back."""
         if not 0 <= duration_s < math.inf:
             raise InvalidRequest(f"time passes by 0 s or more, not by {duration_s:g} s")
-        self._time.run_to(self._time.now_ns + round(duration_s * NS_PER_S))
+        return round(duration_s * NS_PER_S)
+
+    def advance_ns(self, duration_ns: int) -> None:
+        """As `advance`. Raises: SimFailure."""
+        self._time.run_to(self._time.now_ns + duration_ns)
         self._check()
 
-    def advance_until(self, seconds: float, holds: Callable[[], bool]) -> None:
-        """As `advance`, but no further than to where `holds` does. Raises: SimFailure."""
-        self._time.run_to(self._time.now_ns + round(seconds * NS_PER_S), holds)
+    def advance_until(self, duration_ns: float, holds: Callable[[], bool]) -> None:
+        """As `advance_ns`, but no further than to where `holds` does. Raises: SimFailure."""
+        self._time.run_to(self._time.now_ns + round(duration_ns), holds)
         self._check()
 
-    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `main()` returns or raises, on the cluster's loop; as much time passes as that takes.
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]], stops: bool = False) -> T:
+        """What `main()` returns or raises, on the cluster's loop; as much time passes as that takes. `stops`: a signal
+        ends it before.
 
         Raises: SimFailure."""
+        self._freeze()
+        return self.loop.run_until_complete(main(), stops)
+
+    def look(self, main: Callable[[], Coroutine[Any, Any, T]], limit_s: float = LOOK_S) -> T:
+        """What `main()` returns or raises, which only looks: the history goes on afterwards as if it had not been. What
+        waits for time has it pass for itself alone, up to `limit_s`.
+
+        Raises: TooLong where it would have to wait longer, or for what stands still meanwhile; SimFailure."""
+        self._freeze()
+        return self._time.beside.look(self.loop, main, limit_s)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Signals of this process wait meanwhile, but where time passes by `advance`. Raises: what their handlers
+        raise, at the end."""
+        return self._time.interrupts.held()
+
+    @property
+    def broken(self) -> BaseException | None:
+        """What hit the simulation in the middle of a step: it can do nothing any more."""
+        return self._time.interrupts.error
+
+    def _freeze(self) -> None:
         if not self._frozen:
             # Collections walk what the run makes, and nothing that was there before.
             gc.freeze()
             self._frozen = True
-        return self.loop.run_until_complete(main())
-
-    def aside(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """As `run`, for what only looks: the history goes on afterwards as if it had not been. It must come to its end
-        without time passing, and leave nothing behind.
-
-        Raises: SimFailure where time would have to pass."""
-        now_ns = self._time.now_ns
-        with self._time.aside(self.loop):
-            result = self.run(main)
-        if self._time.now_ns != now_ns:
-            raise SimFailure(f"a look took {self._time.now_ns - now_ns} ns: the history is not what it would have been")
-        return result
 
     # -- the API ------------------------------------------------------------------------------------------------------
 
@@ -270,7 +294,7 @@ class VirtualCluster:
         async def ask() -> ApiResponse:
             return await self.transport().request(method, path, params, body, content_type)
 
-        return self.aside(ask) if method == "GET" and self.members is None else self.run(ask)
+        return self.look(ask) if method == "GET" and self.members is None else self.run(ask)
 
     def node_down(self, name: str) -> None:
         """The node falls silent; its pods stay as they are, whatever is requested from them. Idempotent.

@@ -5,33 +5,56 @@ a record of all that came from outside, from which the same history can be made 
 from __future__ import annotations
 
 import base64
+import math
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
+from inspect import iscoroutine
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+import orjson
+
+from minikube_py.api.errors import StatusError
+from minikube_py.api.meta import new_uid
+from minikube_py.apiserver import asking
+from minikube_py.apiserver.auth import Spoken
+from minikube_py.apiserver.core import ApiServer, error_response
+from minikube_py.apiserver.http1 import Head
+from minikube_py.apiserver.inprocess import USER_AGENT
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response
+from minikube_py.apiserver.options import parse_bool
+from minikube_py.apiserver.routes import parse_path, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
 from minikube_py.cluster.errors import ClusterError, WaitTimeout
-from minikube_py.cluster.gate import DOOR
+from minikube_py.cluster.gate import DOOR, GatedServer
 from minikube_py.cluster.gateway import Gateway
+from minikube_py.cluster.in_process import SERVER, Answered, answered_of, bearer, plain_transport
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
 from minikube_py.cluster.program_plain import begun
 from minikube_py.cluster.timeline import Timeline
-from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.cluster.virtual import LOOK_S, VirtualCluster, VirtualConfig
+from minikube_py.cluster.virtual_watch import VirtualWatch, waits
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
-from minikube_py.env import Clock
+from minikube_py.env import Clock, Rng
+from minikube_py.errors import InvalidRequest
+from minikube_py.sim.aside import TooLong
 from minikube_py.sim.faults import Fault, S
 from minikube_py.sim.loop import NS_PER_S
 
 READS: Final = frozenset(("GET", "HEAD"))
+REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+TALKS: Final = frozenset(("exec", "attach", "portforward"))
+DRY: Final = ["All"]
+NO_TALK: Final = "in virtual time nobody can talk to a container: no time passes while they talk"
+BODY: Final = 3
 LOOK_AGAIN_S: Final = 0.01
 LOOK_AGAIN_MAX_S: Final = 1.0
 LOOK_AGAIN_FACTOR: Final = 1.2
@@ -39,7 +62,8 @@ LOOK_AGAIN_FACTOR: Final = 1.2
 
 class Input(NamedTuple):
     """Something that came from outside at `at_ns`: `kind` "request" (method, path, query, body, content type, user, as
-    whom), "advance" (seconds), "fault" (its fields), "all_well"; "code" for what cannot be written down."""
+    whom, accepted, program, If-None-Match, whether laid out), "advance" (seconds; and nanoseconds, where it was
+    interrupted after those), "fault" (its fields), "all_well"; "code" for what cannot be written down."""
 
     at_ns: int
     kind: str
@@ -50,7 +74,29 @@ class Input(NamedTuple):
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Input:
-        return Input(row["at_ns"], row["kind"], tuple(map(_decoded, row["arguments"])))
+        arguments = list(row["arguments"])
+        if row["kind"] == "request":
+            # The body is the only one of bytes; a query may look like it.
+            arguments[BODY] = base64.b64decode(arguments[BODY]["base64"])
+        return Input(row["at_ns"], row["kind"], tuple(arguments))
+
+
+def input_of(request: Request) -> tuple[Any, ...]:
+    """All that the server reads of it."""
+    return (
+        request.method, request.path, dict(request.query), request.body, request.content_type,
+        _user_row(request.user), _user_row(request.wanted),
+        request.accept, request.user_agent, request.if_none_match, request.pretty,
+    )  # fmt: skip
+
+
+def request_of(arguments: Sequence[Any]) -> Request:
+    """The same again. The first logs had neither programs nor forms of answers."""
+    method, path, query, body, content_type, user, wanted, *more = arguments
+    accept, user_agent, if_none_match, pretty = more or (JSON, "", None, None)
+    found = Request(method, path, query, body, user_of(user), accept, content_type, if_none_match, user_of(wanted))
+    found.user_agent, found.pretty = user_agent, pretty
+    return found
 
 
 def _user_row(user: User | None) -> Any:
@@ -73,10 +119,6 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _decoded(value: Any) -> Any:
-    return base64.b64decode(value["base64"]) if isinstance(value, dict) and set(value) == {"base64"} else value
-
-
 class VirtualEngine:
     """`lock` is held while anything runs there: the gateway's requests come from another thread."""
 
@@ -85,6 +127,8 @@ class VirtualEngine:
         self.inputs: list[Input] = []
         self._lock = threading.RLock()
         self._port = port
+        # For the ends of watches outside, which are no part of the history.
+        self._rng = Rng(f"watches {seed}")
         self._gateway: Gateway | None = None
         self._programs: Programs | None = None
 
@@ -118,10 +162,15 @@ class VirtualEngine:
     def gateway(self) -> Gateway:
         """Opened when it is first asked for."""
         if self._gateway is None:
-            gateway = Gateway(self.answer, self.aside, self._port)
+            gateway = Gateway(self.answer, self.asker, self._port)
             gateway.start()
             self._gateway = gateway
         return self._gateway
+
+    def asker(self, header: str) -> Spoken:
+        """Who shows that Authorization header. Raises: StatusError 401; ClusterError."""
+        authenticator = self.virtual.plane.core.access.authenticator
+        return cast(Spoken, self.look(lambda: authenticator.asker(header)))
 
     @property
     def url(self) -> str:
@@ -150,56 +199,147 @@ class VirtualEngine:
     def plane(self) -> GatedPlane:
         return self.virtual.plane
 
-    def in_process(self, package: Any) -> Any:
-        """A transport for synchronous clients of `package` (httpx or a fork of it) that needs no socket."""
-        return _transport_for(package, self)
+    def exchange(self, asked: Head, body: bytes) -> Answered:
+        """A whole request of a client within the process. A watch gets what is there, and ends as if
+        nothing happened until then: no time passes meanwhile."""
+        virtual, warning = self.virtual, ""
+        core = virtual.plane.core
+        try:
+            authenticator = core.access.authenticator
+            request, warning = self.look(lambda: asking.request_of(asked, authenticator, core.clock))
+        except StatusError as error:
+            response = asking.refusal_of(error, asked)
+        else:
+            request.body = body
+            lines: list[bytes] = []
+            if watches(core, request):
+                response = self.look(lambda: self._watched(request, lines), math.inf)
+            else:
+                response = self.answer(request)
+            response = response.warning(warning) if warning else response
+            if response.stream is not None:
+                found = answered_of(response, asked.method, new_uid(self._rng), virtual.clock.wall_s())
+                return found._replace(body=b"".join(lines))
+        return answered_of(response, asked.method, new_uid(self._rng), virtual.clock.wall_s())
+
+    async def _watched(self, request: Request, lines: list[bytes]) -> Response:
+        response = await self.virtual.plane.core.handle(request)
+        if response.stream is not None:
+            while batches := await response.stream.next():
+                lines += [each.lines() for each in batches]
+            response.stream.close()
+        return response
+
+    def in_process(self, package: Any) -> dict[str, Any]:
+        """Options for synchronous clients of `package` (httpx or a fork of it) that need no socket."""
+        transport, headers = plain_transport(package, self.exchange), bearer(self.virtual.token)
+        return {"transport": transport, "base_url": SERVER, "headers": headers, "trust_env": False}
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
-        """A GET leaves the history as it was, unless a fault waits for it; all else is an input of it.
+        """What only looks leaves the history as it was, unless a fault waits for it; all else is an input of it.
 
-        Raises: SimFailure."""
+        Raises: ClusterError, SimFailure."""
+        core = cast(GatedServer, self.virtual.plane.core)
+        if core.goes_wrong(request) or not only_looks(core, request):
+            return self.put(request)
+        if watches(core, request):
+            with self._undisturbed():
+                return VirtualWatch(self.virtual, request, self._rng, self._undisturbed).begin()
+        limit_s = core.limits.request_timeout_s
+        try:
+            response: Response = self.look(lambda: self._whole(core.handle(request)), limit_s)
+        except TooLong:
+            return error_response(waits(limit_s))
+        return self._without_time(response)
+
+    def put(self, request: Request) -> Response:
+        """Answers it as an input of the history."""
         core = self.virtual.plane.core
-        if request.method in READS and (request.user is DOOR or self.virtual.plane.player.gate.idle):
-            return cast(Response, self.aside(lambda: self._whole(core.handle(request))))
-        arguments = (
-            request.method, request.path, dict(request.query), request.body, request.content_type,
-            _user_row(request.user), _user_row(request.wanted),
-        )  # fmt: skip
         act = partial(self.virtual.run, lambda: self._whole(core.handle(request)))
-        return cast(Response, self.given("request", arguments, act))
+        return self._without_time(self.given("request", input_of(request), act))
+
+    def _without_time(self, response: Response) -> Response:
+        """What goes on for as long as somebody wants it, cannot: of a text, what is there is all."""
+        if response.upgrade is not None:
+            return error_response(StatusError(501, "NotImplemented", NO_TALK, {}))
+        if (text := response.text) is not None:
+            parts: list[bytes] = []
+
+            async def read() -> None:
+                async with aclosing(text):
+                    # What it came to counts, and it may never end.
+                    async for part in text:
+                        parts.append(part)  # noqa: PERF401
+
+            with suppress(TooLong):
+                self.look(read, 0)
+            response.body, response.text = b"".join(parts), None
+        return response
 
     async def _whole(self, asked: Coroutine[Any, Any, Response]) -> Response:
-        """Large lists are made part by part: here, and not later."""
+        """What is made part by part is made here, and not later."""
         response = await asked
         if response.pieces is not None:
             response.pieces = iter([b"".join(response.pieces)])
+            response.sent()
         return response
 
-    def aside(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        with self._lock:
-            return self.virtual.aside(main)
+    def look(self, main: Callable[[], Coroutine[Any, Any, Any]], limit_s: float = LOOK_S) -> Any:
+        """Raises: TooLong; ClusterError, SimFailure."""
+        with self._undisturbed():
+            return self.virtual.look(main, limit_s)
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """One at a time, and what the handlers of signals raise comes at the end."""
+        with self._lock, self.virtual.held():
+            self.require_whole()
+            yield
+
+    def require_whole(self) -> None:
+        """Raises: ClusterError."""
+        if (broken := self.virtual.broken) is not None:
+            raise ClusterError(
+                f"{broken!r} came in the middle of a step of the simulation, which cannot go on: stop the cluster"
+            )
 
     def given(self, kind: str, arguments: tuple[Any, ...], act: Callable[[], Any]) -> Any:
         """What `act` returns, which is an input of the history."""
-        with self._lock:
+        with self._undisturbed():
             self.inputs.append(Input(self.virtual.now_ns, kind, arguments))
             try:
                 found = act()
-                # To the end of this moment: what only looks finds nothing half done, which it would change.
+                # To the end of this moment: what only looks finds nothing half done.
                 self.virtual.advance(0)
                 return found
             finally:
                 self._told()
 
     def advance(self, seconds: float) -> None:
-        """Raises: InvalidRequest for time that runs back; SimFailure."""
-        self.given("advance", (seconds,), lambda: self.virtual.advance(seconds))
+        """Raises: InvalidRequest for time that runs back; SimFailure; what a signal's handler raises, and the history
+        went as far as `now_s` says."""
+        virtual = self.virtual
+        duration_ns = virtual.duration_ns(seconds)
+        with self._undisturbed():
+            begun_ns, place = virtual.now_ns, len(self.inputs)
+            self.inputs.append(Input(begun_ns, "advance", (seconds,)))
+            try:
+                virtual.advance_ns(duration_ns)
+            except BaseException:
+                came_ns = virtual.now_ns - begun_ns
+                self.inputs[place] = Input(begun_ns, "advance", (came_ns / NS_PER_S, came_ns))
+                raise
+            finally:
+                self._told()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """On the cluster's loop; it cannot be written down what that does."""
-        return self.given("code", (getattr(main, "__qualname__", repr(main)),), lambda: self.virtual.run(main))
+        name, made = getattr(main, "__qualname__", type(main).__name__), main() if callable(main) else main
+        if not iscoroutine(made):
+            raise InvalidRequest(f"run() is for a coroutine function, not for what gives {type(made).__name__}")
+        return self.given("code", (name,), lambda: self.virtual.run(lambda: made, stops=True))
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
         """What `work` returns or raises, on the cluster's loop, with its parts."""
@@ -232,6 +372,8 @@ class VirtualEngine:
 
     def start_program(self, main: Callable[[Any], Any], name: str, namespace: str) -> Program:
         """`main(clients)` begins now; on a thread of its own where it is a plain function."""
+        if not callable(main):
+            raise ClusterError(f"a program is a function, not {main!r}")
         given = partial(self.programs.start, begun(main, namespace, name), name)
         return cast(Program, self.given("code", (name,), given))
 
@@ -286,6 +428,36 @@ class VirtualEngine:
             step_s = min(step_s * LOOK_AGAIN_FACTOR, LOOK_AGAIN_MAX_S)
 
 
+def only_looks(core: ApiServer, request: Request) -> bool:
+    """Whether it is no write: a read, a review, or dry."""
+    if request.method in READS:
+        return True
+    if set(request.query.get("dryRun", "").split(",")) == {"All"}:
+        return True
+    path = parse_path(request.path, core.registry)
+    if path is None or request.method not in ("POST", "DELETE"):
+        return False
+    if path.subresource in TALKS:
+        # Refused, once it was found that whoever asks might.
+        return True
+    if request.method == "POST":
+        return path.group in REVIEWS and path.resource is not None and not path.resource.stored
+    return b"dryRun" in request.body and _dry(request.body)
+
+
+def _dry(options: bytes) -> bool:
+    try:
+        return bool(orjson.loads(options).get("dryRun") == DRY)
+    except (orjson.JSONDecodeError, AttributeError):
+        return False
+
+
+def watches(core: ApiServer, request: Request) -> bool:
+    path = parse_path(request.path, core.registry)
+    asks = "watch" in request.query and parse_bool(request.query, "watch")
+    return path is not None and bool(path.plural) and verb_of(path, request.method, asks) == "watch"
+
+
 def driven(work: Coroutine[Any, Any, Any]) -> Any:
     """What it returns or raises: it awaits nothing but a `_Stepwise` transport, which never waits."""
     try:
@@ -311,6 +483,7 @@ class _Stepwise:
         content_type: str = JSON,
     ) -> ApiResponse:
         asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
+        asked.user_agent = USER_AGENT
         response = self._engine.answer(asked)
         if response.stream is not None:
             response.stream.close()
@@ -323,22 +496,3 @@ class _Stepwise:
 
     async def close(self) -> None:
         """Nothing is open."""
-
-
-def _transport_for(package: Any, engine: VirtualEngine) -> Any:
-    class InProcess(package.BaseTransport):  # type: ignore[misc,name-defined]
-        def handle_request(self, request: Any) -> Any:
-            url, get = request.url, request.headers.get
-            asked = Request(
-                request.method, url.raw_path.decode().partition("?")[0], dict(url.params), request.read(),
-                USERS[tokens.ADMIN], get("accept") or JSON, get("content-type") or JSON,
-            )  # fmt: skip
-            response = engine.answer(asked)
-            if response.stream is not None:
-                response.stream.close()
-                raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
-            content = response.body if response.pieces is None else b"".join(response.pieces)
-            headers = {**response.headers, "content-type": response.content_type}
-            return package.Response(response.status, headers=headers, content=content)
-
-    return InProcess()

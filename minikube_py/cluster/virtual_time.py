@@ -44,6 +44,7 @@ class InVirtualTime(PlainDoor):
         from minikube_py.cluster import input_log
 
         engine = self._virtual()
+        engine.require_whole()
         try:
             input_log.write(Path(path), engine)
         except OSError as error:

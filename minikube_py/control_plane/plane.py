@@ -59,6 +59,8 @@ class Plane:
         self.core: ApiServer
         self.components: dict[str, Component] = {}
         self._clock, self._rng, self._step, self._progress = clock, rng, step, progress
+        self.generators: list[Rng] = [rng]
+        """All that the parts draw from."""
         self.enabled_plugins: tuple[str, ...] = ()
         self.outside: Callable[[], Outside | None] = lambda: None
         """Makes a scheduler's way to its extenders; where there is none, a configuration with extenders is refused."""
@@ -122,13 +124,13 @@ class Plane:
         fatal: Fatal = exit_now,
     ) -> None:
         """The store's only member, in the folder that `disk` is. Raises: Corruption; OSError where the disk fails."""
-        self.member = StoreMember(disk, self._clock, child_of(self._rng), config, fatal, syncs=syncs)
+        self.member = StoreMember(disk, self._clock, self._child(), config, fatal, syncs=syncs)
         await self.member.start()
         self._running.push_async_callback(self.member.stop)
 
     def prepare_core(self, users: Mapping[str, User], key: SigningKey) -> None:
         """Makes the API server's core, on the store that was started."""
-        self.core = self.make_core(users, child_of(self._rng), key)
+        self.core = self.make_core(users, self._child(), key)
 
     async def start_core(self) -> None:
         """Raises: RoleFailed, Unavailable."""
@@ -138,17 +140,17 @@ class Plane:
 
     async def start_components(self, config: PlaneConfig) -> None:
         """Together: each waits for its lists only. Raises: StatusError, RequestError, Unavailable."""
-        rng, clock, outside = self._rng, self._clock, self.outside
-        ties = child_of(rng) if config.ties is None else random.Random(config.ties)
+        child, clock, outside = self._child, self._clock, self.outside
+        ties = child() if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
             "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties, config.scheduler, outside()),
             "controllers": ControllerManager(
-                self.transport(USERS[tokens.CONTROLLERS]), clock, child_of(rng), config=config.controllers
+                self.transport(USERS[tokens.CONTROLLERS]), clock, child(), config=config.controllers
             ),
             "kubelet": make_kubelet(
                 self.transport(USERS[tokens.KUBELET]),
                 clock,
-                child_of(rng),
+                child(),
                 config.kubelet,
                 Registered(clock, self._progress),
                 self.transport,
@@ -157,7 +159,7 @@ class Plane:
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}
         for name, scheduler in config.more_schedulers.items():
             transport = self.transport(USERS[tokens.SCHEDULER])
-            beside = Scheduler(transport, clock, child_of(rng), scheduler, outside())
+            beside = Scheduler(transport, clock, child(), scheduler, outside())
             self.components[f"scheduler {name}"] = beside
         for component in self.components.values():
             self._running.push_async_callback(component.stop)
@@ -166,6 +168,11 @@ class Plane:
         schedulers = [each for each in self.components.values() if isinstance(each, Scheduler)]
         if schedulers:
             self.core.ask_scheduler = partial(_ask, schedulers)
+
+    def _child(self) -> Rng:
+        made = child_of(self._rng)
+        self.generators.append(made)
+        return made
 
     async def _start_component(self, name: str) -> None:
         await self.components[name].start()

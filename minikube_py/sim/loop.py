@@ -20,19 +20,21 @@ import asyncio
 import contextvars
 import gc
 import math
-import sys
 import traceback
 import warnings
 import weakref
 from asyncio import events
 from asyncio.events import _set_running_loop
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikube_py.env import Rng
+from minikube_py.sim.around import around
+from minikube_py.sim.aside import BESIDE, Beside
+from minikube_py.sim.interrupts import Interrupts
 from minikube_py.sim.tasks import (
     SimFuture,
     SimHandle,
@@ -58,8 +60,6 @@ STEPS_PER_COLLECTION = 200_000
 STEPS_PER_LOOK = 1000
 WAITERS_SHOWN_MAX = 50
 TASKS_KEPT_MIN = 256
-ASIDE_NUMBER = 1 << 48
-"""Beyond all that a run comes to by itself."""
 
 
 class SimFailure(Exception):
@@ -72,6 +72,10 @@ class Deadlock(SimFailure):
 
 class Runaway(SimFailure):
     """A limit on steps was hit; the text names it."""
+
+
+class Broken(Exception):
+    """A signal hit the simulation in the middle of a step, and nothing can be said of it any more."""
 
 
 class Killed(BaseException):
@@ -120,8 +124,8 @@ class Scheduler:
         self._to_reap: list[SimLoop] = []
         self._failure: SimFailure | None = None
         self._collect_at = STEPS_PER_COLLECTION
-        self._aside_rng = Rng(f"aside {seed}")
-        self._aside_number = ASIDE_NUMBER
+        self.beside = Beside(self, seed)
+        self.interrupts = Interrupts()
 
     # -- what is to happen --------------------------------------------------------------------------------------------
 
@@ -150,57 +154,47 @@ class Scheduler:
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    def run(self, until: Callable[[], object]) -> None:
+    def run(self, until: Callable[[], object], stops: bool = False) -> None:
         """Goes on until `until` holds; it is asked between turns. Another event loop that runs here, such as a
-        notebook's, waits meanwhile.
+        notebook's, waits meanwhile. `stops`: a signal of the process ends it at the end of a moment, or else when
+        `until` holds.
 
-        Raises: SimFailure; Deadlock, Runaway."""
-        outside = events._get_running_loop()
-        if isinstance(outside, SimLoop):
-            raise RuntimeError("a simulation cannot run inside another one")
-        task = outside and asyncio.current_task(outside)
-        if outside and task:
-            asyncio.tasks._leave_task(outside, task)
-        hooks = sys.get_asyncgen_hooks()
-        collecting = gc.isenabled()
-        # Collections would come at other moments in another process, and with them the end of lost tasks.
-        gc.disable()
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=_end_generator)
-        try:
+        Raises: SimFailure; Deadlock, Runaway; what a signal's handler raises; Broken."""
+        interrupts = self.interrupts
+        if interrupts.error is not None:
+            raise Broken(f"the simulation was interrupted in the middle of a step, by {interrupts.error!r}: it is over")
+        beside = self.beside
+        with self.running():
             while not until():
                 if self._runnable:
                     self._turn()
+                elif stops and interrupts.waiting and not (self._events and self._events[0][0] <= self.now_ns):
+                    interrupts.deliver()
+                elif beside.used and beside.due(self._events[0][0] if self._events else math.inf):
+                    beside.go_on(self._events[0][0] if self._events else self.now_ns)
                 elif self._events:
                     self._advance()
                 else:
                     raise Deadlock(self._describe_waiters())
                 if self._failure is not None:
                     raise self._failure
-        finally:
-            events._set_running_loop(outside)
-            if outside and task:
-                asyncio.tasks._enter_task(outside, task)
-            sys.set_asyncgen_hooks(*hooks)
-            if collecting:
-                gc.enable()
+                if interrupts.error is not None:
+                    # What the simulation made of it, is of no interest any more.
+                    raise interrupts.error
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Around all that runs here. Raises: what a signal's handler raises, at its end."""
+        with around(), self.interrupts.held():
+            yield
 
     def run_to(self, when_ns: int, holds: Callable[[], bool] = lambda: False) -> None:
         """All that happens up to that time, and at it; or until `holds` does. Raises: SimFailure."""
         self.at(when_ns, _nothing)
-        self.run(lambda: (not self._runnable and not (self._events and self._events[0][0] <= when_ns)) or holds())
-
-    @contextmanager
-    def aside(self, loop: SimLoop) -> Iterator[None]:
-        """What runs meanwhile draws from other generators, and is numbered after all else: what comes later is as if
-        it had not been, unless it changed what others see."""
-        rng, loop_rng, number = self.rng, loop._rng, self._number
-        self.rng = loop._rng = self._aside_rng
-        self._number = self._aside_number
-        try:
-            yield
-        finally:
-            self._aside_number = self._number
-            self.rng, loop._rng, self._number = rng, loop_rng, number
+        self.run(lambda: (not self._runnable and not (self._events and self._events[0][0] <= when_ns)) or holds(), True)
+        if self.beside.used and self.beside.due(self.now_ns):
+            with self.running():
+                self.beside.go_on(self.now_ns)
 
     def finish(self) -> None:
         """Ends all loops. Raises: SimFailure for what only shows when the garbage goes."""
@@ -298,6 +292,7 @@ class SimLoop(LoopBase):
         self.after_step: Callable[[], None] | None = None
         """Called after each callback of this process: who looks at it sees every state that others may see."""
         self.next_number = scheduler.next_number
+        self._beside = scheduler.beside
         self._rng = rng or Rng(f"{name} {scheduler.rng.getrandbits(64)}")
         self._sockets = sockets
         self._ready: list[SimHandle | SimTimerHandle] = []
@@ -350,6 +345,9 @@ class SimLoop(LoopBase):
     ) -> asyncio.Handle:
         handle = SimHandle(callback, args, self, context)
         if not self.dead:
+            if self._beside.used and handle._context.get(BESIDE, 0):
+                self._beside.soon(handle)
+                return handle
             self._ready.append(handle)
             if not self._queued:
                 self._queue()
@@ -368,6 +366,9 @@ class SimLoop(LoopBase):
         handle = SimTimerHandle(when, callback, args, self, context)
         if not self.dead:
             when_ns = self._true_ns(when)
+            if self._beside.used and (look := handle._context.get(BESIDE, 0)):  # type: ignore[attr-defined]
+                self._beside.at(when_ns, look, handle)
+                return handle
             jitter_s = self.options.jitter_s
             if jitter_s:
                 when_ns += int(self._rng.random() * jitter_s * NS_PER_S)
@@ -398,6 +399,24 @@ class SimLoop(LoopBase):
         else:
             scheduler.runnable(self)
 
+    def call(self, handle: SimHandle | SimTimerHandle) -> None:
+        """Runs one callback outside of all turns."""
+        callback = handle._callback
+        if callback is None or self.dead:
+            return
+        scheduler = self.scheduler
+        scheduler.steps += 1
+        if scheduler.trace is not None:
+            scheduler.log(f"{self.name} {describe_callback(callback)}")
+        try:
+            handle._context.run(callback, *handle._args)  # type: ignore[union-attr,arg-type]
+        except (SystemExit, KeyboardInterrupt) as error:
+            scheduler.interrupts.error = scheduler.interrupts.error or error
+            raise
+        except BaseException as error:
+            if not self.dead:
+                self.call_exception_handler({"message": "a callback raised", "exception": error})
+
     def _turn(self) -> None:
         if self.dead or self.paused:
             self._queued = False
@@ -418,7 +437,8 @@ class SimLoop(LoopBase):
                 scheduler.log(f"{self.name} {describe_callback(callback)}")
             try:
                 handle._context.run(callback, *handle._args)  # type: ignore[union-attr,arg-type]
-            except (SystemExit, KeyboardInterrupt):
+            except (SystemExit, KeyboardInterrupt) as error:
+                scheduler.interrupts.error = scheduler.interrupts.error or error
                 raise
             except BaseException as error:
                 if not self.dead:
@@ -464,6 +484,8 @@ class SimLoop(LoopBase):
             self._tasks_max = max(2 * len(self._tasks), TASKS_KEPT_MIN)
         # Weakly: a task that nobody holds is lost, and that fails the run.
         self._tasks[hash(task)] = weakref.ref(task)
+        if self._beside.used and (context.get(BESIDE, 0) if context is not None else BESIDE.get()):
+            self._beside.made(task)
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -479,13 +501,19 @@ class SimLoop(LoopBase):
             future.set_exception(error)
         return future
 
-    def run_until_complete(self, main: Coroutine[Any, Any, T]) -> T:  # type: ignore[override]
+    def run_until_complete(self, main: Coroutine[Any, Any, T], stops: bool = False) -> T:  # type: ignore[override]
         """What `main` returns or raises, run as a task; the other tasks go on meanwhile, and stand when it is done.
+        `stops`: a signal of the process ends it before it is done, by cancelling it.
 
         Raises: SimFailure."""
         begun: list[asyncio.Task[T]] = []
         self.call_soon(lambda: begun.append(self.create_task(main)))
-        self.scheduler.run(lambda: bool(begun) and begun[0].done())
+        try:
+            self.scheduler.run(lambda: bool(begun) and begun[0].done(), stops)
+        except BaseException:
+            if begun and stops:
+                begun[0].cancel()
+            raise
         return begun[0].result()
 
     # -- ends ---------------------------------------------------------------------------------------------------------
@@ -570,14 +598,3 @@ class SimLoop(LoopBase):
 
 def _nothing(argument: None) -> None:
     pass
-
-
-def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    """An async generator nobody holds any more is closed on the loop that dropped it, as asyncio does."""
-    loop = events._get_running_loop()
-    if isinstance(loop, SimLoop) and not loop.dead:
-        loop.create_task(_close_generator(generator))
-
-
-async def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    await generator.aclose()

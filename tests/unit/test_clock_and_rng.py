@@ -61,6 +61,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/peers.py", ORDER): "removed members are looked up; senders that leave are all awaited",
     ("store/server.py", ORDER): "all of it is cancelled",
     ("sim/swarm.py", THREAD): "many seeds on all cores, each a process",
+    ("sim/interrupts.py", THREAD): "a signal of a real process that has waited for a second",
     ("sim/", TIME): "says to people how long it took",
     # Identity that is compared, never ordered.
     ("api/json_patch.py", IDENTITY): "which parts of a document were touched, while it is held",

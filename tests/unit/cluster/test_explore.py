@@ -88,7 +88,7 @@ def test_runs_leave_no_clusters_behind() -> None:
 
 
 def test_one_seed_gives_one_timeline_and_another_seed_another() -> None:
-    faults = (Fault(20_000, "crash_client", amount=1), Fault(5_000_000, "unseen", (), (), 400_000, 1, "configmaps"))
+    faults = (Fault(1_000, "crash_client", amount=1), Fault(5_000_000, "unseen", (), (), 400_000, 1, "configmaps"))
     runs = [run_once(a_site_comes_changes_and_goes, seed, faults) for seed in (1, 1, 2)]
     assert all(each.passed for each in runs)
     first, again, other = ("\n".join(each.timeline.lines()) for each in runs)
@@ -251,7 +251,7 @@ def test_the_page_as_typed(tmp_path: Path) -> None:
     done = in_folder(tmp_path, "minikube_py", "explore", target, "--seeds", "200")
     assert done.returncode == 1, done.stdout + done.stderr
     shortest = "the shortest schedule found that still fails ("
-    for said in ("is_exposed explored", shortest, "crash_client: ", "operate starts"):
+    for said in ("is_exposed explored", shortest, "operate starts"):
         assert said in done.stdout, done.stdout
     again = re.search(r"again: minikube-py (explore) '(\S+)' (--seed) (\d+)", done.stdout)
     assert again is not None, done.stdout

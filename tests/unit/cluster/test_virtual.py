@@ -11,6 +11,7 @@ import pytest
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import numbered_nodes
+from minikube_py.sim.aside import TooLong
 from minikube_py.sim.loop import SimFailure
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -88,12 +89,53 @@ def test_an_advance_ends_at_its_moment_with_all_done_that_was_due() -> None:
         assert cluster.history.revision == revision
 
 
-def test_a_look_that_has_to_wait_is_refused() -> None:
-    async def wait() -> None:
-        await asyncio.sleep(1)
+def test_a_look_that_waits_has_time_pass_for_itself_alone_and_not_without_end() -> None:
+    async def wait(duration_s: float) -> float:
+        await cluster.clock.sleep(duration_s)
+        return cluster.now_s
 
-    with VirtualCluster(1, numbered_nodes(1)) as cluster, pytest.raises(SimFailure, match="a look took"):
-        cluster.aside(wait)
+    with VirtualCluster(1, numbered_nodes(1)) as cluster:
+        begun_s = cluster.now_s
+        assert cluster.look(lambda: wait(3)) == pytest.approx(begun_s + 3)
+        with pytest.raises(TooLong):
+            cluster.look(lambda: wait(61))
+        with pytest.raises(TooLong):
+            cluster.look(asyncio.Event().wait)
+        assert cluster.now_s == begun_s
+
+
+def test_what_a_look_leaves_behind_goes_on_at_its_time_and_is_no_part_of_the_history() -> None:
+    seen: list[float] = []
+
+    async def leave() -> asyncio.Task[None]:
+        async def work() -> None:
+            while True:
+                await asyncio.sleep(7)
+                seen.append(cluster.now_s)
+
+        return asyncio.get_running_loop().create_task(work())
+
+    digests = []
+    for looks in (False, True):
+        with VirtualCluster(1, numbered_nodes(2)) as cluster:
+            begun_s = cluster.now_s
+            kept = cluster.look(leave) if looks else None
+            cluster.advance(70)
+            digests.append((cluster.digest, cluster.steps, cluster.now_s))
+            assert kept is None or not kept.done()
+    assert digests[0] == digests[1]
+    assert seen == [pytest.approx(begun_s + 7 * number) for number in range(1, 11)]
+
+
+def test_a_look_that_writes_is_found_out() -> None:
+    async def write() -> None:
+        path = "/api/v1/namespaces/default/configmaps"
+        await cluster.transport().request("POST", path, None, b'{"metadata":{"name":"a"}}')
+
+    with pytest.raises(SimFailure, match="part of the history"), VirtualCluster(1) as cluster:
+        cluster.advance(1)
+        cluster.look(write)
+        cluster.advance(1)
 
 
 def test_the_digest_is_of_every_change_in_order() -> None:

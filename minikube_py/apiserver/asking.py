@@ -1,0 +1,85 @@
+"""From the head of an HTTP request to what `ApiServer.handle` takes: who asks, as whom, for what, in which form.
+
+Connections and clients within the process share it, so that both get the same answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from minikube_py.api.errors import StatusError
+from minikube_py.apiserver.auth import Authenticator, Shown
+from minikube_py.apiserver.core import ApiServer, error_response
+from minikube_py.apiserver.forms import is_pretty, presented
+from minikube_py.apiserver.http1 import Head
+from minikube_py.apiserver.impersonation import PREFIX, wanted_user
+from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
+from minikube_py.client.transport import JSON
+from minikube_py.env import Clock
+
+_IMPERSONATES: Final = re.compile(PREFIX).match
+
+
+def _nothing() -> None:
+    pass
+
+
+async def request_of(
+    asked: Head,
+    authenticator: Authenticator,
+    clock: Clock,
+    shown: Shown | None = None,
+    identified: Callable[[], None] = _nothing,
+) -> tuple[Request, str]:
+    """The request, still without its body, and a warning for its answer. `shown`: by a client certificate.
+    `identified` is called where credentials were shown and hold; it may refuse.
+
+    Raises: StatusError 400, 401, 429."""
+    headers = asked.headers
+    query = parse_query(asked.query) if asked.query else NO_QUERY
+    credential = headers.get("authorization")
+    user, warning = authenticator.known(credential), ""
+    if shown is not None:
+        user, _, warning = await authenticator.shower(shown, clock.wall_s(), credential)
+    elif user is None and credential:
+        user, _, warning = await authenticator.asker(credential)
+    if credential or shown:
+        identified()
+    wanted = None
+    if any(map(_IMPERSONATES, headers)):
+        wanted = wanted_user((*headers.items(), *asked.repeated))
+    get = headers.get
+    request = Request(
+        asked.method, asked.path, query, b"", user, get("accept") or JSON, get("content-type") or JSON,
+        get("if-none-match"), wanted,
+    )  # fmt: skip
+    request.head = asked
+    request.user_agent = get("user-agent") or ""
+    request.pretty = is_pretty(query, request.user_agent)
+    return request, warning
+
+
+def refusal_of(error: StatusError, asked: Head) -> Response:
+    """What is answered where `request_of` raised."""
+    try:
+        query = parse_query(asked.query)
+    except StatusError:
+        query = NO_QUERY
+    response = error_response(error)
+    if error.code == 400:
+        response.headers = {**response.headers, "X-Content-Type-Options": "nosniff"}
+    pretty = is_pretty(query, asked.headers.get("user-agent") or "")
+    return presented(response, asked.headers.get("accept") or JSON, pretty)
+
+
+async def answer_of(core: ApiServer, asked: Head, body: bytes) -> Response:
+    """The answer to a whole request of a client within the process."""
+    try:
+        request, warning = await request_of(asked, core.access.authenticator, core.clock)
+    except StatusError as error:
+        return refusal_of(error, asked)
+    request.body = body
+    response = await core.handle(request)
+    return response.warning(warning) if warning else response
