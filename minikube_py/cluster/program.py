@@ -24,7 +24,7 @@ from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import Rng
 from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
-from minikube_py.sim.tasks import keep_order
+from minikube_py.sim.tasks import keep_order, let_order
 
 READS: Final = frozenset(("GET", "HEAD"))
 DELAY_S: Final = 0.0005
@@ -47,6 +47,7 @@ class Programs:
         self.rng = virtual.new_rng()
         self.running: list[Program] = []
         self._writes_left: deque[int] = deque()
+        self._keeps_order = True
         keep_order()
 
     def start(self, main: Main, name: str) -> Program:
@@ -58,6 +59,9 @@ class Programs:
     def stop(self) -> None:
         for each in self.running:
             each.stop()
+        if self._keeps_order:
+            self._keeps_order = False
+            let_order()
 
     def crash_before(self, writes: int) -> None:
         self._writes_left.append(writes)

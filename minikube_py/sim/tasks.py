@@ -117,6 +117,7 @@ def close_coroutine(task: asyncio.Task[Any]) -> None:
 
 
 _as_completed: Any = asyncio.as_completed
+_keepers: list[None] = []
 
 
 def _in_order(fs: Any, **options: Any) -> Any:
@@ -139,7 +140,15 @@ def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
 def keep_order() -> None:
     """asyncio.as_completed makes tasks from a set of coroutines, in the order of their addresses, and kopf gives it a
     set. From now on it makes those on a simulated loop in the order that was given, or by their arguments."""
+    _keepers.append(None)
     asyncio.as_completed = _in_order
+
+
+def let_order() -> None:
+    """Once for each `keep_order`: with the last of them, it is asyncio's own again."""
+    _keepers.pop()
+    if not _keepers and asyncio.as_completed is _in_order:
+        asyncio.as_completed = _as_completed
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 from pathlib import Path
@@ -118,3 +119,15 @@ def test_what_is_no_coroutine_and_no_program_is_refused_and_the_cluster_goes_on(
             cluster.advance(-1)
         assert [each.kind for each in cluster.inputs] == []
         cluster.advance(5)
+
+
+def test_nothing_of_asyncio_stays_replaced_after_the_last_cluster() -> None:
+    async def program(clients: Any) -> None: ...
+
+    own = asyncio.as_completed
+    with Cluster(nodes=0, clock="virtual") as one, Cluster(nodes=0, clock="virtual") as other:
+        one.program(program)
+        other.program(program)
+        other.stop()
+        assert asyncio.as_completed is not own
+    assert asyncio.as_completed is own
