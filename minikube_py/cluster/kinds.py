@@ -67,7 +67,7 @@ class Kinds:
             for each in self._served:
                 if fits(each):
                     return each
-        raise ClusterError(_missing(missing, wanted, (name for each in self._served for name in each.names)))
+        raise ClusterError(_missing(missing, wanted, (name for each in self._served for name in sorted(each.names))))
 
 
 def served_plural(registry: Registry, name: str) -> str:

@@ -22,6 +22,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cli/", WAIT): "a command of its own process looks again after a while",
     ("cli/up.py", IDENTITY): "the folder of a control plane that nobody named one for",
     ("cluster/loop_thread.py", THREAD): "a cluster in real time has a thread of its own, and so has a gateway",
+    ("cluster/loop_thread.py", IDENTITY): "a forked child is refused; compared, and shown to nobody",
     ("cluster/door.py", THREAD): "a real kubectl, from the loop that it asks",
     ("cluster/gateway.py", THREAD): "real sockets, in front of virtual time",
     ("cluster/program_plain.py", THREAD): "a plain function under test: it and the simulation take turns",
