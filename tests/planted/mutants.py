@@ -173,8 +173,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "watch: an object leaves a where-watch untold", INDEX, "mvcc/transitions.py",
-        "            if now == was:\n                continue",
-        "            if now == was or not now:\n                continue",
+        "            if now != was:",
+        "            if now != was and now:",
         "a node that a bind takes under the line gives no DELETED",
     ),
     # --- log and store ----------------------------------------------------------------------------------------------

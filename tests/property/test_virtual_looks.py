@@ -129,7 +129,7 @@ def look(cluster: Cluster, http: Any, asked: Any) -> None:
             method, path.replace("POD", pod), content, dict(filled), sent.get("content-type", "application/json")
         )
     except ClusterError as error:
-        assert "a watch is for" in str(error)
+        assert "without a watch" in str(error)
 
 
 def history(drawn: list[list[Any]], log: Path | None) -> tuple[Any, ...]:
