@@ -159,7 +159,6 @@ def history(drawn: list[list[Any]], log: Path | None) -> tuple[Any, ...]:
 @settings(
     max_examples=8,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(looks)

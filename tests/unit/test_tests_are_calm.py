@@ -36,8 +36,6 @@ ALLOWED: dict[Finding, int] = {
     ("sim/test_sim_network.py", "a real loop in virtual time"): 2,
     ("support/site_operator.py", "sleeps"): 2,
     ("support/virtual_plants.py", "reads the machine's clock"): 1,
-    ("unit/store/test_store_parts_exact.py", "sleeps"): 2,
-    ("property/test_virtual_looks.py", "a deadline for examples"): 1,
     ("unit/cluster/test_program_plain.py", "sleeps"): 1,
 }
 """(file, kind): how many. Readings of the clock here prove that something waited at least so long, which a busy machine

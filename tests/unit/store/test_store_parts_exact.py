@@ -321,7 +321,7 @@ async def test_syncs_are_waited_for_and_their_errors_go_back_to_whoever_asked() 
             raise OSError(5, "cannot be closed")
 
     task = asyncio.ensure_future(drive(endless(), wait, LoopClock(), 0.1))
-    await asyncio.sleep(0.5)
+    await LoopClock().sleep(0.5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -345,7 +345,7 @@ async def test_a_snapshotter_counts_what_it_took_and_what_failed() -> None:
     snapshotter = Snapshotter(wait, clock)
     assert snapshotter.age_s is None and set(snapshotter.metrics("p_").values()) == {0}
     await snapshotter.take(replica)
-    await asyncio.sleep(3.0)
+    await clock.sleep(3.0)
     assert snapshotter.age_s == pytest.approx(3.0, abs=0.01)
     fails = True
     with pytest.raises(OSError, match="no space"):
