@@ -1,9 +1,7 @@
-"""Deletions of many keys, made ready in slices before they are applied: what is left is one short step.
+"""Deletions of many keys, prepared in slices before they are applied, so that applying is one short step.
 
-An entry is applied whole, so that nobody sees half of it. What it creates - an event, a tombstone and a history for
-each key, and what becomes of rows and sums - can be made before, while reads and messages go on, because nothing else
-is applied in between.
-"""
+An entry is applied atomically. What it creates - an event, a tombstone and a history for each key, and the changes of
+rows and sums - can be made before, while reads and messages continue, because nothing else is applied in between."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from minikube_py.mvcc.tables import RowsEnded
 
 LARGE_KEYS = 2_000
-"""From so many keys on a deletion is made ready before."""
+"""Deletions of at least this many keys are prepared."""
 KEYS_PER_SLICE = 1_000
 
 Asked = tuple[int, bytes | int, bytes]
@@ -27,8 +25,8 @@ Asked = tuple[int, bytes | int, bytes]
 
 
 class Endings(NamedTuple):
-    """The end of `keys`, which are in order: their deletions, and for each its last version with its tombstone; `rows`:
-    what it makes of tables."""
+    """The prepared deletion of `keys`, in order: their deletion events, and for each its last version with its
+    tombstone; `rows`: the changes of tables."""
 
     asked: Asked
     keys: Sequence[bytes]
@@ -38,8 +36,8 @@ class Endings(NamedTuple):
 
 
 def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
-    """What can be done before `command` is applied, in slices; None where that is little, or done already. Nothing else
-    must be applied until then. The slices change nothing that can be seen."""
+    """Prepares `command` in slices; None if there is little to prepare, or it was done already. Nothing else must be
+    applied until then. The slices change nothing visible."""
     inner = bare(command)
     if type(inner) is DeleteRange:
         if not inner.range_end or state.index.count(inner.key, inner.range_end) < LARGE_KEYS:
@@ -63,13 +61,13 @@ def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
 
 
 def rows_ready(state: StateMachine, asked: Asked) -> RowsEnded | None:
-    """What was made ready of the rows for a deletion of its own; `endings` uses up the rest."""
+    """The prepared rows for a deletion outside a txn; `endings` uses up the rest."""
     ready = state.endings
     return ready.rows if ready is not None and ready.asked == asked else None
 
 
 def endings(state: StateMachine, asked: Asked) -> Endings:
-    """Those that were made ready, or else made now."""
+    """The prepared endings, or else endings made now."""
     ready, state.endings = state.endings, None
     if ready is not None and ready.asked == asked:
         return ready

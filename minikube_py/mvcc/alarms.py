@@ -1,8 +1,8 @@
-"""Alarms: what all members have agreed is wrong, and which commands that holds back. Names and words are etcd's.
+"""Alarms that all members have agreed on, and which commands they block. Names and messages are etcd's.
 
-NOSPACE: a member has no room. Whatever grows is refused; deletes, revocations and compactions go on, and so does what
-deletions need (`Release`): that may rewrite what stands, and add a little to it. CORRUPT of one member: that one serves
-no more. CORRUPT of member 0: members differ, and nobody knows who is right; nothing is written.
+NOSPACE: a member is out of space. Commands that grow the data are refused; deletes, revocations and compactions are
+permitted, and so are writes required by deletions (`Release`), which may rewrite existing values and add a little.
+CORRUPT of one member: it stops serving. CORRUPT of member 0: members differ without a majority; all writes are refused.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ NOSPACE: Final = "NOSPACE"
 CORRUPT: Final = "CORRUPT"
 KINDS: Final = (NOSPACE, CORRUPT)
 ALARMS_MAX: Final = 256
-"""Members come and go; their alarms are cleared with them."""
+"""Members change; their alarms are cleared with them."""
 GROWTH_BYTES_MAX: Final = 4096
-"""What a release may add to one value: a time of deletion, finalizers, a namespace's conditions."""
+"""What a release may add to one value: a deletion time, finalizers, a namespace's conditions."""
 REWRITTEN_BYTES_MAX: Final = 32 << 20
-"""What releases may write until history is compacted, which frees it: half of the room that is reserved by default."""
+"""What releases may write until a compaction, which frees it: half of the default reserve."""
 GROWN_BYTES_MAX: Final = 32 << 20
-"""What they may add in all until there is room again."""
+"""What they may add in total until there is space again."""
 ALWAYS: Final = frozenset({SetAlarm, OpenSession, CloseSession})
 
 
 class Alarms:
-    """Part of the replicated state. `rewritten_bytes`, `grown_bytes`: what releases took since history was compacted,
-    and since there was room."""
+    """Part of the replicated state. `rewritten_bytes`, `grown_bytes`: what releases used since the last compaction, and
+    since there was space."""
 
     def __init__(self) -> None:
         self.raised: set[Alarm] = set()
@@ -67,7 +67,7 @@ class Alarms:
             self.rewritten_bytes = self.grown_bytes = 0
 
     def check(self, command: Command) -> None:
-        """Raises: NoSpace, ClusterCorrupt where an alarm holds `command` back."""
+        """Raises: NoSpace, ClusterCorrupt if an alarm blocks `command`."""
         if type(command) in ALWAYS or type(command) is InSession:
             return
         if Alarm(0, CORRUPT) in self.raised:
@@ -78,7 +78,7 @@ class Alarms:
     def release(self, ops: Iterable[Op], standing: Mapping[bytes, KeyValue]) -> tuple[int, int]:
         """How many bytes the puts of a release rewrite and add; both are counted by `released` once it is done.
 
-        Raises: NoSpace where NOSPACE holds them back."""
+        Raises: NoSpace if NOSPACE blocks them."""
         short, rewritten, grown = self._short(), 0, 0
         for op in ops if short else ():
             if type(op) is not Put:
@@ -104,13 +104,13 @@ class Alarms:
         self.grown_bytes += grown
 
     def _short(self) -> str:
-        """Whose alarm NOSPACE is raised, "" where none is."""
+        """The member that raised NOSPACE, "" if none did."""
         short = sorted(each.member for each in self.raised if each.kind == NOSPACE)
         return "alarm NOSPACE of member " + ", ".join(f"{member:x}" for member in short) if short else ""
 
 
 def grows(command: Command) -> bool:
-    """Whether it may take room for good; etcd's rule, for which a txn with a put in either branch does."""
+    """Whether it may use space permanently; etcd's rule, by which a txn with a put in either branch does."""
     kind = type(command)
     if kind is Put or kind is LeaseGrant or kind is DeclareIndex:
         return True

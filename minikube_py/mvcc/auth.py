@@ -1,9 +1,8 @@
-"""Users, roles and what they may do with which keys: etcd's Auth as a part of the replicated state.
+"""Users, roles and their permissions on keys: etcd's Auth as a part of the replicated state.
 
-It holds for commands that come `AsUser`, from etcd's API; whoever speaks the store's own protocol shows a member's
-certificate, and may do everything. Passwords come hashed: apply never hashes. Rules and words are etcd's
-(server/auth/store.go, range_perm_cache.go, etcdserver/apply/auth.go).
-"""
+It applies to commands sent `AsUser`, from etcd's API; clients of the native protocol have a member's certificate and
+unrestricted access. Passwords arrive hashed: apply never hashes. Rules and messages are etcd's (server/auth/store.go,
+range_perm_cache.go, etcdserver/apply/auth.go)."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ from minikube_py.mvcc.types import (
 )
 
 ROOT: Final = "root"
-"""The user, and the role, that may do everything."""
+"""The user, and the role, with unrestricted access."""
 READ, WRITE, READWRITE = range(3)
 ENTRIES_MAX: Final = 10_000
-"""Users, roles, granted roles and permissions together."""
+"""Limit of users, roles, granted roles and permissions together."""
 BYTES_MAX: Final = 4 << 20
-"""Of their names, keys and hashes: what they take is not counted in the quota, and each snapshot writes it again."""
+"""Limit of the bytes of names, keys and hashes: the quota does not count them, and each snapshot writes them."""
 TOKENS_MAX: Final = 10_000
-"""Beyond it the oldest ends before its time."""
+"""Limit of tokens; beyond it the oldest expires early."""
 
 ROOT_USER_MISSING: Final = "etcdserver: root user does not exist"
 ROOT_ROLE_MISSING: Final = "etcdserver: root user does not have root role"
@@ -58,7 +57,7 @@ TOO_LARGE: Final = f"etcdserver: users, roles and permissions take {BYTES_MAX} b
 
 
 class User(NamedTuple):
-    """`password`: its hash, in a form that whoever made it reads; empty: none fits. `bare`: it never has one."""
+    """`password`: its hash, in the format of the hasher; empty: no password matches. `bare`: it never has one."""
 
     roles: tuple[str, ...] = ()
     password: bytes = b""
@@ -66,7 +65,7 @@ class User(NamedTuple):
 
 
 class Permission(NamedTuple):
-    """`kind`: READ, WRITE, READWRITE; what etcd does not know grants nothing. `range_end` as in a request."""
+    """`kind`: READ, WRITE, READWRITE; kinds unknown to etcd grant nothing. `range_end` as in a request."""
 
     kind: int
     key: bytes
@@ -74,12 +73,13 @@ class Permission(NamedTuple):
 
 
 Bounds = list[bytes]
-"""Strictly ascending: where what is granted begins, ends, begins again; an odd number of them: the last has no end."""
+"""Strictly ascending bounds: a granted range starts, ends, the next starts; with an odd number the last is
+unbounded."""
 
 
 class Auth:
-    """`revision` counts changes: who was looked up before the last one is looked up again. `tokens` is this member's
-    own, and in no snapshot: every member that applies the entry of a token has it until that member's clock ends it."""
+    """`revision` counts changes: users looked up before the last one are looked up again. `tokens` is local to this
+    member, and in no snapshot: every member that applies a token's entry keeps it until its own clock expires it."""
 
     def __init__(self) -> None:
         self.enabled = False
@@ -91,13 +91,13 @@ class Auth:
 
     @property
     def used(self) -> bool:
-        """Whether there is anything that a member of an earlier release would not know."""
+        """Whether there is anything that an earlier release would not understand."""
         return self.revision > 1
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def change(self, change: ChangeAuth) -> None:
-        """Raises: InvalidRequest, and then nothing has changed."""
+        """Raises: InvalidRequest, without changing anything."""
         act = _CHANGES.get(change.action)
         if act is None:
             raise InvalidRequest(f"users and roles know no {change.action[:40]!r}")
@@ -189,7 +189,7 @@ class Auth:
         if not permission.key or (end is not None and permission.key >= end):
             raise InvalidRequest(BAD_MANAGEMENT)
         granted = list(self._role(change.name))
-        # As upstream: only the first of those that begin at the key is looked at.
+        # As upstream: of several that start at the key only the first is considered.
         at = bisect_left(granted, permission.key, key=lambda each: each.key)
         if at < len(granted) and granted[at][1:] == permission[1:]:
             granted[at] = permission
@@ -209,7 +209,7 @@ class Auth:
         return True
 
     def _assign(self, change: ChangeAuth) -> bool:
-        """The password was compared before; `kind` is the revision at which it was."""
+        """The password was compared before; `kind` is the revision at that time."""
         if not self.enabled:
             raise InvalidRequest(NOT_ENABLED)
         user = self.users.get(change.name)
@@ -254,7 +254,7 @@ class Auth:
         keys = [len(key) + len(end) for granted in self.roles.values() for _, key, end in granted]
         return len("".join(names).encode()) + sum([len(user.password) for user in self.users.values()]) + sum(keys)
 
-    # -- who may what --------------------------------------------------------------------------------------------------
+    # -- permissions --------------------------------------------------------------------------------------------------
 
     def check_admin(self, user: str) -> None:
         """Raises: InvalidRequest."""
@@ -273,7 +273,7 @@ class Auth:
         return True
 
     def check_read(self, user: str, revision: int, key: bytes, range_end: bytes = b"") -> None:
-        """`revision`: of `Auth` when the user was looked up; 0: nobody was. Raises: InvalidRequest."""
+        """`revision`: of `Auth` when the user was looked up; 0: no user. Raises: InvalidRequest."""
         self._check_range(user, revision, key, range_end, READ)
 
     def _check_range(self, user: str, revision: int, key: bytes, range_end: bytes, kind: int) -> None:
@@ -288,13 +288,13 @@ class Auth:
             raise InvalidRequest(DENIED)
 
     def require(self, command: Command, leases: Leases) -> None:
-        """As `check`, of any command: one that comes as no user is judged by nobody. Raises: InvalidRequest."""
+        """As `check`, for any command: one without a user is always permitted. Raises: InvalidRequest."""
         inner = command.command if type(command) is InSession else command
         if type(inner) is AsUser:
             self.check(inner, leases)
 
     def check(self, request: AsUser, leases: Leases) -> None:
-        """Whether the user may do it: all branches of a txn count, whichever is taken. Raises: InvalidRequest."""
+        """Whether the user may do it: all branches of a txn count, whichever runs. Raises: InvalidRequest."""
         user, revision, command = request
         if not self.enabled:
             return
@@ -307,13 +307,13 @@ class Auth:
             checked = {NO_LEASE}
             for op in _ops(command):  # type: ignore[arg-type]
                 self._check_op(user, revision, op)
-                # Once for each of them: it may have many keys.
+                # Once per lease: it may have many keys.
                 if type(op) is Put and op.lease not in checked:
                     checked.add(op.lease)
                     self.check_lease(user, revision, leases.by_id.get(op.lease))
 
     def check_reads(self, user: str, revision: int, txn: Txn) -> None:
-        """Of a txn that only reads. Raises: InvalidRequest."""
+        """For a txn that only reads. Raises: InvalidRequest."""
         for key, range_end, *_ in _ops(txn):
             self.check_read(user, revision, key, range_end)  # type: ignore[arg-type]
 
@@ -326,8 +326,8 @@ class Auth:
             self.check_read(user, revision, op.key, range_end)
 
     def check_lease(self, user: str, revision: int, lease: Lease | None, kind: int = WRITE) -> None:
-        """A lease ends its keys: who attaches one to it, renews it, or ends it, may write them all; who asks what it
-        has (READ) may read them. About 0.1 µs a key. Raises: InvalidRequest."""
+        """A lease deletes its keys: to attach one to it, renew it or revoke it a user needs write permission on all of
+        them; to list them (READ) read permission. About 0.1 µs per key. Raises: InvalidRequest."""
         if lease is None or not lease.keys or self.is_admin(user):
             return
         self._check_range(user, revision, next(iter(lease.keys)), b"", kind)
@@ -353,7 +353,7 @@ class Auth:
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def records(self) -> list[list[Any]]:
-        """What `load` takes; the same on members that agree."""
+        """The input of `load`; the same on members that agree."""
         if not self.used:
             return []
         users = [[name, list(roles), password, bare] for name, (roles, password, bare) in sorted(self.users.items())]
@@ -361,7 +361,7 @@ class Auth:
         return [[self.enabled, self.revision, users, roles]]
 
     def load(self, records: list[list[Any]]) -> None:
-        """Raises: TypeError, ValueError where they are none of `records`."""
+        """Raises: TypeError, ValueError if they are not `records`."""
         self._bounds = {}
         enabled, self.revision, users, roles = records[0] if records else (False, 1, [], [])
         self.enabled = bool(enabled)
@@ -370,7 +370,7 @@ class Auth:
 
 
 def are_users_and_roles(record: list[Any]) -> bool:
-    """Whether it may be one of `Auth.records`, by its shape."""
+    """Whether its shape is that of `Auth.records`."""
     if list(map(type, record)) != [bool, int, list, list]:
         return False
     users = [type(each) is list and list(map(type, each)) == [str, list, bytes, bool] for each in record[2]]
@@ -382,7 +382,7 @@ def are_users_and_roles(record: list[Any]) -> bool:
 
 
 def _end(permission: Permission) -> bytes | None:
-    """Behind the last key it is for; None: there is none."""
+    """The bound behind the last key of the permission; None: unbounded."""
     if not permission.range_end:
         return permission.key + b"\0"
     return None if permission.range_end == FROM_KEY else permission.range_end
@@ -405,7 +405,7 @@ def _merged(permissions: list[Permission]) -> Bounds:
 
 
 def _ops(command: Put | DeleteRange | RangeRequest | Txn) -> Iterator[Any]:
-    """Each range, put and delete, and each compare as the range that it reads, in etcd's order."""
+    """Each range, put and delete, and each compare as the range it reads, in etcd's order."""
     if type(command) is not Txn:
         yield command
         return

@@ -1,9 +1,8 @@
-"""What the ranges and compares of one txn may read, all together: bounded before the first of them runs.
+"""Bounds the total that the ranges and compares of one txn may read, before the first of them runs.
 
-A txn of a few kilobytes can ask for the whole store thousands of times. One range may be as large as it likes, as a
-range request by itself may; what the others add to the largest is bounded. Depends on the state alone, so that every
-member refuses the same.
-"""
+A txn of a few kilobytes can request the whole store thousands of times. One range may be of any size, as in a plain
+range request; the total of the others is bounded. The result depends on the state alone, so every member refuses the
+same."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from minikube_py.mvcc.types import DeleteRange, Op, Put, RangeRequest, Txn
 
 KEYS_MAX: Final = 1 << 20
 BYTES_MAX: Final = 64 << 20
-"""Beside what the largest range of the txn reads."""
+"""In addition to what the largest range of the txn reads."""
 DELETED_MAX: Final = 10_000
 
 
 def check_compares(txn: Txn, index: KeyIndex) -> None:
-    """Of all branches, whichever will be taken. Raises: InvalidRequest."""
+    """For all branches, whichever runs. Raises: InvalidRequest."""
     for each in txn.compare:
         if each.range_end:
             break
@@ -35,7 +34,7 @@ def check_compares(txn: Txn, index: KeyIndex) -> None:
 
 
 def check_reads(ops: Sequence[Op], index: KeyIndex, died: Callable[[], int]) -> None:
-    """Of the branches that will run, whose revisions are retained. `died`: how many deletions of keys are retained.
+    """For the branches that will run, whose revisions are retained. `died`: how many deletions of keys are retained.
     Raises: InvalidRequest."""
     if len(ops) < 2:
         return
@@ -51,8 +50,8 @@ def check_reads(ops: Sequence[Op], index: KeyIndex, died: Callable[[], int]) -> 
 
 
 def check_deletions(txn: Txn, index: KeyIndex) -> None:
-    """Of all branches. Asked by whoever proposes the txn, not by apply: an earlier log may hold more.
-    A deletion by itself is made ready in slices (`ahead`) and needs none. Raises: InvalidRequest."""
+    """For all branches. Called by the proposer, not by apply: an earlier log may hold more. A plain deletion is
+    prepared in slices (`ahead`) and needs no bound. Raises: InvalidRequest."""
     if txn.plain and not any(type(op) is DeleteRange and op.range_end for op in (*txn.success, *txn.failure)):
         return
     keys, waiting = 0, [txn]
@@ -69,7 +68,7 @@ def check_deletions(txn: Txn, index: KeyIndex) -> None:
 
 
 class _Bounds:
-    """What each range of `ops` reads at most, whichever of the other ops run before it."""
+    """Upper bounds of what each range of `ops` reads, whichever of the other ops run before it."""
 
     def __init__(self, ops: Sequence[Op], index: KeyIndex, died: int) -> None:
         puts = sorted([(op.key, len(op.key) + len(op.value)) for op in ops if type(op) is Put])
@@ -81,7 +80,8 @@ class _Bounds:
 
     def keys(self, request: RangeRequest) -> int:
         if request.revision > 0:
-            # What stood then is found among all that stands or stood since; what is not trimmed yet differs by member.
+            # A past state is a subset of all keys that exist or existed since; do not use the untrimmed history, which
+            # differs by member.
             return self._index.count(request.key, request.range_end) + self._died if request.range_end else 1
         low, high = self._puts(request)
         count = self._index.count(request.key, request.range_end) + high - low
@@ -89,7 +89,7 @@ class _Bounds:
         return min(count, limit) if limit else count
 
     def size_bytes(self, request: RangeRequest) -> int:
-        """Of keys and values."""
+        """Bytes of keys and values."""
         key, range_end, revision = request.key, request.range_end, request.revision
         if request.count_only:
             return 0
@@ -104,12 +104,12 @@ class _Bounds:
         return size_bytes + sum([len(kv.key) + len(kv.value) for kv in kvs])
 
     def _limit(self, request: RangeRequest) -> int:
-        """What the txn deletes makes room for as many other keys."""
+        """Deletes in the txn make room for as many other keys."""
         limit = fetch_limit(request)
         return limit + self._deleted if 0 < limit < LIMIT_REACHABLE else 0
 
     def _puts(self, request: RangeRequest) -> tuple[int, int]:
-        """Which of the txn's own puts the range can see."""
+        """The txn's own puts that the range can see."""
         low = bisect_left(self._put_keys, request.key)
         if not request.range_end:
             return low, bisect_right(self._put_keys, request.key)

@@ -1,9 +1,8 @@
 """Commands, requests, results and errors as msgpack, for the log and for the native protocol.
 
-A message is an array `[tag, field, ...]`; the tags are stable, new fields go to the end with a default. `VERSION` leads
-every packed message; a reader refuses another. What is read is checked for shape and types, so that nothing a peer
-sends can make `apply` raise anything but a RequestError.
-"""
+A message is an array `[tag, field, ...]`; the tags are stable, new fields go to the end with a default. `VERSION`
+starts every packed message; a reader refuses any other. Input is checked for shape and types, so that no peer can make
+`apply` raise anything but a RequestError."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ Message = Command | RangeRequest | Result | RangeResult | Event | WatchBatch | M
 Plain = Any
 """What msgpack packs: None, ints, floats, str, bytes, lists and dicts."""
 
-# Never change a number: they stand in logs on disk.
+# Never change a number: they are stored in logs on disk.
 PUT, DELETE, TXN, GRANT, REVOKE, CHECKPOINT, COMPACT, DECLARE, RANGE, OPEN, IN_SESSION, CLOSE = range(1, 13)
 DECLARE_INDEX, DROP_INDEX, RAISE, SET_ALARM, RELEASE, CHANGE_AUTH, AS_USER = range(13, 20)
 PUT_RESULT, DELETE_RESULT, TXN_RESULT, LEASE_RESULT, COMPACT_RESULT, RANGE_RESULT, SESSION_RESULT = range(20, 27)
@@ -93,13 +92,13 @@ _unpackb = msgpack.unpackb
 
 
 class NewerMessage(InvalidRequest):
-    """Well-formed, but of a kind that this version does not know: a later one may have written it."""
+    """Well-formed, but of a kind unknown to this version; a later one may have written it."""
 
 
 def pack(message: Message) -> bytes:
     """The bytes of a message, version first.
 
-    Raises: InvalidRequest where they cannot hold it: a number beyond 64 bits, a text that is no Unicode."""
+    Raises: InvalidRequest if it cannot be packed: an integer beyond 64 bits, a text that is not valid Unicode."""
     try:
         packed: bytes = _packb((VERSION, to_plain(message)))
     except (OverflowError, UnicodeError) as error:
@@ -108,7 +107,7 @@ def pack(message: Message) -> bytes:
 
 
 def unpack_any(data: bytes) -> Message:
-    """Raises: InvalidRequest if the bytes are no message of this version."""
+    """Raises: InvalidRequest if the bytes are not a message of this version."""
     try:
         version, plain = _unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -119,7 +118,7 @@ def unpack_any(data: bytes) -> Message:
 
 
 def unpack(data: bytes) -> Command:
-    """A command. Raises: InvalidRequest if the bytes are none."""
+    """A command. Raises: InvalidRequest if the bytes are not one."""
     message = unpack_any(data)
     if type(message) not in COMMANDS:
         raise InvalidRequest(f"{type(message).__name__} is no command")
@@ -132,7 +131,7 @@ SESSION_COMMANDS: Final = frozenset(get_args(SessionCommand))
 
 
 def to_plain(message: Message) -> Plain:
-    """A message as what msgpack packs, to be part of a larger one."""
+    """A message as plain values for msgpack, to embed in a larger one."""
     tag = _TAGS.get(type(message))
     if tag is not None:
         return (tag, *message)  # type: ignore[misc]
@@ -143,7 +142,7 @@ def to_plain(message: Message) -> Plain:
         session, sequence, acknowledged, command = message
         return (IN_SESSION, session, sequence, acknowledged, to_plain(command))
     if type(message) is LeaseRevoke:
-        # Version 1 of the rules knows the id only.
+        # Version 1 of the rules knows only the id.
         return (REVOKE, *message) if message.granted else (REVOKE, message.id)
     if type(message) is RangeRequest:
         where = message.where
@@ -171,7 +170,7 @@ def to_plain(message: Message) -> Plain:
 
 
 def from_plain(plain: Plain, depth: int = 0) -> Message:
-    """Raises: InvalidRequest where the shape or a type is wrong."""
+    """Raises: InvalidRequest if the shape or a type is wrong."""
     try:
         message: Message = _reader(plain)(plain, depth)
         return message
@@ -373,7 +372,7 @@ def where_to_plain(where: Where) -> Plain:
 
 
 def where_from_plain(plain: Plain) -> Where:
-    """Operators and values are checked where the comparison is read (`compile_where`)."""
+    """Operators and values are checked when the comparison is compiled (`compile_where`)."""
     return Where(
         tuple([Comparison(_text(field), _text(op), tuple(map(_text, values))) for field, op, values in plain])  # type: ignore[arg-type]
     )

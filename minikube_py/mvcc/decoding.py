@@ -12,7 +12,7 @@ from minikube_py.mvcc.types import Event
 
 
 def decode(value: bytes) -> Any:
-    """The object in a stored value; what is no JSON has no fields."""
+    """The object in a stored value; a value that is not JSON has no fields."""
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -20,7 +20,7 @@ def decode(value: bytes) -> Any:
 
 
 def changes_of(events: Sequence[Event], prefixes: tuple[bytes, ...]) -> list[Change]:
-    """The last state of every key under `prefixes` that `events`, those of one revision, touch."""
+    """The last state of every key under `prefixes` touched by `events`, which are of one revision."""
     changes: dict[bytes, Any] = {}
     for kind, kv, _ in events:
         if kv.key.startswith(prefixes):

@@ -1,7 +1,6 @@
-"""The retained events by revision: what watches, reads of the past and snapshots are made of.
+"""The retained events by revision: the source of watches, reads of the past and snapshots.
 
-Every revision after the first retained one has at least one event, so a revision finds its events by subtraction.
-"""
+Every revision after the first retained one has at least one event, so a revision finds its events by subtraction."""
 
 from __future__ import annotations
 
@@ -12,16 +11,16 @@ from minikube_py.mvcc.types import Event
 
 Events = tuple[Event, ...]
 EVENT_BYTES: Final = 200
-"""What one event costs beside the versions it refers to."""
+"""Memory of one event beyond the versions it refers to."""
 
 
 class EventLog:
-    """`first` is the oldest retained revision; those before it are gone."""
+    """`first` is the oldest retained revision; earlier ones are compacted."""
 
     def __init__(self, first: int) -> None:
         self.first = first
         self._entries: list[Events] = []
-        # Trimming the front of a list moves all of it, so it is done when a quarter is gone.
+        # Trimming the front of a list moves all of it, so trim only when a quarter is obsolete.
         self._gone = 0
         self._count = 0
 
@@ -43,7 +42,8 @@ class EventLog:
         return self._entries[revision - self.first + self._gone]
 
     def between(self, after: int, until: int) -> list[Events]:
-        """Per revision in (after, until], in order. `after` must be retained or just before what is."""
+        """Per revision in (after, until], in order. `after` must be retained or directly precede the first retained
+        one."""
         offset = self._gone - self.first + 1
         return self._entries[max(after + offset, self._gone) : max(until + offset, self._gone)]
 
@@ -51,7 +51,7 @@ class EventLog:
         return list(chain.from_iterable(self.between(after, until)))
 
     def trim(self, revision: int) -> None:
-        """Forgets the revisions below `revision`."""
+        """Drops the revisions below `revision`."""
         drop = min(revision, self.last + 1) - self.first
         if drop <= 0:
             return

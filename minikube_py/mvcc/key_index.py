@@ -1,8 +1,7 @@
 """All retained versions of all keys: the present in a dictionary and a sorted list of keys, the past per key.
 
-`current` holds the live keys' newest versions, `history` the older retained ones, oldest first; a deletion stands in
-it as a version 0 (a tombstone). Deleted keys with a history are `dead`. Reads at a revision bisect one key's history.
-"""
+`current` holds the live keys' newest versions, `history` the older retained ones, oldest first, with a deletion as
+version 0 (a tombstone). Deleted keys with a history are `dead`. Reads at a revision bisect one key's history."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from minikube_py.mvcc.ahead import Endings
 
 KEY_VALUE_BYTES: Final = 200
-"""What one version costs beside its key and value: tuple, ints, its places in dictionary and list."""
+"""Memory of one version beyond its key and value: tuple, ints, its places in dictionary and list."""
 
 _mod_revision = attrgetter("mod_revision")
 _new = tuple.__new__
@@ -45,7 +44,7 @@ class KeyIndex:
         self.size_bytes = 0
 
     def put(self, key: bytes, value: bytes, revision: int, lease: int) -> Event:
-        """Writes a new version; returns it with the one it replaces, for `StateMachine.commit`."""
+        """Writes a new version; returns it and the one it replaces, for `StateMachine.commit`."""
         previous = self.current.get(key)
         if previous is None:
             kv: KeyValue = _new(KeyValue, (key, value, revision, revision, 1, lease))
@@ -64,7 +63,7 @@ class KeyIndex:
         return _new(Event, ("PUT", kv, previous))
 
     def delete(self, key: bytes, revision: int) -> Event:
-        """Ends the life of a live key; returns its tombstone with its last version."""
+        """Deletes a live key; returns its tombstone and its last version."""
         previous = self.current.pop(key)
         end = tombstone(key, revision)
         self.history.setdefault(key, []).extend((previous, end))
@@ -74,7 +73,7 @@ class KeyIndex:
         return _new(Event, ("DELETE", end, previous))
 
     def end(self, endings: Endings) -> list[Event]:
-        """As `delete` for each key of them, in one step."""
+        """As `delete` for each of the keys, in one step."""
         _, keys, events, histories, _ = endings
         low = self.live.bisect_left(keys[0])
         if self.live[low + len(keys) - 1] == keys[-1]:
@@ -97,13 +96,13 @@ class KeyIndex:
         self.size_bytes = sum(len(kv.key) + len(kv.value) + KEY_VALUE_BYTES for kv in self.current.values())
 
     def load_more(self, versions: Sequence[KeyValue]) -> None:
-        """The same a slice at a time, of keys that it has not: a few microseconds for each."""
+        """Loads further, new keys in slices: a few microseconds each."""
         self.current.update([(kv.key, kv) for kv in versions])
         self.live.update([kv.key for kv in versions])
         self.size_bytes += sum([len(kv.key) + len(kv.value) + KEY_VALUE_BYTES for kv in versions])
 
     def at(self, key: bytes, revision: int) -> KeyValue | None:
-        """The version of `key` that stood at `revision`."""
+        """The version of `key` at `revision`."""
         kv = self.current.get(key)
         if kv is not None and kv.mod_revision <= revision:
             return kv
@@ -131,7 +130,7 @@ class KeyIndex:
         return max(0, int(high - self.live.bisect_left(key)))
 
     def range(self, key: bytes, range_end: bytes, limit: int = 0) -> list[KeyValue]:
-        """The present of a range, at most `limit` (0: all)."""
+        """The current keys of a range, at most `limit` (0: all)."""
         if not range_end:
             kv = self.current.get(key)
             return [] if kv is None else [kv]
@@ -139,7 +138,7 @@ class KeyIndex:
         return list(map(self.current.__getitem__, islice(keys, limit) if limit else keys))
 
     def range_at(self, key: bytes, range_end: bytes, revision: int, limit: int = 0) -> list[KeyValue]:
-        """The range as it stood at `revision`, at most `limit` (0: all)."""
+        """The range at `revision`, at most `limit` (0: all)."""
         if not range_end:
             kv = self.at(key, revision)
             return [] if kv is None else [kv]
@@ -160,8 +159,8 @@ class KeyIndex:
             start, inclusive = last, False
 
     def page_at(self, start: bytes, range_end: bytes, revision: int, keys: int) -> tuple[list[KeyValue], bytes | None]:
-        """What stood at `revision` among the first `keys` or so keys of a range; and where the next page begins, None
-        if this was the last."""
+        """The versions at `revision` among about the first `keys` keys of a range, and the start of the next page, None
+        after the last."""
         names, last = self._block(start, True, end_of(range_end), keys)
         found = [kv for name in names if (kv := self.at(name, revision)) is not None]
         return found, None if last is None else last + b"\0"
@@ -181,7 +180,7 @@ class KeyIndex:
         return keys[: bisect_right(keys, last)], last
 
     def trim(self, keys: Iterable[bytes], revision: int) -> None:
-        """Forgets of `keys` every version that only revisions below `revision` can see."""
+        """Drops of `keys` every version that is visible only at revisions below `revision`."""
         for key in keys:
             older = self.history.get(key)
             if older is None:
@@ -191,7 +190,7 @@ class KeyIndex:
                 drop = len(older)
             else:
                 drop = bisect_right(older, revision, key=_mod_revision) - 1
-                # A tombstone that stands at `revision` says no more than nothing does.
+                # A tombstone that is current at `revision` is equivalent to no version.
                 if drop >= 0 and older[drop].version == 0:
                     drop += 1
             if drop <= 0:

@@ -1,7 +1,6 @@
-"""Leases as the state machine keeps them: ids, TTLs and the keys attached. When one ends is the leader's business.
+"""Leases in the state machine: ids, TTLs and attached keys. The leader decides when one expires.
 
-Source: etcd's lessor (facts: minimum TTL 2 s, maximum 9e9; a grant of id 0 or of a known id is refused).
-"""
+Source: etcd's lessor (facts: minimum TTL 2 s, maximum 9e9; a grant of id 0 or of a known id is refused)."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ NO_LEASE: Final = 0
 
 @dataclass(slots=True)
 class Lease:
-    """`remaining_s` is the last checkpoint's word, 0 if there was none. `granted`: a number that no other grant has; 0
-    for those of version 1 of the rules."""
+    """`remaining_s` is that of the last checkpoint, 0 without one. `granted`: a number unique to the grant; 0 for those
+    of version 1 of the rules."""
 
     id: int
     ttl_s: int
@@ -44,14 +43,14 @@ class Leases:
         return lease
 
     def get(self, lease_id: int, granted: int = 0) -> Lease:
-        """The lease of this id; with `granted` only that very one. Raises: LeaseNotFound."""
+        """The lease of this id; with `granted` only that grant. Raises: LeaseNotFound."""
         lease = self.by_id.get(lease_id)
         if lease is None or (granted and lease.granted != granted):
             raise LeaseNotFound
         return lease
 
     def revoke_of(self, lease_id: int) -> LeaseRevoke:
-        """What ends the lease that has this id now, and no later one."""
+        """The command that revokes the current lease of this id, and no later one."""
         lease = self.by_id.get(lease_id)
         return LeaseRevoke(lease_id, 0 if lease is None else lease.granted)
 

@@ -1,10 +1,9 @@
 """Whether the puts and deletes of a txn overlap, which etcd refuses: near-linear in the txn's bytes.
 
 The rules are etcd's (v3rpc/key.go, checkRequestIntervals): a key is put once at most, the two branches of one nested
-txn exclude each other, and what is deleted is not put. Which pairs are compared follows etcd where it
-surprises: a nested txn's puts against what came before them and against the deletes beside it, not against the deletes
-of nested txns that come later. Of two sets that meet, the smaller is walked, so each key is moved log(n) times at most.
-"""
+txn exclude each other, and a deleted key is not put. The compared pairs are etcd's, even where surprising: a nested
+txn's puts are compared with preceding puts and with the deletes beside it, not with the deletes of later nested txns.
+When two sets are merged, the smaller is iterated, so each key is moved log(n) times at most."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ class Overlap(Exception):
 
 
 class Cover:
-    """The union of half-open ranges, as ranges apart from each other in order."""
+    """The union of half-open ranges, as disjoint ranges in order."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -58,7 +57,7 @@ class Cover:
         return False
 
     def united(self, other: Cover) -> Cover:
-        """Both, in the larger one; the other must not be used any more."""
+        """Merges both into the larger one; the other must not be used any more."""
         large, small = (self, other) if len(self) >= len(other) else (other, self)
         for start, end in small._ends.items():
             large.add(start, end)
@@ -75,7 +74,7 @@ class Footprint:
         self.deletes = Cover()
 
     def require_apart(self, keys: SortedSet) -> None:
-        """Raises: Overlap where one of `keys` is put or deleted already."""
+        """Raises: Overlap if one of `keys` is already put or deleted."""
         large, small = (keys, self.puts) if len(keys) >= len(self.puts) else (self.puts, keys)
         if not large.isdisjoint(small) or (self.deletes and self.deletes.touches(keys)):
             raise Overlap
@@ -107,13 +106,13 @@ def _footprint(ops: tuple[Op, ...]) -> Footprint:
     whole = Footprint()
     for op in ops:
         if type(op) is DeleteRange:
-            # As etcd sees it: here, unlike where it deletes, a `range_end` of b"\0" is no more than that key.
+            # As in etcd: here, unlike in deletes, a `range_end` of b"\0" means only that key.
             whole.deletes.add(op.key, op.range_end or op.key + b"\0")
     for op in ops:
         if type(op) is not Txn:
             continue
         then, other = _footprint(op.success), _footprint(op.failure)
-        # The branches exclude each other: what both put is put once.
+        # The branches exclude each other, so a key put in both is put once.
         puts = _united(then.puts, other.puts)
         whole.require_apart(puts)
         whole.puts = _united(whole.puts, puts)

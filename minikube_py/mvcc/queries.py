@@ -1,8 +1,7 @@
-"""Questions with a `where`: read once, sent the way the planner chose, and answered.
+"""Queries with a `where`: parsed once, planned and answered.
 
-Nothing here changes an answer: a declared index, the table's own columns and a scan that decodes every object give the
-same keys. What each cost is counted, so that a scan cannot pass for an index.
-"""
+The plan does not change the answer: a declared index, the table's columns and a scan that decodes every object give the
+same keys. Costs are counted, so that a scan is distinguishable from an index."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 Tests = tuple[Test, ...]
 
 QUERIES_MAX: Final = 1024
-"""Kinds of questions whose reading is kept, and of each the questions whose plan is."""
+"""Kinds of queries whose parsed form is cached, and per kind the queries whose plan is."""
 PLAN_USES: Final = 64
 PLAN_CHANGES: Final = 512
-"""A plan is made again after so many uses, or so many changes of rows."""
+"""A plan is renewed after this many uses, or this many changes of rows."""
 DECODE_US: Final = 10.0
-"""About what decoding one object costs."""
+"""Approximate cost of decoding one object."""
 
 
 class Query:
-    """What all questions on the same keys and fields share. `table` is None where no table holds the fields yet."""
+    """Shared by all queries on the same keys and fields. `table` is None if no table holds the fields yet."""
 
     __slots__ = ("asked", "end", "field_set", "first", "plans", "readings", "single", "table")
 
@@ -47,7 +46,7 @@ class Query:
         self.table: Table | None = state.tables.serving(self.field_set.name, self.asked)
         self.readings = readings_of(self.field_set, fields)
         self.single = not request.range_end
-        # Bounds that leave out none of the FieldSet's objects are open.
+        # Bounds that exclude none of the FieldSet's objects are open.
         prefix = self.field_set.prefix
         end = end_of(request.range_end)
         self.end = end if end is not None and end.startswith(prefix) else None
@@ -56,7 +55,7 @@ class Query:
 
 
 class Planned:
-    """The way that was chosen, and how long that holds."""
+    """The chosen plan, and its lifetime."""
 
     __slots__ = ("changes", "uses", "way")
 
@@ -67,7 +66,7 @@ class Planned:
 
 
 class Explained(NamedTuple):
-    """`ways`, the chosen one first: what is known of each before, and how to try it (None: it is not to be tried)."""
+    """`ways`: the plans, the chosen one first, with their estimates, and how to run each (None: not to be run)."""
 
     ways: list[tuple[Choice, Callable[[], tuple[Matches, QueryStats]] | None]]
     share: float
@@ -76,7 +75,7 @@ class Explained(NamedTuple):
 
 
 class Queries:
-    """Answers the questions put to one state machine."""
+    """Answers the queries of one state machine."""
 
     def __init__(self, state: StateMachine) -> None:
         self._state = state
@@ -98,7 +97,7 @@ class Queries:
         return query, () if where is None else read_where(where, query.readings)
 
     def answer(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
-        """As `request` says, but for its filters and its revision."""
+        """Answers `request`, except its filters and its revision."""
         table = query.table
         if table is None:
             return self._scan(query, tests, request, at)
@@ -139,14 +138,14 @@ class Queries:
             revision = min(at, table.index.revision)
             matches = hosted.answer(tests, revision, request.limit, request.order, query.first, query.end, way.boxed)
         except Exception as error:
-            # Somebody's own structure: whatever it does, the columns know better.
+            # A custom structure failed: fall back to the columns.
             running.failed(error)
             return _columns(query, table, tests, request, at)
         _, _, _, examined, shards, pruned, false_positives = matches
         stats = QueryStats(running.spec.structure, examined, 0, running.spec.name, shards, pruned, false_positives)
         return matches, stats
 
-    # -- fields that no table holds yet --------------------------------------------------------------------------------
+    # -- fields without a table --------------------------------------------------------------------------------
 
     def _scan(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
         kvs = self._state.index.range_at(request.key, request.range_end, at)
@@ -155,7 +154,7 @@ class Queries:
         return matches, QueryStats("scan", len(scanned.rows), scanned.decoded)
 
     def scanned(self, query: Query, kvs: list[KeyValue], at: int) -> Scanned:
-        """The fields that are asked for, of these objects as they stood at `at`."""
+        """The requested fields of these objects at revision `at`."""
         return Scanned.of(self._state, _only(query.field_set, query.asked), kvs, at)
 
     # -- explaining ----------------------------------------------------------------------------------------------------
@@ -174,11 +173,11 @@ class Queries:
         ways: list[tuple[Choice, Callable[[], tuple[Matches, QueryStats]] | None]] = []
         for way in made.ways:
             name = "" if way.running is None else way.running.spec.name
-            # It is tried later, when the texts' codes may be others.
+            # It runs later, when the texts' codes may have changed.
             tried = partial(self._go, way._replace(boxed=None), query, table, tests, request, at)
             ways.append((Choice(name, way.structure, way.estimated_us, -1.0), tried))
         if query.single:
-            # One object is looked at where it is, whatever indexes there are.
+            # A single object is read directly, whatever indexes there are.
             ways.sort(key=lambda each: each[0].name != "")
         named = {choice.name for choice, _ in ways}
         for name, running in sorted(table.running.items()):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
 
 LIMIT_REACHABLE: Final = 1 << 40
-"""No store holds as many keys: a limit from here on is none."""
+"""No store holds this many keys: a larger limit means none."""
 SORT_KEY: Final = {
     "KEY": attrgetter("key"),
     "VERSION": attrgetter("version"),
@@ -38,7 +38,7 @@ class Reads:
         self._queries = Queries(state)
 
     def range(self, request: RangeRequest, now: int, pending: Sequence[Event]) -> RangeResult:
-        """`now` is the revision of what stands in the key index; `pending` are its events not yet in the log.
+        """`now` is the revision of the key index; `pending` are its events not yet in the log.
 
         Raises: Compacted, FutureRevision; InvalidRequest for a `where` or `fields` that cannot be answered."""
         at = request.revision
@@ -67,7 +67,8 @@ class Reads:
         return RangeResult(kvs, count, more, now)
 
     def _count(self, key: bytes, range_end: bytes, at: int, now: int, pending: Sequence[Event]) -> int:
-        """How many keys of the range stood at `at`: those of now, less what was born since, plus what died."""
+        """How many keys of the range existed at `at`: the current ones, minus those created since, plus those
+        deleted."""
         index = self._state.index
         if not range_end:
             return len(index.range_at(key, range_end, at))
@@ -92,7 +93,7 @@ class Reads:
         index = self._state.index
         query, tests = self._queries.read(request)
         if request.where is not None:
-            # What a filter or an order of its own needs is everything; the limit is then taken off at the end.
+            # A filter or a custom order needs all keys; the limit is applied at the end.
             asked = request
             if request.count_only:
                 asked = request._replace(limit=1, order="KEY")
@@ -137,7 +138,7 @@ class Reads:
 
 
 def fetch_limit(request: RangeRequest) -> int:
-    """How many to fetch before filters and order: one more than the limit where neither applies, else all (0)."""
+    """How many to fetch before filters and order: one more than the limit if neither applies, else all (0)."""
     if request.limit <= 0 or _filters(request) or not _default_order(request):
         return 0
     return request.limit + 1
@@ -157,7 +158,7 @@ def _filters(request: RangeRequest) -> bool:
 
 
 def finish(request: RangeRequest, kvs: list[KeyValue]) -> tuple[list[KeyValue], bool]:
-    """Filters, sorts, limits and strips `kvs`; and whether the limit cut any off."""
+    """Filters, sorts, limits and strips `kvs`; also whether the limit cut any off."""
     if _filters(request):
         low, high = request.min_mod_revision, request.max_mod_revision
         low_create, high_create = request.min_create_revision, request.max_create_revision
@@ -176,7 +177,7 @@ def finish(request: RangeRequest, kvs: list[KeyValue]) -> tuple[list[KeyValue], 
     if more:
         kvs = kvs[: request.limit]
     if request.keys_only:
-        # Upstream answers such a request from its key index, which knows no leases; by VALUE it cannot.
+        # Upstream answers such a request from its key index, which has no leases; by VALUE it cannot.
         lease = request.sort_target == "VALUE"
         kvs = [KeyValue(kv[0], b"", kv[2], kv[3], kv[4], kv[5] if lease else 0) for kv in kvs]
     return kvs, more

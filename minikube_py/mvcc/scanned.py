@@ -1,8 +1,7 @@
-"""Rows read from the objects themselves: what every table must agree with, and what answers where no table can.
+"""Rows computed from the objects themselves: the reference for every table, and the fallback where there is no table.
 
-A row is a function of the objects at a revision and of the declaration, and of nothing else: not of how a table came
-to be, nor of the member. Slow, and independent of the columns and structures that may have failed.
-"""
+A row is a function only of the objects at a revision and of the declaration: not of a table's history, nor of the
+member. Slow, and independent of the columns and structures that may have failed."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ PAGE_KEYS: Final = 256
 
 
 class Scanned:
-    """The rows of some objects as they stood at a revision; `decoded` counts the objects that it took."""
+    """The rows of some objects at a revision; `decoded` counts the objects decoded for it."""
 
     def __init__(self, field_set: FieldSet) -> None:
         self._reader = Reader(field_set)
@@ -35,7 +34,7 @@ class Scanned:
 
     @classmethod
     def of(cls, state: StateMachine, field_set: FieldSet, kvs: Iterable[KeyValue], at: int) -> Scanned:
-        """Of `kvs`, which stood at `at`, with the sums over all that referred to them then."""
+        """Of `kvs`, the objects at `at`, with the sums over all that referred to them then."""
         scanned = cls(field_set)
         for _ in scanned.take_sums(state, at):
             pass
@@ -45,7 +44,7 @@ class Scanned:
         return scanned
 
     def take_sums(self, state: StateMachine, at: int) -> Generator[None, None, None]:
-        """In slices. To be run before the first row."""
+        """Runs in slices, before the first row."""
         for total in self._sums:
             for kvs in _pages(state, total.source_prefix, at):
                 for kv in kvs:
@@ -62,7 +61,7 @@ class Scanned:
         return self._reader.row(own, totals)
 
     def answer(self, tests: Sequence[Test], limit: int) -> Matches:
-        """The rows that pass, by key."""
+        """The matching rows, by key."""
         holds = predicate_of(tests)
         found = sorted([key for key, row in self.rows.items() if holds(row)])
         kept = found[:limit] if limit > 0 else found
@@ -70,7 +69,7 @@ class Scanned:
 
 
 def hash_of_rows(state: StateMachine, field_set: FieldSet, at: int) -> Generator[None, None, int]:
-    """What `ColumnIndex.hash` gives for these rows, in slices."""
+    """Equals `ColumnIndex.hash` of these rows, in slices."""
     scanned = Scanned(field_set)
     yield from scanned.take_sums(state, at)
     digest = hashlib.blake2b(digest_size=8)

@@ -1,12 +1,11 @@
-"""Clients' sessions: a command sent again after its answer was lost is not executed again, and gets the same answer.
+"""Client sessions: a command sent again after its answer was lost is not executed again, and gets the same answer.
 
-All of it is replicated state, so that any member may be the one asked again. A session keeps the reply to each of its
-sequence numbers until the client says that it has it; a number below that is never executed any more. Sessions end by
-what is counted in the log, not by time: after `SESSION_ENTRIES` commands without use, or when `SESSIONS_MAX` others
-have been used since. A session's id is never given again, so that what was sent for one that ended finds none.
+Sessions are replicated state, so the retry may go to any member. A session keeps the reply to each sequence number
+until the client acknowledges it; lower numbers are never executed again. Sessions expire by counts in the log, not by
+time: after `SESSION_ENTRIES` commands without use, or when `SESSIONS_MAX` others have been used since. A session's id
+is never reused, so commands of an expired session find none.
 
-Source: the Raft thesis, 6.3 (linearizable semantics).
-"""
+Source: the Raft thesis, 6.3 (linearizable semantics)."""
 
 from __future__ import annotations
 
@@ -18,20 +17,19 @@ from minikube_py.mvcc.codec import from_plain, to_plain
 from minikube_py.mvcc.types import DeleteResult, InSession, KeyValue, PutResult, RangeResult, Result, TxnResult
 
 SESSION_ENTRIES: Final = 100_000
-"""Commands applied without one of a session's own before it ends."""
+"""A session expires after this many commands of others."""
 SESSIONS_MAX: Final = 1000
-"""Sessions that are open at once; one more ends the least recently used."""
+"""Limit of open sessions; one more ends the least recently used."""
 KEPT_MAX: Final = 4096
-"""Replies that a session keeps: so far may a client's sequence numbers run ahead of what it has acknowledged."""
+"""Limit of kept replies: how far a client's sequence numbers may be ahead of what it has acknowledged."""
 KEPT_BYTES_MAX: Final = 32 << 20
-"""Key-values in the kept replies of all sessions; a reply that would go beyond it is not kept, only that there was
-one."""
+"""Limit of key-values in the kept replies of all sessions; beyond it only the fact of a reply is kept."""
 SWEEP_ENTRIES: Final = 1024
 KEY_VALUE_BYTES: Final = 40
 
 
 class Refused:
-    """A reply that was a refusal, as plain data: an exception would hold on to the frames it went through."""
+    """A refusal as plain data: an exception would keep its stack frames alive."""
 
     __slots__ = ("plain",)
 
@@ -40,7 +38,7 @@ class Refused:
 
 
 Reply = Result | Refused | None
-"""What is kept; None: executed, but its result was too large to keep."""
+"""The kept reply; None: executed, but the result was too large to keep."""
 
 
 class Session:
@@ -65,26 +63,26 @@ class Sessions:
         self.kept_bytes = 0
 
     def counted(self) -> None:
-        """One more command was applied."""
+        """Counts one more applied command."""
         self.count += 1
         if not self.count % SWEEP_ENTRIES:
             self._sweep()
 
     def open(self, client: int) -> Session:
-        """A new session. What is counted grows with each opening, so no two ever have the same id."""
+        """A new session. Each opening increases the count, so ids are unique."""
         session = self.by_id[self.count + 1] = Session(self.count + 1, client, self.count)
         while len(self.by_id) > SESSIONS_MAX:
             self._end(next(iter(self.by_id.values())))
         return session
 
     def close(self, session_id: int) -> None:
-        """One that is not open stays so."""
+        """Closing one that is not open is harmless."""
         session = self.by_id.get(session_id)
         if session is not None:
             self._end(session)
 
     def admit(self, request: InSession) -> Session | None:
-        """The session, where the command is to be executed now; None where its reply is kept.
+        """The session if the command is to be executed now; None if its reply is kept.
 
         Raises: SessionExpired, InvalidRequest."""
         session_id, sequence, acknowledged, _ = request
@@ -108,7 +106,7 @@ class Sessions:
         return session
 
     def kept(self, request: InSession) -> Result:
-        """The reply to a command that `admit` did not let pass. Raises: RequestError, SessionExpired."""
+        """The reply to a command that `admit` rejected. Raises: RequestError, SessionExpired."""
         reply = self.by_id[request.session].replies[request.sequence]
         if reply is None:
             raise SessionExpired(f"request {request.sequence} was executed, but its answer was too large to be kept")
@@ -164,7 +162,7 @@ class Sessions:
     # -- snapshots -------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[list[Any]]:
-        """One plain record a session, as of this call, in order of use; what `load` takes."""
+        """One plain record per session, as of this call, in order of use; the input of `load`."""
         now = [
             (session.id, session.client, session.used, session.acknowledged, list(session.replies.items()))
             for session in self.by_id.values()
@@ -172,7 +170,7 @@ class Sessions:
         return ([*head, [[sequence, _reply_to_plain(reply)] for sequence, reply in replies]] for *head, replies in now)
 
     def load(self, record: list[Any]) -> None:
-        """Raises: InvalidRequest, TypeError, ValueError where the record is none of `records`."""
+        """Raises: InvalidRequest, TypeError, ValueError if the record is not one of `records`."""
         id, client, used, acknowledged, replies = record
         session = Session(id, client, used, acknowledged)
         session.replies = {sequence: _reply_from_plain(plain) for sequence, plain in replies}
@@ -181,7 +179,7 @@ class Sessions:
 
 
 def held_bytes(reply: object) -> int:
-    """How much of the store's contents a reply holds on to."""
+    """How much of the store's contents a reply keeps alive."""
     kind = type(reply)
     if kind is TxnResult:
         size = 0

@@ -1,10 +1,9 @@
 """A state machine as records, and back.
 
-The records hold the key-values at the oldest retained revision and every event since; a restored state replays them,
-so that it answers at the same revisions as the one it was taken from. Indexes are not stored but built again from the
-declarations; those of indexes stand among the key-values. All that is captured at the call is references to immutable
-values, so later applies do not disturb it.
-"""
+The records hold the key-values at the oldest retained revision and every event since; a restored state replays them, so
+that it answers at the same revisions as the one it was taken from. Indexes are not stored but rebuilt from their
+declarations, which are among the key-values. The call captures only references to immutable values, so later applies do
+not affect it."""
 
 from __future__ import annotations
 
@@ -25,19 +24,19 @@ if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
 
 FORMAT: Final = 3
-"""Format 1 had no sessions; 3 has the version of the rules and the names of grants, and is written only where the
-version is not the first, so that releases which know no other read what concerns them and refuse the rest."""
-# Never change a number: they stand in files on disk.
+"""Format 1 had no sessions; 3 has the version of the rules and the grants' numbers. It is written only if the version
+is not the first, so that releases that know no other read the earlier formats and refuse this one."""
+# Never change a number: they are stored in files on disk.
 HEAD, BASE, EVENTS, BOUNDARY, LEASE, FIELDS, END, SESSION, ALARM, USERS_AND_ROLES = range(10)
 SLICE_RECORDS: Final = 500
 SCANNED_MAX: Final = 2000
-"""So many versions and events that give no record are passed over at most before a slice ends; it may be empty."""
+"""How many versions and events that give no record are skipped at most per slice, which may be empty."""
 
 
 def records(state: StateMachine) -> Iterator[list[Any]]:
-    """Slices of records of `state` as of this call (not of the first `next`), each little work; some are empty."""
+    """Slices of records of `state` as of this call (not of the first `next`), each cheap; some are empty."""
     log = state.log
-    # Before the compacted revision nothing counts; its own events can still be watched.
+    # State before the compacted revision is dropped; events of that revision can still be watched.
     boundary = state.compact_revision
     base = max(boundary, 1)
     head = [HEAD, FORMAT, state.revision, boundary, state.sessions.count, state.version]
@@ -66,9 +65,9 @@ def records(state: StateMachine) -> Iterator[list[Any]]:
 
 
 def standing(current: list[KeyValue], later: list[Events], base: int) -> Iterator[KeyValue | None]:
-    """The versions that stood at `base`: those still standing, and those that the first later event replaced.
+    """The versions at `base`: current ones since then, and those that the first later event replaced.
 
-    None now and then, so that a long stretch without any can be left in between."""
+    Yields None from time to time, so that a long stretch without any can be interrupted."""
     replaced = (event[2] for event in chain.from_iterable(later))
     passed = 0
     for kv in chain(current, replaced):
@@ -82,7 +81,7 @@ def standing(current: list[KeyValue], later: list[Events], base: int) -> Iterato
 
 
 def _slim(event: Event) -> list[Any]:
-    """An event without what replaying it tells: the version before."""
+    """An event without the previous version, which the replay restores."""
     kind, kv, _ = event
     return [kv.key, kv.value, kv.lease] if kind == "PUT" else [kv.key]
 
@@ -100,7 +99,7 @@ def _slices(source: Iterator[list[Any] | None]) -> Iterator[list[Any]]:
 
 
 def is_record(record: Any) -> bool:
-    """Whether it may be one of `records`, by its shape."""
+    """Whether its shape is that of one of `records`."""
     if not isinstance(record, list) or not record or type(record[0]) is not int:
         return False
     tag, *parts = record
@@ -122,7 +121,7 @@ def _is_event(event: Any) -> bool:
 
 
 def load(state: StateMachine, slices: Iterable[list[Any]]) -> None:
-    """Fills a new `state`. Raises: Corruption where the records are not those of one whole snapshot."""
+    """Fills a new `state`. Raises: Corruption if the records are not those of one complete snapshot."""
     loader = Loader(state)
     for each in slices:
         loader.feed(each)
@@ -131,9 +130,9 @@ def load(state: StateMachine, slices: Iterable[list[Any]]) -> None:
 
 
 class Loader:
-    """Fills a new `state` slice by slice, as `records` gave them: for whoever has other things to do in between.
+    """Fills a new `state` in the slices of `records`, so that other work can run in between.
 
-    Raises: Corruption where the records are not those of one whole snapshot."""
+    Raises: Corruption if the records are not those of one complete snapshot."""
 
     def __init__(self, state: StateMachine) -> None:
         self.state = state
@@ -156,8 +155,8 @@ class Loader:
             raise Corruption(f"snapshot: {type(error).__name__}: {error}") from error
 
     def finish(self) -> Iterator[None]:
-        """After the last slice. The first step takes about 50 ms per 100,000 keys where there are no later events, the
-        others build an index each."""
+        """After the last slice. The first step takes about 50 ms per 100,000 keys without later events, the others
+        build one index each."""
         try:
             self._load_versions()
             yield

@@ -1,9 +1,8 @@
 """The replicated state machine: etcd's revisioned key-values with leases, and the indexes over them.
 
 Deterministic: the same commands in the same order give the same answers on every member. `apply` checks a command in
-full before it writes the first key; what it refuses with a RequestError changed nothing. A write and the indexes it
-concerns change in the same step. Semantics and wordings: etcd's (api/v3rpc, mvcc).
-"""
+full before it writes the first key; a refusal by RequestError changes nothing. A write and the affected indexes change
+in the same step. Semantics and messages: etcd's (api/v3rpc, mvcc)."""
 
 from __future__ import annotations
 
@@ -76,15 +75,15 @@ HASHED_PER_STEP: Final = 500
 ERROR_CHARS_MAX: Final = 500
 TRIM_PER_COMPACT: Final = 5000
 TRIM_PER_APPLY: Final = 32
-"""Events whose memory a compaction frees at once, and those each later apply frees of what is left."""
+"""Events whose memory a compaction frees at once, and those each later apply frees of the rest."""
 
 
 class StateMachine:
     """`revision` is the last one; reads answer from `compact_revision` (-1: never compacted) to it.
 
     `last_events` are those of the last apply; `last_lease` is the lease that it granted, or with a TTL of 0 revoked:
-    whoever keeps time for leases follows it, for a command sent twice is executed once.
-    `version`: of the rules that it follows (`mvcc.versions`); the log of a store begins with the first."""
+    the lessor follows it, because a command sent twice is executed once. `version`: of the rules in force
+    (`mvcc.versions`); a store's log begins with the first."""
 
     def __init__(self, version: int = LATEST) -> None:
         self.version = version
@@ -100,9 +99,9 @@ class StateMachine:
         self.alarms = Alarms()
         self.auth = Auth()
         self.before_compact: list[Callable[[int], None]] = []
-        """Called with a compaction's revision before it takes effect: the last moment to read what it will free."""
+        """Called with a compaction's revision before it takes effect: the last chance to read what it frees."""
         self.endings: Endings | None = None
-        """What `ahead.prepare` made of the deletion that is applied next."""
+        """What `ahead.prepare` made for the deletion that is applied next."""
         self._reads = Reads(self)
         self._untrimmed = FIRST_REVISION + 1
         self._trimmed_events = 0
@@ -133,8 +132,8 @@ class StateMachine:
     # -- commands --------------------------------------------------------------------------------------------------
 
     def apply(self, command: Command) -> Result:
-        """Raises: RequestError (its subclasses) where etcd refuses; then nothing has changed. SessionExpired where
-        the command was sent in a session that has ended; then it was not executed now."""
+        """Raises: RequestError (its subclasses) where etcd refuses, without any change. SessionExpired if the command's
+        session has ended; then it was not executed now."""
         self.last_events = []
         self.last_lease = None
         kind = type(command)
@@ -174,7 +173,7 @@ class StateMachine:
         return result
 
     def _checked(self, txn: Txn) -> tuple[Path, Sequence[Op]]:
-        """The branches that it takes, and their ops. Raises: where it is refused as a whole."""
+        """The branches taken, and their ops. Raises: if the txn is refused as a whole."""
         if not txn.plain:
             check(txn)
             if self.version >= TXNS_HAVE_BUDGETS:
@@ -201,12 +200,12 @@ class StateMachine:
         return result
 
     def _died(self) -> int:
-        """How many deletions of keys are retained: the same on every member, whatever it has trimmed."""
+        """How many deletions of keys are retained: equal on every member, whatever it has trimmed."""
         log = self.log
         return sum([kind == "DELETE" for each in log.between(self.compact_revision, log.last) for kind, _, _ in each])
 
     def _apply_grant(self, grant: LeaseGrant) -> LeaseResult:
-        # No two commands that were done have the same count.
+        # The count is unique to each applied command.
         granted = self.sessions.count + 1 if self.version >= GRANTS_HAVE_NAMES else 0
         lease = self.lessor.grant(grant.id, grant.ttl_s, granted)
         self.last_lease = LeaseResult(self.revision, lease.id, lease.ttl_s)
@@ -268,7 +267,7 @@ class StateMachine:
         return result
 
     def _apply_raise(self, raising: RaiseVersion) -> CompactResult:
-        """Never lowers it. Raises: TooNew, and then this member must not go on."""
+        """Never lowers it. Raises: TooNew, after which this member must stop."""
         if raising.version > LATEST:
             raise TooNew(raising.version)
         self.version = max(self.version, raising.version)
@@ -322,12 +321,12 @@ class StateMachine:
             raise InvalidRequest(KEY_NOT_FOUND)
 
     def _check_delete(self, delete: DeleteRange) -> None:
-        # The range [prefix, prefix_end) is of what is declared; most stores have nothing there.
+        # Whether the range [prefix, prefix_end) has declarations; in most stores it is empty.
         if self.tables.specs and any(_holds(delete, key_of(name)) for name in self.tables.specs):
             raise InvalidRequest(RESERVED)
 
     def require_retained(self, revision: int) -> None:
-        """Raises: Compacted or FutureRevision where `revision` cannot be answered; 0 can."""
+        """Raises: Compacted or FutureRevision if `revision` cannot be answered; 0 can."""
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
         if revision and revision < self.compact_revision:
@@ -352,7 +351,7 @@ class StateMachine:
 
     def _put(self, put: Put, revision: int, events: list[Event]) -> PutResult:
         key, value, lease, prev_kv, ignore_value, ignore_lease = put
-        # A key that the txn itself has deleted (upstream misses this overlap, and panics) has nothing to keep.
+        # A key deleted by the txn itself (upstream misses this overlap, and panics) has no lease or value to keep.
         if (ignore_value or ignore_lease) and (standing := self.index.current.get(key)) is not None:
             value = standing.value if ignore_value else value
             lease = standing.lease if ignore_lease else lease
@@ -381,9 +380,9 @@ class StateMachine:
             self.commit(self.revision + 1, events, rows)
 
     def commit(self, revision: int, events: list[Event], rows: RowsEnded | None = None) -> None:
-        """The one way in which a revision comes about: what changed in `index` reaches history, watchers and tables.
-        For `apply`, and for whoever follows what others have decided: a snapshot's replay, the mirror of an etcd.
-        `rows`: what is ready of it."""
+        """The only place where a revision is made: the changes in `index` go to history, watchers and tables. Used by
+        `apply` and by followers of others' decisions: a snapshot's replay, the mirror of an etcd. `rows`: prepared
+        changes of rows."""
         self.revision = revision
         self.log.append(tuple(events))
         self.last_events = events
@@ -393,7 +392,7 @@ class StateMachine:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def range(self, request: RangeRequest) -> RangeResult:
-        """Raises: InvalidRequest, Compacted, FutureRevision; any other failure is reported to this reader alone."""
+        """Raises: InvalidRequest, Compacted, FutureRevision; any other failure is reported only to this reader."""
         validate_range(request)
         try:
             return self._reads.range(request, self.revision, ())
@@ -403,7 +402,7 @@ class StateMachine:
             raise unanswerable(error) from error
 
     def read_txn(self, txn: Txn) -> TxnResult:
-        """What a txn that writes nothing is answered, without the log. Raises: as `apply`."""
+        """The answer of a txn that writes nothing, without the log. Raises: as `apply`."""
         validate(txn)
         chosen, ops = self._checked(txn)
         if any(type(op) is not RangeRequest for op in ops):
@@ -434,18 +433,18 @@ class StateMachine:
 
     @property
     def data_bytes(self) -> int:
-        """The retained versions and events: what the quota is about."""
+        """Bytes of the retained versions and events, which the quota limits."""
         return self.index.size_bytes + self.log.size_bytes
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory all retained versions, events and indexes take."""
+        """Approximate memory of all retained versions, events and indexes."""
         return self.data_bytes + self.tables.size_bytes()
 
     def hash(self, revision: int = 0) -> int:
         """A 64-bit digest of the key-values and of all rows as they stood at `revision`: equal on members that agree,
-        whatever was compacted or restored. 0: as they stand now, and of the open sessions, which have no past; equal
-        on members that have applied the same entries. Raises: Compacted, FutureRevision."""
+        whatever was compacted or restored. 0: the current ones, and the open sessions, which have no history; equal on
+        members that have applied the same entries. Raises: Compacted, FutureRevision."""
         steps = self.hash_steps(revision)
         while True:
             try:
@@ -454,9 +453,9 @@ class StateMachine:
                 return int(end.value)
 
     def hash_steps(self, revision: int = 0, *, rows: bool = True) -> Generator[None, None, int]:
-        """The same in slices, to be taken while applies go on: as of this call's revision. A compaction beyond it ends
-        them with Compacted. Without `rows` of the key-values alone, which a revision names wherever declarations stand.
-        """
+        """As `hash`, in slices interleaved with applies, as of this call's revision. A later compaction beyond it ends
+        it with Compacted. Without `rows` only the key-values, which are the same at a revision whatever the
+        declarations."""
         at = revision if revision > 0 else self.revision
         sessions = [] if revision else [msgpack.packb(record) for record in self.sessions.records()]
         if sessions:
@@ -473,7 +472,7 @@ class StateMachine:
         for name, declared in sorted(self.tables.declared.items()) if rows else ():
             self.require_retained(at)
             index = self.tables.complete(name)
-            # What indexes add is not in every member's table at the same time; that they are declared is in their keys.
+            # Index fields do not reach every member's table at the same time; their declarations are in the keys.
             if index is None:
                 found = yield from hash_of_rows(self, declared, at)
             else:
@@ -493,7 +492,7 @@ class StateMachine:
     def trim(self, budget: int) -> int:
         """Frees memory of about `budget` compacted events; returns how many revisions are left to free.
 
-        Answers do not depend on it. A member calls it when it has nothing else to do."""
+        Answers do not depend on it. A member calls it when idle."""
         compacted = min(self.compact_revision, self.log.last)
         keys: list[bytes] = []
         while self._untrimmed <= compacted and len(keys) < budget:
@@ -503,12 +502,12 @@ class StateMachine:
             if self._trimmed_events >= len(events):
                 self._untrimmed, self._trimmed_events = self._untrimmed + 1, 0
         self.index.trim(dict.fromkeys(keys), self.compact_revision)
-        # The events of the compacted revision itself can still be watched.
+        # Events of the compacted revision itself can still be watched.
         self.log.trim(min(self._untrimmed, self.compact_revision))
         return max(0, self.compact_revision + 1 - self._untrimmed)
 
     def _build(self, field_set: FieldSet) -> Table:
-        """A table that answers at every retained revision: the state at the oldest one, then what came after."""
+        """A table that answers at every retained revision: the state at the oldest one, then later events."""
         oldest = oldest_revision(self)
         prefixes = dict.fromkeys([field_set.prefix, *(spec.source_prefix for spec in field_set.sums)])
         standing = {kv.key: kv for prefix in prefixes for kv in self.index.range_at(prefix, prefix_end(prefix), oldest)}
@@ -527,7 +526,7 @@ class StateMachine:
 
     @classmethod
     def restore(cls, slices: Iterable[list[Any]]) -> StateMachine:
-        """The state machine that gave the records: same answers at every retained revision. Raises: Corruption."""
+        """The state machine of the records: same answers at every retained revision. Raises: Corruption."""
         state = cls(FIRST)
         load(state, slices)
         return state
@@ -558,18 +557,18 @@ class StateMachine:
     # -- indexes -------------------------------------------------------------------------------------------------------
 
     def build_indexes(self, rows: int) -> bool:
-        """Takes about `rows` more rows into indexes and tables that are not complete yet; True while there are more.
+        """Adds about `rows` more rows to incomplete indexes and tables; True while there are more.
 
         Answers do not depend on it. A member calls it between other work."""
         return self.tables.build(self, rows)
 
     def declared_since(self, field_set: str, asked: Asked) -> int:
-        """The revision since which the fields have meant what they do now; 0 for what the FieldSet has by itself."""
+        """The revision since which the fields have had their current meaning; 0 for the FieldSet's own fields."""
         standing = ((spec, self.index.current[key_of(spec.name)].create_revision) for spec in self.tables.on(field_set))
         return declared_since(self.tables.declared[field_set], standing, parts_of(asked))
 
     def explain(self, request: RangeRequest) -> Explained:
-        """The ways to answer a request with a `where`, to be tried by whoever has a clock. Raises: as `range`."""
+        """The plans for a request with a `where`, for a caller with a clock to run. Raises: as `range`."""
         validate_range(request)
         try:
             return self._reads.explain(request, self.revision)
@@ -580,7 +579,7 @@ class StateMachine:
 
 
 def unanswerable(error: Exception) -> InvalidRequest:
-    """What a reader gets where answering it failed in an unforeseen way."""
+    """The error for a reader whose request failed unexpectedly."""
     return InvalidRequest(f"the request cannot be answered: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
 
@@ -592,7 +591,7 @@ def _holds(delete: DeleteRange, key: bytes) -> bool:
 
 
 def select(events: Iterable[Event], key: bytes, range_end: bytes) -> list[Event]:
-    """Those of `events` whose key is in the range."""
+    """The `events` whose key is in the range."""
     if not range_end:
         return [event for event in events if event[1][0] == key]
     if range_end == b"\0":

@@ -1,9 +1,8 @@
-"""A table that is to take another's place, built a slice at a time beside running writes.
+"""A table that will replace another, built in slices beside running writes.
 
-It begins with the objects as they stood at the oldest retained revision, takes in the log from there, and follows the
-writes once it has caught up; so it answers at every retained revision when it is put in. A compaction that passes by
-where it has come ends it: what it would read next is gone.
-"""
+It starts with the objects at the oldest retained revision, reads the log from there, and follows the writes once it has
+caught up; so it answers at every retained revision from its installation on. A compaction that overtakes it ends it,
+because its next input is gone."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 FIRST_REVISION: Final = 1
 PAGE_KEYS: Final = 256
 ABSENT_PER_OBJECT: Final = 16
-"""So many keys that had no object take as long to pass over as one object takes to be decoded."""
+"""Skipping this many keys without an object takes as long as decoding one object."""
 
 
 def oldest_revision(state: StateMachine) -> int:
-    """The oldest one at which questions are answered."""
+    """The oldest revision that can be queried."""
     return max(state.compact_revision, FIRST_REVISION)
 
 
@@ -39,16 +38,16 @@ class Successor:
         self.objects = 0
         self._expected = max(1, sum(state.index.count(prefix, prefix_end(prefix)) for prefix in self.table.prefixes))
         self._left = list(self.table.prefixes)
-        """Prefixes whose objects have yet to be read, the first of them from `_start` on."""
+        """Prefixes whose objects are still to be read; the first one from `_start` on."""
         self._start = self._left[0]
 
     @property
     def progress(self) -> float:
-        """0 to 1, of the objects it begins with."""
+        """0 to 1, of the objects it starts with."""
         return 1.0 if self.caught_up else min(0.99, self.objects / self._expected)
 
     def step(self, state: StateMachine, objects: int) -> bool:
-        """Takes in about `objects` more; True once it has caught up."""
+        """Reads about `objects` more; True once it has caught up."""
         if self._left:
             self._read(state, objects)
             return False
@@ -66,7 +65,7 @@ class Successor:
         return True
 
     def _read(self, state: StateMachine, objects: int) -> None:
-        """The next of the objects as they stood at the oldest revision. Keys that were not there then cost little."""
+        """The next objects at the oldest revision. Keys that did not exist then cost little."""
         budget = objects * ABSENT_PER_OBJECT
         while budget > 0 and self._left:
             keys = min(PAGE_KEYS, max(1, budget // ABSENT_PER_OBJECT))
@@ -80,7 +79,7 @@ class Successor:
             self._start = following
 
     def compact(self, revision: int) -> bool:
-        """False: it cannot go on from where it is."""
+        """False: it cannot continue."""
         if not self.caught_up and self.position < revision:
             return False
         self.table.index.compact(revision)

@@ -1,9 +1,9 @@
-"""The declared FieldSets of a store and the indexes over them: which keys they watch over, and who answers a request.
+"""The declared FieldSets of a store and the indexes over them: which keys they cover, and which table answers a
+request.
 
-Replicated is what was declared: the FieldSets, and the indexes, which may add fields of their own. What stands behind
-it is each member's own affair. A FieldSet that is extended is served by the table it had until a new one has caught up;
-fields that no table holds yet have to be decoded.
-"""
+Only declarations are replicated: the FieldSets, and the indexes, which may add fields. The tables are local to each
+member. An extended FieldSet is served by its previous table until a new one has caught up; fields without a table have
+to be decoded."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 MAX_FIELD_SETS = 64
 
 RowsEnded = dict[Table, Ending | None]
-"""What is ready of a large deletion, by table; None where it could not be made."""
+"""The prepared part of a large deletion, by table; None if it could not be prepared."""
 
 
 class Degraded(NamedTuple):
-    """What a member holds of a FieldSet is not all that is declared: since when, and why. Answers are the same, by
-    scan; declaring the fields or an index on them again builds the table again."""
+    """A member does not hold all that a FieldSet declares: since when, and why. Answers are the same, by scan;
+    declaring the fields or an index on them again rebuilds the table."""
 
     revision: int
     reason: str
@@ -50,8 +50,8 @@ def described(error: Exception) -> str:
 
 
 class Tables:
-    """`by_name` holds the tables that answer; `declared` the FieldSets as they were declared, `effective` with what the
-    indexes `specs` add. `version` grows with all that changes who answers what."""
+    """`by_name` holds the tables that answer; `declared` the FieldSets as they were declared, `effective` with the
+    fields of the indexes `specs`. `version` grows with every change of which table answers."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Table] = {}
@@ -59,29 +59,30 @@ class Tables:
         self.effective: dict[str, FieldSet] = {}
         self.specs: dict[str, IndexSpec] = {}
         self.degraded: dict[str, Degraded] = {}
-        """FieldSets by name. Nothing is built for these by itself."""
+        """FieldSets by name, for which no table is built automatically."""
         self.version = 0
         self._counts: dict[str, Counts] = {}
         self._successors: dict[str, Successor] = {}
         self._following: list[tuple[str, Table]] = []
         self._retired: list[Table | Ending] = []
-        """Nobody asks them any more; to free one at once would take as long as to build it."""
+        """Tables no longer used; freeing one at once would take as long as building it."""
         self._prefixes: tuple[bytes, ...] = ()
 
-    # -- what is declared ----------------------------------------------------------------------------------------------
+    # -- declarations ----------------------------------------------------------------------------------------------
 
     def check(self, field_set: FieldSet, version: int) -> None:
-        """Raises: InvalidRequest where it is not sound by the rules of `version`, or one too many."""
+        """Raises: InvalidRequest if it is invalid by the rules of `version`, or exceeds a limit."""
         check_field_set(field_set, version)
         if field_set.name not in self.declared and len(self.declared) >= MAX_FIELD_SETS:
             raise InvalidRequest(f"at most {MAX_FIELD_SETS} field sets can be declared")
 
     def whole(self, field_set: FieldSet) -> FieldSet:
-        """`field_set` with what the declared indexes add to it."""
+        """`field_set` with the fields added by the declared indexes."""
         return extended(field_set, self.on(field_set.name))
 
     def declare(self, field_set: FieldSet, table: Table | None) -> None:
-        """`table` answers for it from now on; it was built for the whole. None: it could not be, see `degrade`."""
+        """`table` answers for it from now on; it was built for the effective FieldSet. None: it could not be built, see
+        `degrade`."""
         name = field_set.name
         self.declared[name] = field_set
         self.effective[name] = self.whole(field_set)
@@ -92,7 +93,7 @@ class Tables:
             self._put_in(name, table)
 
     def degrade(self, name: str, revision: int, why: str) -> None:
-        """Lets the tables of a FieldSet go."""
+        """Drops the tables of a FieldSet."""
         self.degraded[name] = Degraded(revision, why)
         if name in self._successors:
             self._leave(name)
@@ -104,12 +105,12 @@ class Tables:
         self.version += 1
 
     def complete(self, name: str) -> ColumnIndex | None:
-        """The rows of a FieldSet where they have all that is declared, at any revision that is retained."""
+        """The rows of a FieldSet if they have all declared fields, at any retained revision."""
         table = self.by_name.get(name)
         return None if table is None or table.index.full else table.index
 
     def check_index(self, spec: IndexSpec, version: int) -> bool:
-        """False: it is declared already, and the same. Raises: InvalidRequest."""
+        """False: an identical one is declared already. Raises: InvalidRequest."""
         check_spec(spec)
         known = self.specs.get(spec.name)
         if known == spec:
@@ -145,7 +146,7 @@ class Tables:
         self._extend(spec.on)
 
     def load_indexes(self, specs: Iterable[IndexSpec]) -> None:
-        """Those of a restored state, before its FieldSets."""
+        """The indexes of a restored state, before its FieldSets."""
         for spec in specs:
             self.specs[spec.name] = spec
             self._counts[spec.name] = Counts()
@@ -155,7 +156,7 @@ class Tables:
         return [spec for spec in self.specs.values() if spec.on == name]
 
     def _extend(self, name: str) -> None:
-        """The indexes on a FieldSet are others."""
+        """The indexes on a FieldSet changed."""
         base = self.declared.get(name)
         if base is None:
             return
@@ -166,14 +167,14 @@ class Tables:
             if successor.table.field_set != self.effective[name]:
                 self._leave(name)
             elif successor.caught_up:
-                # Before, it tells nobody of the rows that it is still given.
+                # Before, it answers no query, though it is still fed.
                 self._run(name, successor.table)
         if name in self.by_name:
             self._run(name, self.by_name[name])
         self.version += 1
 
     def _run(self, name: str, table: Table) -> None:
-        """Has `table` hold the declared indexes whose fields it knows, and no others."""
+        """Makes `table` hold exactly the declared indexes whose fields it has."""
         wanted = {spec.name: spec for spec in self.on(name)}
         for gone in [each for each, running in table.running.items() if wanted.get(each) != running.spec]:
             table.running.pop(gone).close()
@@ -195,7 +196,7 @@ class Tables:
             self._filled(name, table, table.index.revision)
 
     def _feed(self) -> None:
-        """Who is shown the changes."""
+        """The tables that receive the changes."""
         self._following = list(self.by_name.items())
         self._following += [(name, each.table) for name, each in self._successors.items() if each.caught_up]
         tables = [table for _, table in self._following]
@@ -207,10 +208,11 @@ class Tables:
         self._retired.append(table)
         self._feed()
 
-    # -- what happens to the rows --------------------------------------------------------------------------------------
+    # -- changes of rows --------------------------------------------------------------------------------------
 
     def prepare(self, revision: int, keys: Sequence[bytes]) -> Generator[None, None, RowsEnded]:
-        """Makes ready what the end of `keys` at `revision` changes, in slices; nothing may be applied until it is."""
+        """Prepares the changes by the deletion of `keys` at `revision`, in slices; nothing may be applied until it is
+        done."""
         endings: RowsEnded = {}
         while missing := [table for _, table in self._following if table not in endings]:
             yield
@@ -221,12 +223,12 @@ class Tables:
             except MemoryError:
                 raise
             except Exception:
-                # It has been put out of use meanwhile; or fails again in `apply`, and is degraded there.
+                # It has been dropped meanwhile; or it fails again in `apply`, and is degraded there.
                 endings[table] = None
         return endings
 
     def apply(self, revision: int, events: Sequence[Event], endings: RowsEnded | None = None) -> None:
-        """Brings all tables to `revision`; each object's bytes are decoded once. `endings`: what was prepared."""
+        """Brings all tables to `revision`; each object's bytes are decoded once. `endings`: the prepared part."""
         ready = endings or {}
         changes: list[Change] | None = None
         for name, table in self._following:
@@ -249,7 +251,7 @@ class Tables:
                 self._filled(name, table, revision)
 
     def _filled(self, name: str, table: Table, revision: int) -> None:
-        """There are more fields than columns: those without one are answered by scan."""
+        """More fields than columns: those without one are answered by scan."""
         why = f"its objects have more than {COLUMNS_MAX} fields; those beyond are read from the objects"
         self.degraded[name] = Degraded(revision, why)
         if name in self._successors:
@@ -282,7 +284,7 @@ class Tables:
 
     @property
     def unbuilt(self) -> bool:
-        """There is something to be built, or to be cleared away."""
+        """Something is left to build, or to free."""
         return (
             bool(self._retired)
             or any(_building(table) is not None or _behind(table) is not None for table in self.by_name.values())
@@ -295,7 +297,7 @@ class Tables:
         return name not in self.degraded and (table is None or table.field_set != self.effective[name])
 
     def build(self, state: StateMachine, rows: int) -> bool:
-        """Takes in about `rows` more rows of what is not complete yet; True while there is more to do."""
+        """Adds about `rows` more rows to incomplete tables; True while there is more to do."""
         if self._retired:
             if _disposed(self._retired[-1], rows):
                 self._retired.pop()
@@ -323,7 +325,7 @@ class Tables:
         return False
 
     def _held_back(self, name: str, revision: int, why: str) -> None:
-        """What an index declares beyond the FieldSet cannot be held; the table that there is goes on."""
+        """The fields that an index adds cannot be held; the existing table continues."""
         if name in self._successors:
             self._leave(name)
         self.degraded[name] = Degraded(revision, why)
@@ -346,13 +348,13 @@ class Tables:
         self._put_in(name, successor.table)
 
     def check_memory(self) -> None:
-        """Lets go of the indexes that have become too large."""
+        """Drops the indexes that have become too large."""
         for _, table in self._following:
             for running in table.running.values():
                 running.check_memory()
 
     def reports(self) -> list[IndexReport]:
-        """How each declared index stands, by name."""
+        """The state of each declared index, by name."""
         found = []
         for name, spec in sorted(self.specs.items()):
             table = self.by_name.get(spec.on)
@@ -374,7 +376,7 @@ class Tables:
             found.append(IndexReport(spec, "building", progress, 0, 0, 0.0, counts.queries, counts.hits))
         return found
 
-    # -- who answers ---------------------------------------------------------------------------------------------------
+    # -- answering ---------------------------------------------------------------------------------------------------
 
     def covering(self, key: bytes, range_end: bytes, fields: Sequence[str]) -> tuple[FieldSet, Asked]:
         """The FieldSet that covers the keys of a range and declares the fields. Raises: InvalidRequest."""
@@ -391,12 +393,12 @@ class Tables:
         raise InvalidRequest(f"no fields are declared for keys under {key.decode('utf-8', 'replace')}")
 
     def serving(self, name: str, asked: Asked) -> Table | None:
-        """The table of a FieldSet, if it holds these fields as they are declared now."""
+        """The table of a FieldSet, if it holds these fields as currently declared."""
         table = self.by_name.get(name)
         return table if table is not None and table.serves(asked) else None
 
     def stands(self, name: str, asked: Asked) -> bool:
-        """The fields are declared now as they were."""
+        """The fields are still declared the same."""
         field_set = self.effective.get(name)
         return field_set is not None and asked_of(field_set, [field for field, _ in asked]) == asked
 
@@ -406,7 +408,7 @@ class Tables:
 
 
 def _disposed(table: Table | Ending, rows: int) -> bool:
-    """True once nothing is left of it; what it fails on is left to Python."""
+    """True once it is freed completely; what fails is left to Python."""
     try:
         return table.dispose(rows)
     except (LookupError, ValueError, TypeError):
@@ -425,5 +427,5 @@ def _within(key: bytes, range_end: bytes, prefix: bytes) -> bool:
     if not key.startswith(prefix):
         return False
     end = end_of(range_end) if range_end else key
-    # All keys of the prefix come before its successor; `end` may be that successor itself.
+    # All keys of the prefix precede its successor; `end` may be that successor itself.
     return end is not None and (end.startswith(prefix) or end <= prefix_end(prefix))

@@ -1,8 +1,7 @@
-"""Events of a watch with a `where`: what enters, changes inside and leaves the set of matching objects.
+"""Events of a watch with a `where`: objects that enter, change inside and leave the set of matches.
 
-A sum can carry an object over the line without a write to it: its row then changes at a revision that has no event of
-its own. Such a change alone is shown where it enters or leaves; inside the set only writes of the object are.
-"""
+A sum can move an object into or out of the set without a write to it: its row then changes at a revision without an
+event for it. Such a change is reported only if the object enters or leaves; inside the set only writes are."""
 
 from __future__ import annotations
 
@@ -65,8 +64,8 @@ def where_events(
 def where_slices(
     keys: KeyIndex, log: EventLog, table: Table, where: Where, revision: int, bounds: tuple[bytes, bytes]
 ) -> Generator[int, None, list[Event]]:
-    """The same of one revision, in slices; yields how many rows or events each has looked at. Later revisions may be
-    applied meanwhile; nothing from the one before it on may be compacted."""
+    """The same for one revision, in slices; yields how many rows or events each has examined. Later revisions may be
+    applied meanwhile; the revision before it and later ones must not be compacted."""
     key, range_end = bounds
     start, end = key, end_of(range_end) if range_end else key + b"\0"
     changes = table.index.changes_at(where, revision)
@@ -99,14 +98,14 @@ def where_slices(
 
 
 def _written(event: Event, revision: int, was: bool, now: bool) -> tuple[Event, ...]:
-    """What a write of the object shows."""
+    """The event for a write of the object."""
     if now:
         return (event if was else Event("PUT", event.kv, None),)
     return (Event("DELETE", tombstone(event.kv.key, revision), event.prev_kv),) if was else ()
 
 
 def _carried(keys: KeyIndex, name: bytes, revision: int, now: bool) -> tuple[Event, ...]:
-    """What shows where a sum carried the object over the line."""
+    """The event if a sum moved the object into or out of the set."""
     kv = keys.at(name, revision)
     if kv is None:
         return ()
@@ -114,7 +113,7 @@ def _carried(keys: KeyIndex, name: bytes, revision: int, now: bool) -> tuple[Eve
 
 
 def _last_by_key(events: Iterable[Event], last: dict[bytes, Event]) -> None:
-    """One event per key: a txn may put a key and then delete it, which is a deletion of what was before."""
+    """One event per key: a txn may put a key and then delete it, which is a deletion of the earlier state."""
     for event in events:
         earlier = last.pop(event.kv.key, None)
         last[event.kv.key] = event if earlier is None else event._replace(prev_kv=earlier.prev_kv)

@@ -1,9 +1,8 @@
-"""What is checked before anything is written, and how compares decide. Rules and wordings are etcd's.
+"""Checks of a txn before anything is written, and evaluation of compares. Rules and messages are etcd's.
 
-Source: etcd server/etcdserver/api/v3rpc/key.go (requests), server/etcdserver/txn (compares, the chosen path).
-`check` needs no state and gives the same answer on every member; `path` runs all compares, nested ones too, against
-the state before the txn.
-"""
+Source: etcd server/etcdserver/api/v3rpc/key.go (requests), server/etcdserver/txn (compares, the chosen path). `check`
+needs no state and gives the same answer on every member; `path` runs all compares, nested ones too, against the state
+before the txn."""
 
 from __future__ import annotations
 
@@ -43,8 +42,8 @@ class Path(NamedTuple):
 
 
 def is_single(txn: Txn) -> bool:
-    """Whether it is one put under a compare of one number, with a read of one key where that fails, all of it right and
-    in bounds: nearly every write of an API server, told in one look."""
+    """Whether it is one put under a compare of one number, with a read of one key in the other branch, all valid and in
+    bounds. One quick check for nearly every write of an API server."""
     if not (len(txn.compare) == len(txn.success) == len(txn.failure) == 1):
         return False
     (key, target, operator, operand, range_end), put, read = txn.compare[0], txn.success[0], txn.failure[0]
@@ -64,7 +63,7 @@ def is_single(txn: Txn) -> bool:
 
 
 def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
-    """Raises: InvalidRequest if the request is wrong whatever the state."""
+    """Raises: InvalidRequest if the request is invalid in any state."""
     if type(request) is not Txn:
         _check_op(request, MAX_TXN_OPS)
     elif is_single(request):
@@ -115,7 +114,7 @@ def _check_op(op: Op, budget: int) -> None:
 
 
 def path(txn: Txn, index: KeyIndex) -> Path:
-    """Runs the compares of `txn` and of the nested txns on the branches taken."""
+    """Runs the compares of `txn` and of nested txns on the branches taken."""
     succeeded = True
     for compare in txn.compare:
         if not holds(compare, index):

@@ -1,8 +1,7 @@
-"""The store's words: key-values, events, requests, commands and their results. Shapes and names are etcd's (rpc.proto).
+"""The store's types: key-values, events, requests, commands and their results. Shapes and names are etcd's (rpc.proto).
 
-Commands change state and go through the log; requests only read. All are immutable, and hold bytes as they came.
-Half-open ranges throughout: [key, range_end). `range_end` empty means the single key; b"\\0" means all keys >= key.
-"""
+Commands change state and go through the log; requests only read. All are immutable, and keep bytes unchanged. Half-open
+ranges throughout: [key, range_end). `range_end` empty means the single key; b"\\0" means all keys >= key."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ FROM_KEY = b"\0"
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The `range_end` that makes [prefix, range_end) hold exactly the keys that begin with `prefix`."""
+    """The `range_end` for which [prefix, range_end) is exactly the keys that begin with `prefix`."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else FROM_KEY
 
@@ -36,7 +35,7 @@ class KeyValue(NamedTuple):
 
 class Event(NamedTuple):
     """One change. For DELETE, `kv` holds only key and mod_revision. `prev_kv` is the state before, None if there was
-    none (or, on a watch with a `where`, if the object was outside it: then PUT means entered, DELETE means left)."""
+    none (or, on a watch with a `where`, if the object was outside it: PUT means entered, DELETE means left)."""
 
     type: Literal["PUT", "DELETE"]
     kv: KeyValue
@@ -44,9 +43,8 @@ class Event(NamedTuple):
 
 
 class WatchBatch(NamedTuple):
-    """Events in order of revision, never splitting one. All that the watch was to see up to `revision` is delivered,
-    so a batch without events is progress. After `error` (Compacted; Unavailable when the store went away) nothing
-    more comes."""
+    """Events in order of revision, never splitting one. All matching events up to `revision` are delivered, so a batch
+    without events is progress. After `error` (Compacted; Unavailable when the store is gone) nothing more follows."""
 
     events: Sequence[Event]
     revision: int
@@ -55,8 +53,8 @@ class WatchBatch(NamedTuple):
 
 class RangeRequest(NamedTuple):
     """`revision` 0 is the current one; `limit` 0 is no limit. With `where`, only objects for which it holds, found
-    through an index. `order` "KEY" pages in key order; "ANY" gives min(limit, all) true members in no order.
-    `fields` names declared fields whose values are returned beside the key-values."""
+    through an index. `order` "KEY" pages in key order; "ANY" gives any min(limit, all) matches in no order. `fields`
+    names declared fields whose values are returned with the key-values."""
 
     key: bytes
     range_end: bytes = SINGLE_KEY
@@ -76,10 +74,10 @@ class RangeRequest(NamedTuple):
 
 
 class QueryStats(NamedTuple):
-    """What an indexed query cost: the structure asked, rows it looked at, objects whose bytes were decoded.
+    """The cost of an indexed query: the structure used, rows examined, objects decoded.
 
-    `index`: the declared index that answered, empty where none did. Of the shards examined, `false_positives` held no
-    match; the pruned ones were not opened. `taken_us`: measured by the member that answered, 0 where it was not."""
+    `index`: the declared index that answered, empty if none did. Of the shards examined, `false_positives` had no
+    match; pruned ones were not opened. `taken_us`: measured by the answering member, 0 if it was not."""
 
     structure: str = ""
     rows_examined: int = 0
@@ -93,7 +91,7 @@ class QueryStats(NamedTuple):
 
 class RangeResult(NamedTuple):
     """`count` ignores the limit. `revision` is the current one even for reads of the past. `fields[i]` belongs to
-    `kvs[i]`: one value per requested field, None where it is missing."""
+    `kvs[i]`: one value per requested field, None if missing."""
 
     kvs: list[KeyValue]
     count: int  # type: ignore[assignment]
@@ -134,15 +132,15 @@ class Txn:
     success: tuple[Op, ...] = ()
     failure: tuple[Op, ...] = ()
     plain: bool = field(default=False, init=False, compare=False, repr=False)
-    """Set by `txn.check`: right, with one op at most in a branch, and no range compared. Apply need not look again."""
+    """Set by `txn.check`: valid, at most one op per branch, and no range compared. Apply skips the check."""
 
 
 Op = Put | DeleteRange | RangeRequest | Txn
 
 
 class Release(NamedTuple):
-    """A txn that a deletion needs before anything can go. Under alarm NOSPACE it may rewrite what stands, within bounds
-    (`mvcc.alarms`); otherwise it is its txn."""
+    """A txn required before a deletion can proceed. Under alarm NOSPACE it may rewrite existing values, within bounds
+    (`mvcc.alarms`); otherwise it is an ordinary txn."""
 
     txn: Txn
 
@@ -155,15 +153,15 @@ class LeaseGrant(NamedTuple):
 
 
 class LeaseRevoke(NamedTuple):
-    """`granted` is that of the lease (`Lease.granted`) which is to end, so that a revoke sent again spares one that was
-    granted again under the same id; 0: whichever has the id."""
+    """`granted` is `Lease.granted` of the lease to end, so that a repeated revoke spares a later lease of the same id;
+    0: any lease with the id."""
 
     id: int
     granted: int = 0
 
 
 class LeaseCheckpoint(NamedTuple):
-    """The leader's word that the lease was renewed at `now_s` (its monotonic clock, informative only)."""
+    """The leader reports that the lease was renewed at `now_s` (its monotonic clock, informative only)."""
 
     id: int
     remaining_s: int
@@ -178,7 +176,7 @@ class DeclareFields(NamedTuple):
 
 
 class DeclareIndex(NamedTuple):
-    """Answered by a PutResult: the declaration stands under a key of its own from that revision on."""
+    """Answered by a PutResult: the declaration is stored under its own key from that revision on."""
 
     spec: IndexSpec
 
@@ -195,7 +193,7 @@ class Alarm(NamedTuple):
 
 
 class SetAlarm(NamedTuple):
-    """Raises or clears; to clear, `member` 0 and `kind` "" are any. Answered by a CompactResult."""
+    """Raises or clears; to clear, `member` 0 and `kind` "" match any. Answered by a CompactResult."""
 
     raised: bool
     member: int = 0
@@ -203,17 +201,17 @@ class SetAlarm(NamedTuple):
 
 
 class OpenSession(NamedTuple):
-    """Every opening gives another session, so one whose answer was lost may be repeated: what it made ends unused.
-    `client`: how the client calls itself, for people; nothing goes by it."""
+    """Every opening creates another session, so one whose answer was lost may be repeated: the first session expires
+    unused. `client`: the client's name, informative only."""
 
     client: int
 
 
 class InSession(NamedTuple):
-    """`command`, once: sent again under the same sequence number (from 1 on) it gets the reply it got before.
+    """`command`, executed once: sent again under the same sequence number (from 1 on) it gets the same reply.
 
-    `session`: the id that opening it gave. `acknowledged`: the lowest sequence whose answer the client still waits
-    for (this one's at most); replies below are forgotten, and what comes below is never executed."""
+    `session`: the id of the open session. `acknowledged`: the lowest sequence whose answer the client still waits for
+    (at most this one); replies below it are dropped, and commands below it are never executed."""
 
     session: int
     sequence: int
@@ -222,7 +220,7 @@ class InSession(NamedTuple):
 
 
 class CloseSession(NamedTuple):
-    """Idempotent: also for a session that has ended."""
+    """Idempotent, also for a session that has ended."""
 
     session: int
 
@@ -243,7 +241,7 @@ class ChangeAuth(NamedTuple):
 
 
 class AsUser(NamedTuple):
-    """`command`, if the user may. `revision`: of users and roles when the user was looked up; 0: nobody was."""
+    """`command`, if the user may run it. `revision`: of users and roles when the user was looked up; 0: it was not."""
 
     user: str
     revision: int
@@ -276,7 +274,7 @@ Command = SessionCommand | OpenSession | InSession | CloseSession | RaiseVersion
 
 
 def bare(command: Command) -> Command:
-    """What is to be done, without the session and the user that it came with, and without why."""
+    """The command itself, without the session, the user and the release it was wrapped in."""
     command = command.command if type(command) is InSession else command
     command = command.command if type(command) is AsUser else command
     return command.txn if type(command) is Release else command
@@ -312,7 +310,7 @@ class CompactResult(NamedTuple):
 
 
 class SessionResult(NamedTuple):
-    """`id` is what commands of the session name."""
+    """`id` is the session id that commands use."""
 
     revision: int
     id: int

@@ -1,11 +1,10 @@
-"""What a command or a read must be to be taken up at all, whatever the state: the same answer on every member.
+"""Checks of a command or a read that do not depend on the state: the same result on every member.
 
-`validate` runs where a request comes in, before a command goes into the log and before a read is answered. It bounds
-all that is paid for later: whole numbers are int64, as they are in etcd's protobuf; a txn has a depth, a width and a
-number of operations in all; texts and their number have limits, which the errors state. Its own cost is near-linear in
-the bytes of the request. What passes may still be refused by the state (a lease that is not there); what is in a log
-already is applied without it, for entries of earlier versions never met it.
-"""
+`validate` runs when a request arrives, before a command enters the log and before a read is answered. It bounds later
+costs: integers are int64, as in etcd's protobuf; the depth, width and total number of operations of a txn are limited,
+and so are texts and their number; the errors state the limits. Its own cost is near-linear in the bytes of the request.
+The state may still refuse a valid request (a lease that does not exist); log entries are applied without it, because
+earlier versions did not check."""
 
 from __future__ import annotations
 
@@ -44,20 +43,20 @@ from minikube_py.mvcc.versions import ALARMS, FIRST, GRANTS_HAVE_NAMES, RELEASES
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 TXN_OPS_TOTAL: Final = 4_096
-"""Operations and compares of a txn and all that are nested in it: with so many puts it is applied in 20 ms, a user's in
-15 ms more and 0.3 µs for each key that their leases have. etcd's own limit, 128 a level, is kept beside it."""
+"""Operations and compares of a txn and all that are nested in it: with this many puts it is applied in 20 ms, a user's
+in 15 ms more plus 0.3 µs per key of their leases. etcd's own limit, 128 per level, also applies."""
 WHERE_CHARS_MAX: Final = 256 << 10
-"""Of all fields and values of a `where` together."""
+"""Limit of all fields and values of a `where` together."""
 FIELDS_MAX: Final = 256
-"""Fields whose values are asked for."""
+"""Limit of fields whose values are requested."""
 NAME_CHARS_MAX: Final = 1024
-"""Of each text in a declaration of fields."""
+"""Limit of each text in a declaration of fields."""
 AUTH_BYTES_MAX: Final = 4096
-"""Of a permission's key and range end, a hash, a token: users and roles stay as long as nobody takes them away."""
+"""Limit of a permission's key and range end, a hash, a token: users and roles stay until removed."""
 
 
 def validate(request: Command | RangeRequest) -> None:
-    """Raises: InvalidRequest, in etcd's words where etcd refuses the same."""
+    """Raises: InvalidRequest, with etcd's message where etcd refuses the same."""
     rule = _RULES.get(type(request))
     if rule is None:
         raise InvalidRequest(f"{type(request).__name__} is neither a command nor a range request")
@@ -65,7 +64,7 @@ def validate(request: Command | RangeRequest) -> None:
 
 
 def validate_own(command: Command) -> None:
-    """As `validate`, for what members propose themselves: they alone raise alarms."""
+    """As `validate`, for members' own proposals: only members raise alarms."""
     if type(command) is SetAlarm:
         _alarm(command)
     else:
@@ -73,8 +72,8 @@ def validate_own(command: Command) -> None:
 
 
 def require_known(command: Command, version: int) -> None:
-    """Raises: Unavailable where members of an earlier release, which follow `version` of the rules, could not even read
-    the command; its log entry would end them."""
+    """Raises: Unavailable if members of an earlier release, which follow `version` of the rules, could not read the
+    command; its log entry would stop them."""
     inner = command.command if type(command) is InSession else command
     needed = _NEEDED.get(type(inner), FIRST)
     if type(inner) is LeaseRevoke and inner.granted:
@@ -90,7 +89,7 @@ _NEEDED: Final[dict[type, int]] = {SetAlarm: ALARMS, Release: RELEASES, ChangeAu
 
 
 def validate_where(where: Where) -> None:
-    """Raises: InvalidRequest where it is larger than a question may be."""
+    """Raises: InvalidRequest if it exceeds the limits of a query."""
     comparisons = where.comparisons
     if len(comparisons) > MAX_COMPARISONS:
         raise InvalidRequest(f"a where has at most {MAX_COMPARISONS} comparisons, this one {len(comparisons)}")
@@ -111,7 +110,7 @@ def require_int64(name: str, value: int) -> None:
 
 
 def _shown(value: int) -> str:
-    """Python refuses to print the largest of all."""
+    """Python refuses to print very large integers."""
     return str(value) if value.bit_length() <= 256 else f"of {value.bit_length()} bits"
 
 
@@ -122,7 +121,7 @@ def _put(put: Put) -> None:
 
 
 def validate_range(request: RangeRequest) -> None:
-    """As `validate`, for whoever has a range request."""
+    """As `validate`, for a range request."""
     if not request.key:
         raise InvalidRequest(EMPTY_KEY)
     _bounds(request)
@@ -150,7 +149,7 @@ _RANGE_NUMBERS: Final = (
 
 
 def _txn(txn: Txn) -> None:
-    """Counted first: what is too large is not looked at any closer."""
+    """Counted first: a txn that is too large is not examined further."""
     if is_single(txn):
         object.__setattr__(txn, "plain", True)
         return
@@ -177,7 +176,7 @@ def _txn(txn: Txn) -> None:
 
 
 def _numbers(*names: str) -> Callable[[Any], None]:
-    """The rule of a command that is nothing but numbers, its first fields."""
+    """The check of a command whose first fields are all numbers."""
 
     def rule(command: Any) -> None:
         for name, value in zip(names, command):

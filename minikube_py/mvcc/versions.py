@@ -1,9 +1,9 @@
-"""Which rules of apply hold: a number that is replicated, and raised by an entry of the log.
+"""The version of the rules of apply: a replicated number, raised by an entry of the log.
 
-Members of several releases apply the same log and must come to the same state. A release that changes what a command
-does, or adds one, gives the new rules a number, and keeps the old ones. The leader raises the number once every member
-has said that it knows the new rules (`store.replica`); from that entry on all follow them, and before it none does,
-whoever reads the log and whenever. A release that does not know a number stops there: it must not guess.
+Members of several releases apply the same log and must reach the same state. A release that changes or adds a command
+gives the new rules a number, and keeps the old ones. The leader raises the number once every member has reported that
+it supports the new rules (`store.replica`); from that entry on all members follow them, and never before it. A release
+that does not know a number stops there: it must not guess.
 
 | Version | What it changes |
 |---|---|
@@ -13,8 +13,7 @@ the ranges and compares of one txn are bounded in the keys and bytes they read; 
 | 3 | a `Release` may rewrite what stands under alarm NOSPACE |
 | 4 | users and roles: `ChangeAuth`, and commands `AsUser` |
 
-Decision and reasons: docs/adr, "Apply is total".
-"""
+Decision and reasons: docs/adr, "Apply is total"."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from minikube_py.errors import MinikubeError
 
 FIRST: Final = 1
 LATEST: Final = 4
-"""What this release knows."""
+"""The latest version this release supports."""
 GRANTS_HAVE_NAMES: Final = 2
 TXNS_HAVE_BUDGETS: Final = 2
 ALARMS: Final = 2
@@ -33,7 +32,7 @@ USERS: Final = 4
 
 
 class TooNew(MinikubeError):
-    """The log or the snapshot follows rules that this release does not know."""
+    """The log or the snapshot follows rules unknown to this release."""
 
     def __init__(self, version: int) -> None:
         super().__init__(

@@ -1,11 +1,11 @@
-"""Watchers over a state machine: those in step with it, and those that catch up a budget at a time.
+"""Watchers of a state machine: synced ones, and those that catch up with a budget per call.
 
-`notify`, called after applies, hands each watcher in step what happened since the last call. A watcher that starts in
-the past is behind; `catch_up` reads the log for it until it is in step. No event is lost or doubled where it changes
-sides, because both sides speak of the same `revision`: the last one that `notify` has handed out.
+`notify`, called after applies, sends each synced watcher the events since the last call. A watcher that starts in the
+past is behind; `catch_up` reads the log for it until it is synced. No event is lost or doubled at the switch, because
+both use the same `revision`: the last one that `notify` has sent.
 
-What a large change makes of a `where` is found in slices, once for all that ask alike; until then they are behind.
-"""
+The effect of a large change on a `where` is computed in slices, once for all watchers with the same one; until then
+they are behind."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from minikube_py.mvcc.validate import require_int64, validate_where
 
 Sink = Callable[[WatchBatch], None]
 CATCH_UP_BUDGET: Final = 5000
-"""Events that one call of `catch_up` looks at, unless told otherwise."""
+"""Default number of events that one call of `catch_up` examines."""
 STEP_COST: Final = 2
-"""Of such events, for each row that a slice looks at."""
+"""Cost in such events of each row that a slice examines."""
 REDECLARED: Final = "the watched fields have been declared again; watch again"
 
 Group = tuple[bytes, bytes, Where | None]
 
 
 class Watched(NamedTuple):
-    """The FieldSet whose objects a `where` is about, and the fields it names with what declared them."""
+    """The FieldSet that a `where` is about, and the fields it names with their declarations."""
 
     field_set: str
     asked: Asked
@@ -66,8 +66,8 @@ class Watcher:
 
 
 class Cohort:
-    """Watchers of one group, with a `where`, that go on together. They have been handed out all up to `after`; `steps`
-    find what `table` says of the next revision, a large one."""
+    """Watchers of one group, with a `where`, that advance together. They were sent everything up to `after`; `steps`
+    computes the next revision, a large one, from `table`."""
 
     __slots__ = ("after", "group", "members", "steps", "table")
 
@@ -83,23 +83,23 @@ class Cohort:
 
 
 class WatchHub:
-    """Pure: it runs when called, and calls sinks in turn. A sink must not block; it may cancel. One that raises, or
-    whose `where` cannot be answered any more, loses its watch, and nobody else does: `in_vain` counts these,
-    `last_in_vain` says what the latest was."""
+    """Pure: it runs when called, and calls sinks in turn. A sink must not block; it may cancel. Only a watch whose sink
+    raises, or whose `where` can no longer be answered, ends: `in_vain` counts these, `last_in_vain` is the latest
+    error."""
 
     def __init__(self, state: StateMachine) -> None:
         self._state = state
         self.revision = state.revision
-        """What has been handed out to the watchers in step."""
+        """The revision sent to the synced watchers."""
         self._synced: dict[Group, dict[Watcher, None]] = {}
         self._behind: dict[Watcher, None] = {}
         self._cohorts: dict[Cohort, None] = {}
         self._unserved: dict[Watcher, None] = {}
-        """Those on fields that no table holds yet: they are behind once there is one."""
+        """Watches on fields without a table: they are behind once there is one."""
         self.in_vain = 0
         self.last_in_vain = ""
         self._version = state.tables.version
-        # What a compaction frees must have been handed out before.
+        # Events freed by a compaction must have been sent before.
         state.before_compact.append(self._before_compact)
 
     def __len__(self) -> int:
@@ -121,8 +121,8 @@ class WatchHub:
         """Watches the range from `start_revision` on (0: from now; a future one: silent until then).
 
         In the next `catch_up` a start below the compacted revision ends the watch with Compacted; one below the
-        declaration of the index that gave the fields their meaning ends it with FieldsRedeclared, for what was to be
-        seen of them before is something else.
+        declaration of the index that gave the fields their meaning ends it with FieldsRedeclared, because their earlier
+        values had another meaning.
 
         Raises: InvalidRequest for a range that holds no key or a `where` that cannot be answered; Unavailable for
         fields that no table can hold (`Tables.degraded`)."""
@@ -149,7 +149,7 @@ class WatchHub:
     def _watched(self, key: bytes, range_end: bytes, where: Where) -> Watched:
         fields = [comparison.field for comparison in where.comparisons]
         field_set, asked = self._state.tables.covering(key, range_end, fields)
-        # Reads the values once, so that a bad one is refused here and not in every notify.
+        # Reads the values once, so that an invalid one is refused here and not in every notify.
         compile_where(field_set, where)
         return Watched(field_set.name, asked)
 
@@ -169,7 +169,7 @@ class WatchHub:
                 del self._synced[watcher.group]
 
     def notify(self) -> None:
-        """Hands out what was applied since the last call."""
+        """Sends the events applied since the last call."""
         self.refresh()
         after, until = self.revision, self._state.revision
         if after == until:
@@ -204,8 +204,8 @@ class WatchHub:
                 self._send(members, selected, after, until)
 
     def refresh(self) -> None:
-        """Takes note of other declarations and other tables: ends the watches on fields that have been declared again
-        since, and has the others go on with the table that holds their fields now."""
+        """Applies new declarations and tables: ends the watches on fields that were declared again, and moves the
+        others to the table that now holds their fields."""
         tables = self._state.tables
         if self._version == tables.version:
             return
@@ -241,7 +241,7 @@ class WatchHub:
             if watcher.next_revision <= after + 1:
                 self._tell(watcher, batch)
                 continue
-            # It was added with a start ahead of the hub, and wants only a part.
+            # It was added with a start ahead of the hub, and needs only a part.
             if watcher.group[2] is None:
                 later = [event for event in events if event.kv.mod_revision >= watcher.next_revision]
             else:
@@ -286,7 +286,7 @@ class WatchHub:
         return where_events(state.index, state.log, watcher.table, where, after, until, (key, range_end))
 
     def catch_up(self, budget: int = CATCH_UP_BUDGET) -> int:
-        """Moves watchers that are behind by about `budget` events in all; returns how many still are."""
+        """Advances watchers that are behind by about `budget` events in total; returns how many still are."""
         self.refresh()
         share = left = budget // 2 if self._behind else budget
         for cohort in list(self._cohorts):
@@ -300,7 +300,7 @@ class WatchHub:
             if watcher.next_revision > self.revision:
                 del self._behind[watcher]
                 self._join(watcher)
-                # It saw all there is, and may not have been told: progress goes to those in step alone.
+                # It has seen everything without being notified: only synced watchers get progress.
                 self.progress(watcher)
                 continue
             compacted = max(self._state.compact_revision, 1)
@@ -325,8 +325,8 @@ class WatchHub:
         return len(log.at(revision)) if revision >= log.first else 1
 
     def _window(self, after: int, budget: int, *, where: bool) -> tuple[int, int]:
-        """How far to go in one step, and what is left of `budget`. Large revisions are left to cohorts by those with a
-        `where`."""
+        """How far to go in one step, and the rest of `budget`. Watches with a `where` leave large revisions to
+        cohorts."""
         until = after
         while until < self.revision and budget > 0:
             size = self._size(until + 1)
@@ -337,7 +337,7 @@ class WatchHub:
         return until, budget
 
     def _go_on(self, cohort: Cohort, budget: int) -> int:
-        """Returns what is left of `budget`."""
+        """Returns the rest of `budget`."""
         members = cohort.members
         while budget > 0 and members and cohort.after < self.revision:
             watcher = next(iter(members))
@@ -376,7 +376,7 @@ class WatchHub:
                     self.progress(watcher)
 
     def _before_compact(self, revision: int) -> None:
-        """Who was in step must not come too late for what large changes did."""
+        """Watchers that were synced must not miss the events of large changes."""
         self.notify()
         for cohort in list(self._cohorts):
             while cohort in self._cohorts and cohort.after < revision:
@@ -399,8 +399,8 @@ class WatchHub:
             self._tell(watcher, WatchBatch(events, until))
 
     def progress(self, watcher: Watcher | None = None) -> bool:
-        """Tells `watcher` (None: all in step) that it has seen everything up to `revision`. False if it has not, or
-        starts later."""
+        """Notifies `watcher` (None: all synced ones) that it has seen everything up to `revision`. False if it has not,
+        or starts later."""
         if watcher is None:
             watchers = [each for members in list(self._synced.values()) for each in members]
         else:
@@ -413,9 +413,9 @@ class WatchHub:
         return sent
 
     def replace(self, state: StateMachine) -> None:
-        """From here on the hub speaks of `state`, the same store at a later revision, whose steps from here to there
-        nobody has seen. All watches catch up from its log, each from where it was; one that needs what this log does
-        not hold any more ends with Compacted."""
+        """Switches the hub to `state`, the same store at a later revision, whose steps since then were not observed.
+        All watches catch up from its log, each from its position; one that needs events no longer in this log ends with
+        Compacted."""
         self.notify()
         assert state.revision >= self.revision, "a state that is older than what was handed out"
         for watcher in [each for members in self._synced.values() for each in members]:
@@ -452,7 +452,7 @@ def _degraded(state: StateMachine, watched: Watched) -> str:
 
 
 def _in_order(events: list[Event]) -> list[bytes]:
-    """Their keys, where a large deletion came about; empty where they are few, or in another order."""
+    """Their keys, if a large deletion produced them; empty if they are few, or in another order."""
     if len(events) < LARGE_KEYS:
         return []
     names = [event[1][0] for event in events]

@@ -1,4 +1,4 @@
-"""Messages and configuration changes in plain form, for msgpack. What is read from a peer is checked field by field."""
+"""Messages and configuration changes in plain form, for msgpack. Input from a peer is checked field by field."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _new = tuple.__new__
 
 
 class Malformed(ValueError):
-    """Not what a member of this version says; the text tells the field."""
+    """Not a message of this version; the text names the field."""
 
 
 def message_to_plain(message: Message) -> list[Any]:
-    """Entries travel as runs of one term and kind, (term, kind, [data...]); their indexes follow from the message's."""
+    """Entries are sent as runs of one term and kind, (term, kind, [data...]); their indexes follow from the
+    message's."""
     type, sender, to, term, log_term, index, commit, entries, reject, hint, context, snapshot = message
     return [
         int(type), sender, to, term, log_term, index, commit, _runs(entries), reject, hint, context,
@@ -81,7 +82,7 @@ def configuration_from_plain(plain: Any) -> Configuration:
 
 
 def encode_change(change: ConfChange) -> bytes:
-    """The data of an entry of kind CHANGE. Stands in logs on disk."""
+    """The data of an entry of kind CHANGE. Stored in logs on disk."""
     plain = ([(int(one.type), one.node) for one in change.changes], change.leave_joint, change.context)
     data: bytes = msgpack.packb(plain)
     return data
@@ -162,7 +163,7 @@ def _list(value: Any, what: str) -> Sequence[Any]:
 
 
 def _number(value: Any, what: str) -> int:
-    # Not isinstance: True is an int, and no number here.
+    # Not isinstance: True is an int, but not a number here.
     if value.__class__ is not int or not 0 <= value <= INT_MAX:
         raise Malformed(f"{what} is a number from 0 to {INT_MAX}, not {value!r:.100}")
     number: int = value

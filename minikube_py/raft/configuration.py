@@ -1,4 +1,4 @@
-"""Who votes: configurations as values, and how one becomes the next (joint consensus; the thesis, 4.3)."""
+"""Configurations as values, and the transitions between them (joint consensus; the thesis, 4.3)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ NodeId = NewType("NodeId", int)
 
 
 class Configuration(NamedTuple):
-    """`voters` decide. While `outgoing` is not empty the configuration is joint: both majorities must agree.
-    `learners` receive the log and do not count; those of `learners_next` become learners once `outgoing` is left
-    (they still vote in it). `auto_leave`: the leader proposes to leave the joint state by itself."""
+    """`voters` decide. While `outgoing` is not empty the configuration is joint: both majorities must agree. `learners`
+    receive the log without voting; `learners_next` become learners once `outgoing` is left (they still vote in it).
+    `auto_leave`: the leader itself proposes to leave the joint state."""
 
     voters: frozenset[NodeId]
     outgoing: frozenset[NodeId] = frozenset()
@@ -30,16 +30,16 @@ class Configuration(NamedTuple):
         return node in self.voters or node in self.outgoing or node in self.learners
 
     def members(self) -> list[NodeId]:
-        """All that receive the log, by id."""
+        """All members that receive the log, by id."""
         return sorted(self.voters | self.outgoing | self.learners)
 
     def electors(self) -> list[NodeId]:
-        """All that are asked for votes, by id."""
+        """All members asked for votes, by id."""
         return sorted(self.voters | self.outgoing)
 
 
 class ChangeType(IntEnum):
-    """Stands in logs on disk: never change a number."""
+    """Stored in logs on disk: never change a number."""
 
     ADD_VOTER = 0
     REMOVE = 1
@@ -52,8 +52,8 @@ class Change(NamedTuple):
 
 
 class ConfChange(NamedTuple):
-    """One entry of kind CHANGE. `changes` empty and `leave_joint` false: the configuration stays, and only the
-    driver's `context` counts. More than one change goes by joint consensus. `context` is the driver's own."""
+    """One entry of kind CHANGE. `changes` empty and `leave_joint` false: the configuration is unchanged, and only the
+    driver's `context` matters. More than one change uses joint consensus."""
 
     changes: tuple[Change, ...] = ()
     leave_joint: bool = False
@@ -61,12 +61,13 @@ class ConfChange(NamedTuple):
 
 
 class ChangeRefused(Exception):
-    """This change cannot be made to this configuration. Nothing changed."""
+    """This change is not possible in this configuration. Nothing changed."""
 
 
 def changed(configuration: Configuration, change: ConfChange) -> Configuration:
-    """The configuration after `change`. One change is made at once; several enter a joint configuration, which the
-    leader leaves by itself; to a configuration of nobody all are made at once, for there is nobody to agree.
+    """The configuration after `change`. A single change takes effect at once; several enter a joint configuration,
+    which the leader leaves by itself; in an empty configuration all take effect at once, because no agreement is
+    needed.
 
     Source: the thesis, 4.1 (one at a time) and 4.3 (joint). Raises: ChangeRefused."""
     if change.leave_joint:
@@ -89,7 +90,7 @@ def changed(configuration: Configuration, change: ConfChange) -> Configuration:
 
 
 def checked(configuration: Configuration) -> Configuration:
-    """The same, if its sets agree with each other. Raises: ChangeRefused."""
+    """The configuration, if its sets are consistent. Raises: ChangeRefused."""
     voters, outgoing, learners, learners_next, auto_leave = configuration
     if not configuration.joint and (learners_next or auto_leave):
         raise ChangeRefused("only a joint configuration has learners to come, or leaves by itself")
@@ -116,7 +117,7 @@ def _made(before: Configuration, change: Change) -> Configuration:
     if type == ChangeType.ADD_VOTER:
         voters |= one
     elif type == ChangeType.ADD_LEARNER:
-        # Who votes in the outgoing half keeps doing so until it is left: nobody is voter and learner at once.
+        # A voter of the outgoing half keeps voting until it is left: no member is both voter and learner.
         if node in outgoing:
             learners_next |= one
         else:

@@ -1,4 +1,4 @@
-"""Standing for election and voting (Raft, 5.2, 5.4.1; the thesis, 9.6 PreVote, 4.2.3 the lease of votes)."""
+"""Elections and votes (Raft, 5.2, 5.4.1; the thesis, 9.6 PreVote, 4.2.3 leader lease)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.raft.state import TRANSFER, State
 
 
 class Elections:
-    """One member's election clock, the votes it got as a candidate, and whom it would vote for."""
+    """A member's election clock, the votes it got as a candidate, and the rules by which it votes."""
 
     __slots__ = ("_promised_ticks", "_state", "_transfer", "elapsed", "timeout", "votes")
 
@@ -18,16 +18,16 @@ class Elections:
         self._state = state
         self._transfer = False
         self.votes: dict[NodeId, bool] = {}
-        # A restart forgets what was promised to a leader that reads by lease, so it is waited out.
+        # A restart forgets the promise to a leader that reads by lease, so wait until it has expired.
         self._promised_ticks = 0
         self.heard()
         self.reset()
 
     def reset(self) -> None:
-        """The clock starts again, with a timeout of its own so that members seldom stand at the same time.
+        """Restarts the clock with a random timeout, so that members seldom start elections at the same time.
 
-        Followers wait up to half as long again: two that stand together do each other no harm (`_goes_first`), and a
-        wider range would only add to the time without a leader. A candidate waits up to twice as long."""
+        Followers wait up to half as long again: two simultaneous candidates do not block each other (`_goes_first`),
+        and a wider range would only prolong the time without a leader. A candidate waits up to twice as long."""
         election_ticks = self._state.config.election_ticks
         spread = election_ticks if self._state.role != "FOLLOWER" else election_ticks // 2 + 1
         self.elapsed = 0
@@ -35,21 +35,21 @@ class Elections:
         self.votes = {}
 
     def heard(self) -> None:
-        """The leader was heard of. If it reads by lease this is a promise, which a larger term does not end."""
+        """The leader was heard from. If it reads by lease this is a promise, which a higher term does not end."""
         self.elapsed = 0
         if self._state.config.lease_reads:
             self._promised_ticks = self._state.config.election_ticks
 
     def tick(self) -> bool:
-        """One unit of time without a leader; True when the time to stand for election has come."""
+        """One unit of time without a leader; True when an election is due."""
         self.elapsed += 1
         if self._promised_ticks:
             self._promised_ticks -= 1
         return self.elapsed >= self.timeout
 
     def may_stand(self, *, called: bool = False) -> bool:
-        """Voters only; not while a committed change of the configuration is not applied yet: who is to vote is not
-        known here before that; nor, unless the leader itself called for it, against a promise to the leader."""
+        """Only a voter may start an election; not while a committed change of the configuration is unapplied, since the
+        voters are not known here before; nor, unless the leader requested it, against a promise to the leader."""
         state, log = self._state, self._state.log
         if self._promised_ticks and not called and state.configuration.electors() != [state.id]:
             return False
@@ -62,7 +62,7 @@ class Elections:
         self.ask()
 
     def ask(self) -> None:
-        """Asks for the votes that are still out."""
+        """Requests the missing votes."""
         state = self._state
         log = state.log
         pre = state.role == "PRE_CANDIDATE"
@@ -80,12 +80,13 @@ class Elections:
                 )
 
     def count(self, voter: NodeId, granted: bool) -> VoteResult:
-        """A voter's first answer counts."""
+        """Only a voter's first answer counts."""
         self.votes.setdefault(voter, granted)
         return quorum.vote_result(self._state.configuration, self.votes)
 
     def in_lease(self, *, pre: bool) -> bool:
-        """Whether a leader was heard of lately, so that no vote is given (the thesis, 4.2.3), nor promised (9.6)."""
+        """Whether a leader was heard from recently, so that no vote is granted (the thesis, 4.2.3) or promised
+        (9.6)."""
         state = self._state
         if self._promised_ticks:
             return True
@@ -93,14 +94,14 @@ class Elections:
         return heard and (pre or state.config.check_quorum)
 
     def answer(self, message: Message) -> bool:
-        """Grants or refuses a PRE_VOTE or VOTE, and says so. True: the vote is given, and must be noted."""
+        """Grants or refuses a PRE_VOTE or VOTE, and replies. True: the vote is granted, and must be recorded."""
         state, log = self._state, self._state.log
         pre = message.type == MessageType.PRE_VOTE
         free = state.vote == NOBODY and state.leader == NOBODY
         may = state.vote == message.sender or free or (pre and message.term > state.term)
         up_to_date = (message.log_term, message.index) >= (log.last_term, log.last_index)
         granted = may and up_to_date and not (pre and self._goes_first(message))
-        # A granted pre-vote is for the term to come; a refusal carries this member's own.
+        # A granted pre-vote has the future term; a refusal carries this member's own.
         state.send(
             MessageType.PRE_VOTE_REPLY if pre else MessageType.VOTE_REPLY,
             message.sender,
@@ -112,14 +113,15 @@ class Elections:
         return granted and not pre
 
     def _goes_first(self, message: Message) -> bool:
-        """Whether this member polls for the same term with the same log, and the other is to leave it to this one.
+        """Whether this member polls for the same term with the same log and has priority.
 
-        If two that poll at the same time grant each other the poll, both become candidates, each has its own vote, and
-        where a majority needs both nobody leads for another timeout. Of equals the one with the larger id goes first.
-        A poll promises nothing and its refusal is always safe. It also ends: this member refuses for `election_ticks`,
-        polls again after `election_ticks` to `2 * election_ticks - 1` at random, and in between refuses nobody. From
-        ELECTION_TICKS_MIN on, at least half of the rounds leave a tick or more for that, and the other asks each tick.
-        So one whose own polls get nowhere keeps nobody else from leading for long. With 1 no round would leave any."""
+        If two members that pre-vote at the same time grant each other, both become candidates, each votes for itself,
+        and if a majority needs both there is no leader for another timeout. Of equals the larger id goes first. A
+        pre-vote promises nothing, so refusing it is always safe. The refusals also end: this member refuses for
+        `election_ticks`, polls again after a random `election_ticks` to `2 * election_ticks - 1`, and refuses none in
+        between. From ELECTION_TICKS_MIN on, at least half of the rounds leave a tick or more for that, and the other
+        asks each tick. So a member whose own polls fail does not block others for long. With 1 no round would leave
+        any."""
         state, log = self._state, self._state.log
         return (
             state.role == "PRE_CANDIDATE"
@@ -130,18 +132,17 @@ class Elections:
         )
 
     def refuse(self, message: Message) -> None:
-        """To one that asks in a term that is over."""
+        """Refuses a request of an earlier term."""
         log = self._state.log
         type = MessageType.PRE_VOTE_REPLY if message.type == MessageType.PRE_VOTE else MessageType.VOTE_REPLY
         self._state.send(type, message.sender, reject=True, commit=log.committed, hint=log.term(log.committed))
 
     def learn_commit(self, message: Message) -> bool:
-        """Candidates and voters tell each other what they know to be committed; True if this member knew less, and has
-        that entry.
+        """Candidates and voters exchange their commit indexes; True if this member's was lower, and it has that entry.
 
-        A leader that a change makes a learner, or removes, may be the only one to know that the change is committed.
-        It leads no more then, and its log may be too long for it to vote for those who still need its vote. (As in
-        raft-rs; etcd-io/raft can be stuck here.)"""
+        A leader demoted or removed by a change may be the only one to know that the change is committed. It no longer
+        leads, and its log may be too long for it to vote for members that still need its vote. (As in raft-rs;
+        etcd-io/raft can be stuck here.)"""
         log = self._state.log
         if message.commit <= log.committed or not log.matches(message.commit, Term(message.hint)):
             return False

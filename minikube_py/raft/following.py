@@ -8,8 +8,9 @@ from minikube_py.raft.state import State
 
 
 class Following:
-    """`agreed`: up to where this log is known to be the leader's, and the leader has not been told yet. One reply tells
-    it for all that arrived since, once it is durable. `offered`: a snapshot that is taken over at the next write."""
+    """`agreed`: up to where this log is known to match the leader's, not yet reported to the leader. One reply reports
+    it for everything that arrived since, once it is durable. `offered`: a snapshot that is taken over at the next
+    write."""
 
     __slots__ = ("_state", "agreed", "offered")
 
@@ -57,15 +58,15 @@ class Following:
         if meta is None or meta.index <= log.committed or not meta.configuration.contains(state.id):
             self._agree(log.committed)
         elif log.matches(meta.index, meta.term):
-            # All of it is here already; to begin again would only lose what follows.
+            # All of it is already here; restarting from it would only lose the later entries.
             log.committed = meta.index
             self._agree(log.committed)
         else:
             self.offered = meta
 
     def take_over(self) -> SnapshotMeta | None:
-        """The snapshot that the driver is to put in force now; the log begins again after it. Not sooner: until then
-        what is applied, and the configuration, are those of the state that the driver has."""
+        """The snapshot that the driver must now install; a new log begins after it. Not earlier: until then the applied
+        index and the configuration are those of the driver's state."""
         state, log, meta = self._state, self._state.log, self.offered
         self.offered = None
         if meta is None:
@@ -80,7 +81,7 @@ class Following:
         return meta
 
     def acknowledge(self) -> None:
-        """Leaves the reply that is due, to be sent when all that was handed out before is durable."""
+        """Queues the due reply, to be sent when everything handed out before is durable."""
         if self.agreed is not None:
             if self._state.leader != NOBODY:
                 release = self._state.config.release

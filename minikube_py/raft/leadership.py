@@ -1,7 +1,6 @@
-"""What a leader has and does beyond replication: its clock, reads, the transfer of its office, one change at a time.
+"""A leader's duties beyond replication: its clock, reads, leadership transfer, one change at a time.
 
-It lives as long as one leadership: nothing of it can leak into the next.
-"""
+An instance lives as long as one leadership, so no state leaks into the next."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from minikube_py.raft.state import State
 
 
 class Leadership:
-    """`opened`: an entry of this term is committed; only then is it known what is committed at all (Raft, 8).
-    `transferee`: who is to lead instead, or NOBODY. `change_index`: where the last change of the configuration may be.
-    """
+    """`opened`: an entry of this term is committed; only then is the commit index known to be current (Raft, 8).
+    `transferee`: the designated next leader, or NOBODY. `change_index`: the highest possible index of the last
+    configuration change."""
 
     __slots__ = (
         "_called",
@@ -42,7 +41,7 @@ class Leadership:
         self.replication = Replication(state)
         self.reads = LeaderReads(state.id)
         self.transferee: NodeId = NOBODY
-        # A former leader may have proposed one: that is known when the entry that opens this term is applied.
+        # A previous leader may have proposed one: that is known when the entry that opens this term is applied.
         self.change_index = LogIndex(state.log.last_index + 1)
         self.opened = False
         self.uncommitted_bytes = 0
@@ -52,8 +51,8 @@ class Leadership:
         self._heartbeats: deque[tuple[int, int]] = deque()
 
     def tick(self) -> bool:
-        """One unit of time. False: a majority was not heard of for an election timeout, and this leadership must end
-        (the thesis, 6.2)."""
+        """One unit of time. False: no contact with a majority for an election timeout, so this leadership must end (the
+        thesis, 6.2)."""
         config = self._state.config
         self._now += 1
         self._check_ticks += 1
@@ -72,7 +71,7 @@ class Leadership:
         return True
 
     def work(self) -> None:
-        """What is to be sent now."""
+        """Queues the messages to send now."""
         if self.replication.peers:
             self.replication.replicate()
         if self.opened and self.reads.waiting:
@@ -96,7 +95,8 @@ class Leadership:
             self._release_reads()
 
     def commit(self) -> bool:
-        """Commits what a majority has. Entries of former terms commit only beneath one of this term (Raft, 5.4.2)."""
+        """Commits the entries a majority has. Those of earlier terms commit only below one of this term (Raft,
+        5.4.2)."""
         state = self._state
         log, term = state.log, state.term
         index = self.replication.agreed()
@@ -119,7 +119,7 @@ class Leadership:
             self.reads.waiting.append(read)
 
     def transfer(self, to: NodeId) -> None:
-        """Stops taking proposals until `to` leads, or an election timeout has passed (the thesis, 3.10)."""
+        """Refuses proposals until `to` leads, or an election timeout has passed (the thesis, 3.10)."""
         if to in (self._state.id, self.transferee):
             return
         self.transferee = to
@@ -135,24 +135,24 @@ class Leadership:
         self._release_reads()
 
     def ended(self) -> list[ReadState]:
-        """The reads of this member that will have no answer."""
+        """This member's reads that will not be answered."""
         return [ReadState(None, read.context) for read in self.reads.all() if read.asker == self._state.id]
 
     def _heartbeat(self) -> None:
         context = b""
         if self.reads.under_way or self._state.config.lease_reads:
-            # A new id for each attempt: an answer says that its sender followed after this one was sent.
+            # A new id for each attempt: an answer proves that its sender was a follower after this one was sent.
             context = self.reads.fresh()
             if self._state.config.lease_reads:
                 self._heartbeats.append((self.reads.last_id, self._now))
         self.replication.heartbeat(context, tick=True)
 
     def _leased(self) -> bool:
-        """Whether a majority heard from this leader so recently that it will vote for nobody else yet. Asked once it is
-        opened: what a majority acknowledged by then was sent after this leadership began, at tick 0.
+        """Whether a majority heard from this leader so recently that it cannot vote for another yet. Called once
+        opened: an acknowledgement by then was sent after this leadership began, at tick 0.
 
-        Half an election timeout, for ticks are not equally long everywhere; and never once a peer was called to stand,
-        for votes asked for in that way heed no lease."""
+        Half an election timeout, because ticks vary in length between members; and never once TIMEOUT_NOW was sent,
+        because the transferee's vote requests ignore leases."""
         config = self._state.config
         if not config.lease_reads or self._called:
             return False
@@ -162,7 +162,7 @@ class Leadership:
         return self._now - self._heard_tick < config.election_ticks // 2
 
     def _call_transferee(self) -> None:
-        """Tells the transferee to stand once it has the whole log."""
+        """Tells the transferee to start an election once it has the whole log."""
         state = self._state
         if self.replication.peers[self.transferee].match == state.log.last_index:
             self._called = True

@@ -1,4 +1,5 @@
-"""The log as Raft sees it: what is in memory after the snapshot, and how far it is durable, committed and applied."""
+"""Raft's view of the log: the entries in memory after the snapshot, and how far it is durable, committed and
+applied."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ BEFORE_ALL = Term(0)
 NORMAL = int(EntryKind.NORMAL)
 CHANGE = int(EntryKind.CHANGE)
 ENTRY_BYTES = 16
-"""Counted for each entry beside its data, so that empty ones are bounded too."""
+"""Overhead counted for each entry in addition to its data, so that empty ones are bounded too."""
 PIECE_ENTRIES = 1024
 _new = tuple.__new__
 _term_of = itemgetter(0)
@@ -26,8 +27,8 @@ class LogCompacted(Exception):
 
 
 class Write:
-    """What one Ready handed out: the hard state of `term`, with the `commit` that it notes, and the log up to `last`.
-    `index` is how far that still stands: entries that were replaced meanwhile are not what will be durable there."""
+    """The write of one Ready: the hard state of `term`, with its `commit`, and the log up to `last`. `index` is the
+    last entry still valid: entries replaced meanwhile will not be durable there."""
 
     __slots__ = ("commit", "index", "last", "term")
 
@@ -38,13 +39,12 @@ class Write:
 
 
 class RaftLog:
-    """Entries (offset, last]; `offset` and `offset_term` are those of the last one dropped.
+    """Entries (offset, last]; `offset` and `offset_term` are of the last one dropped.
 
     offset <= applied <= delivered <= committed, and delivered <= stable. `handed` is how far entries were given out for
     writing, `stable` how far they are known to be durable, `noted` the commit in the durable hard state, `delivered`
     how far given out to be applied; `in_flight` are the writes that were handed out and are not durable yet, oldest
-    first; `changes` the indexes above `applied` of the entries that change the configuration.
-    """
+    first; `changes` the indexes above `applied` of the entries that change the configuration."""
 
     __slots__ = (
         "_entries",
@@ -87,12 +87,12 @@ class RaftLog:
         return self._entries[index - self.offset - 1].term
 
     def matches(self, index: LogIndex, term: Term) -> bool:
-        """Whether entry `index` is here (or was the last one dropped) and of that term."""
+        """Whether entry `index` is here (or was the last one dropped) with that term."""
         return self.offset <= index <= self.last_index and self.term(index) == term
 
     def agreement(self, index: LogIndex, term: Term) -> tuple[LogIndex, Term]:
-        """The last place not above `index` whose term is not above `term`: all entries between were written by
-        leaders that the other log has not heard of. Returns it and its term; (index, 0) where the log does not reach.
+        """The last index not above `index` whose term is not above `term`: all entries between were written by leaders
+        unknown to the other log. Returns it and its term; (index, 0) beyond this log.
 
         Source: etcd-io/raft's findConflictByTerm; the thesis, 5.3 of the paper's last paragraphs."""
         index = min(index, self.last_index)
@@ -105,7 +105,7 @@ class RaftLog:
         return found, self.term(found)
 
     def append(self, term: Term, data: bytes) -> LogIndex:
-        # Once per proposal: NewType and NamedTuple constructors would cost more than all the rest of it.
+        # Runs once per proposal: NewType and NamedTuple constructors would dominate its cost.
         entries = self._entries
         index = self.offset + len(entries) + 1
         entries.append(_new(Entry, (term, index, data, NORMAL)))
@@ -118,8 +118,8 @@ class RaftLog:
         return index
 
     def accept(self, entries: Sequence[Entry]) -> None:
-        """Takes a leader's entries, whose predecessor is known to agree: what is here already stays, what contradicts
-        goes with all after it. Raises: SafetyViolated."""
+        """Appends a leader's entries, whose predecessor matches: existing ones stay, conflicting ones are replaced with
+        all after them. Raises: SafetyViolated."""
         if not entries:
             return
         last = self.last_index
@@ -128,7 +128,7 @@ class RaftLog:
             for entry in entries:
                 if entry.index > last:
                     break
-                # Below the offset all is applied, hence the same.
+                # Below the offset all entries are applied, hence identical.
                 if entry.index > self.offset and self.term(entry.index) != entry.term:
                     self._truncate(entry.index)
                     break
@@ -139,14 +139,14 @@ class RaftLog:
         self._settle_changes()
 
     def hand_out(self) -> Sequence[Entry]:
-        """The entries that were not given out for writing yet."""
+        """The entries not yet handed out for writing."""
         entries = self._entries[self.handed - self.offset :]
         self.handed = self.last_index
         return entries
 
     def deliver(self, bytes_max: int) -> Sequence[Entry]:
-        """The next entries to apply, committed and durable here, up to so many bytes and at least one; before the next
-        change of members only, until it is noted that this is committed."""
+        """The next entries to apply, committed and durable here, up to a number of bytes and at least one; only up to
+        the next configuration change, until its commit is recorded."""
         until = min(self.committed, self.stable)
         if (change := self.unnoted_change()) is not None:
             until = LogIndex(change - 1)
@@ -157,15 +157,15 @@ class RaftLog:
         return entries
 
     def unnoted_change(self) -> LogIndex | None:
-        """The next change of members that could be applied, where a restart might not know that it is committed: if all
-        who put it in force forgot that, they would go by the majority before, which may be there no more."""
+        """The next configuration change to apply, if a restart might not know that it is committed: if all members that
+        applied it forgot that, they would need the previous majority, which may no longer exist."""
         if not self.changes:
             return None
         known, until = max(self.delivered, self.noted), min(self.committed, self.stable)
         return next((change for change in self.changes if known < change <= until), None)
 
     def cut(self, after: LogIndex, until: LogIndex, bytes_max: int) -> tuple[Sequence[Entry], int]:
-        """Entries (after, until] up to so many bytes, at least one of them; and their size. Raises: LogCompacted."""
+        """Entries (after, until] up to a number of bytes, at least one; and their size. Raises: LogCompacted."""
         if after >= until:
             return [], 0
         taken: Sequence[Entry] = []
@@ -208,7 +208,7 @@ class RaftLog:
         self.offset = index
 
     def restore(self, index: LogIndex, term: Term) -> None:
-        """Begins again after a snapshot that is newer than all that is committed here."""
+        """Starts again after a snapshot newer than everything committed here."""
         self._entries.clear()
         self.changes.clear()
         self.offset = self.applied = self.delivered = self.committed = self.handed = self.stable = self.noted = index
@@ -217,9 +217,9 @@ class RaftLog:
             write.index = START
 
     def _settle_changes(self) -> None:
-        """A change is proposed once the one before it is applied, so all in the log but the last are committed. Nothing
-        else may say so: commit is not durable by itself, and who went by a configuration two changes old after a
-        restart could be elected by a majority that shares nobody with that of the newest one (the thesis, 4.1)."""
+        """A change is proposed once the previous one is applied, so all in the log but the last are committed. Nothing
+        else proves that: the commit index is not durable by itself, and a member that restarts with a configuration two
+        changes old could be elected by a majority disjoint from the newest one (the thesis, 4.1)."""
         if len(self.changes) > 1:
             self.committed = max(self.committed, self.changes[-2])
 
@@ -232,6 +232,6 @@ class RaftLog:
         self.stable = min(self.stable, before)
         while self.changes and self.changes[-1] >= first:
             self.changes.pop()
-        # What is on its way to the disk says nothing of what will be written in its place.
+        # A write in flight does not cover the entries that will replace it.
         for write in self.in_flight:
             write.index = min(write.index, before)

@@ -1,4 +1,4 @@
-"""What Raft speaks in: terms, indexes, entries, messages. Values only."""
+"""Raft's types: terms, indexes, entries, messages. Values only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NOBODY = NodeId(0)
 
 
 class EntryKind(IntEnum):
-    """Stands in logs on disk: never change a number. CHANGE: `data` is a packed `ConfChange`."""
+    """Stored in logs on disk: never change a number. CHANGE: `data` is a packed `ConfChange`."""
 
     NORMAL = 0
     CHANGE = 1
 
 
 class Entry(NamedTuple):
-    """`data` empty: the entry a leader opens its term with (Raft, 8); it changes nothing."""
+    """`data` empty: the entry with which a leader opens its term (Raft, 8); it changes nothing."""
 
     term: Term
     index: LogIndex  # type: ignore[assignment]  # hides tuple.index
@@ -39,7 +39,7 @@ class HardState(NamedTuple):
 
 
 class SnapshotMeta(NamedTuple):
-    """A snapshot of the state after entry `index` of `term`; `configuration` is the one in force there."""
+    """A snapshot of the state after entry `index` of `term`; `configuration` is the one in force then."""
 
     index: LogIndex  # type: ignore[assignment]  # hides tuple.index
     term: Term
@@ -47,7 +47,7 @@ class SnapshotMeta(NamedTuple):
 
 
 class MessageType(IntEnum):
-    """Travels between members: never change a number. HUP never travels: it tells this node to stand for election."""
+    """Sent between members: never change a number. HUP is never sent: it makes this node start an election."""
 
     HUP = 0
     PRE_VOTE = 1
@@ -67,7 +67,7 @@ class MessageType(IntEnum):
 
 
 class Message(NamedTuple):
-    """One thing to send, or one step's input. Which fields count depends on `type`:
+    """A message to send, or the input of a step. The fields used depend on `type`:
 
     - PRE_VOTE, VOTE: `index`, `log_term` of the sender's last entry; `context` b"transfer" where the leader asked for
       this election. Their replies: `reject`. Both ways `commit` and, as `hint`, the term of the entry there.
@@ -79,8 +79,7 @@ class Message(NamedTuple):
     - SNAPSHOT: `snapshot`; the data follows by other means, and the receiver steps the message when it has all of it.
     - READ_INDEX (follower to leader): `context`. Its reply: `context`, `index`; `reject` where the leader cannot say.
     - TRANSFER (to the leader): make `hint` the leader. TIMEOUT_NOW (from the leader): stand for election at once.
-    - TELL: `context`, what the sender's driver has to say to the receiver's. Raft itself does not get it.
-    """
+    - TELL: `context`, what the sender's driver has to say to the receiver's. Raft itself does not get it."""
 
     type: int
     sender: NodeId

@@ -1,8 +1,7 @@
 """Raft (Ongaro and Ousterhout, 2014; Ongaro's thesis), by the contract of etcd-io/raft: no IO, no clock, no threads.
 
-The heart: terms and roles change only here. What a role does stands in `elections`, `leadership`, `replication`,
-`reads` and `following`; they report, and this module draws the consequence.
-"""
+The core: terms and roles change only here. The behaviour of a role is in `elections`, `leadership`, `replication`,
+`reads` and `following`; they report, and this module acts on it."""
 
 from __future__ import annotations
 
@@ -28,15 +27,15 @@ FROM_LEADER = frozenset((MessageType.APPEND, MessageType.HEARTBEAT, MessageType.
 FROM_MEMBERS = frozenset(
     (MessageType.APPEND_REPLY, MessageType.HEARTBEAT_REPLY, MessageType.READ_INDEX, MessageType.TRANSFER)
 )
-"""Only a member has a reason to say these. The rest may come from one this member has not heard of yet: its own
-configuration may be old (the thesis, 4.1)."""
+"""Accepted only from members. Other messages may come from a member unknown here: this member's configuration may be
+old (the thesis, 4.1)."""
 
 
 class Raft(State):
     """One member's view. The driver's loop: step, tick, propose; then ready(), and do what `Ready` says.
 
-    `log`, `hard_state` and `configuration` are what was durable; `configuration` is the one in force at the log's
-    offset. Read `term`, `role`, `leader`, `configuration` and `log` at will; only this class changes them."""
+    `log`, `hard_state` and `configuration` are the durable state at the start; `configuration` is the one in force at
+    the log's offset. Read `term`, `role`, `leader`, `configuration` and `log` at will; only this class changes them."""
 
     __slots__ = (
         "_elections", "_following", "_forwarded", "_handlers", "_leader_term", "_leading", "_saved", "leaders_seen",
@@ -72,10 +71,10 @@ class Raft(State):
             MessageType.TIMEOUT_NOW: self._called,
         }
 
-    # What happens
+    # Input
 
     def step(self, message: Message) -> None:
-        """Takes one message. Raises: UnknownPeer, SafetyViolated; ValueError for what is the drivers' own, as TELL."""
+        """Handles one message. Raises: UnknownPeer, SafetyViolated; ValueError for drivers' messages, such as TELL."""
         type = message.type
         if type == MessageType.HUP:
             if self._leading is None:
@@ -102,11 +101,11 @@ class Raft(State):
             return
         self.read_states += self._forwarded.tick()
         if self._elections.tick():
-            # Where it may not stand yet the clock is left alone: it stands as soon as it may.
+            # If an election is not permitted yet the clock keeps its state, so that it starts as soon as it is.
             self._stand(transfer=False)
         elif self.role == "PRE_CANDIDATE":
-            # A voter that heard of the leader a little later than this member keeps silent at first, and to wait for
-            # the next timeout would double the time without a leader. Nothing is promised: it may be asked again.
+            # A voter that heard from the leader slightly later ignores the first request, and waiting for the next
+            # timeout would double the time without a leader. A pre-vote promises nothing, so ask again.
             self._elections.ask()
 
     def propose(self, data: bytes) -> LogIndex:
@@ -122,7 +121,7 @@ class Raft(State):
 
     def propose_change(self, change: ConfChange) -> LogIndex:
         """The index of an entry that changes the configuration once it is applied. Raises: ProposalDropped;
-        ChangeRefused if the change makes no sense."""
+        ChangeRefused if the change is invalid."""
         leading = self._leading
         if leading is None or leading.transferee:
             raise self._not_now()
@@ -146,7 +145,7 @@ class Raft(State):
             self._forwarded.add(context)
 
     def transfer(self, to: NodeId) -> None:
-        """Asks the leader to give its office to `to`, a voter. It is given up after an election timeout.
+        """Asks the leader to transfer leadership to `to`, a voter. Aborted after an election timeout.
 
         Raises: ProposalDropped."""
         if to not in self.configuration.voters:
@@ -159,16 +158,16 @@ class Raft(State):
             self.send(MessageType.TRANSFER, self.leader, hint=to)
 
     def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
-        """`reachable` False: what was sent to `to` may be lost. `snapshot`: the one it was sent arrived, or did not."""
+        """`reachable` False: messages to `to` may be lost. `snapshot`: whether the one it was sent arrived."""
         if self._leading is not None:
             self._leading.replication.report(to, reachable, snapshot)
 
-    # What is to be done
+    # Output
 
     def ready(self, can_write: bool = True) -> Ready:
-        """What is to be done since the last call; see `Ready` for the order. Never the same thing twice.
+        """The work since the last call, each item once; see `Ready` for the order.
 
-        `can_write` False: a sync is under way; only what needs no writing is handed out."""
+        `can_write` False: a sync is in progress; only work without writing is returned."""
         log, following = self.log, self._following
         hard_state: HardState | None = None
         entries: Sequence[Entry] = []
@@ -178,7 +177,8 @@ class Raft(State):
             if following.offered is not None:
                 snapshot = following.take_over()
             if unsaved or self._change_to_note():
-                # Else commit alone is not worth a write: it rides on the next. A restart that knows less commits again.
+                # Otherwise a new commit index alone is not worth a write: the next one includes it. After a restart it
+                # is committed again.
                 hard_state = self.hard_state()
                 self._saved = (self.term, self.vote)
             if log.handed < log.last_index:
@@ -208,17 +208,17 @@ class Raft(State):
         return _new(Ready, (hard_state, entries, messages, after, committed, reads, snapshot))
 
     def _change_to_note(self) -> bool:
-        """A change of members waits for its commit to be durable, and no write under way will make it so."""
+        """A configuration change waits for its commit to be durable, and no write in flight covers it."""
         change = self.log.unnoted_change()
         return change is not None and all(write.commit < change for write in self.log.in_flight)
 
     def hard_state(self) -> HardState:
-        """As of now, to be saved beside something that is written anyway. It never speaks of entries that are not
-        durable: a write that is torn must not leave a commit beyond the log."""
+        """The current one, to be saved with another write. It never covers entries that are not durable: a torn write
+        must not leave a commit beyond the log."""
         return HardState(self.term, self.vote, min(self.log.committed, self.log.stable))
 
     def persisted(self, term: Term, index: LogIndex) -> None:
-        """The oldest Ready that had to be synced is durable: its hard state of `term`, its entries up to `index`.
+        """The oldest Ready that needed a sync is durable: its hard state of `term`, its entries up to `index`.
 
         Raises: ValueError if there is no such Ready."""
         log = self.log
@@ -235,7 +235,7 @@ class Raft(State):
         if self._leading is not None:
             self._leading.commit()
         elif self.role == "CANDIDATE" and term == self.term:
-            # Only now is the own vote one that cannot be given again.
+            # Only now is this member's own vote final.
             self._count_vote(self.id, True)
 
     def applied(self, index: LogIndex) -> None:
@@ -253,13 +253,13 @@ class Raft(State):
             self._append_change(leading, ConfChange(leave_joint=True))
 
     def compact(self, index: LogIndex) -> None:
-        """Forgets the entries up to `index`, which are applied. Who needs them still is sent the latest snapshot."""
+        """Drops applied entries up to `index`. A peer that still needs them is sent the latest snapshot."""
         if index > self.log.applied:
             raise ValueError(f"entry {index} is not applied yet, only up to {self.log.applied}; it cannot be forgotten")
         self.log.compact(index)
 
     def snapshot_taken(self, meta: SnapshotMeta) -> None:
-        """There is a durable snapshot that peers can be sent."""
+        """There is a durable snapshot to send to peers."""
         if self.latest_snapshot is None or meta.index > self.latest_snapshot.index:
             self.latest_snapshot = meta
             if self._leading is not None:
@@ -267,17 +267,17 @@ class Raft(State):
 
     @property
     def accepted_snapshot(self) -> SnapshotMeta | None:
-        """One that was stepped and not handed out yet: the driver must be able to put it in force."""
+        """A stepped snapshot not handed out yet: the driver must be able to install it."""
         return self._following.offered
 
     @property
     def snapshot_wanted(self) -> bool:
         """Whether a peer waits for a newer snapshot than the latest: one that the log reaches back to, and whose
-        configuration the peer is in."""
+        configuration includes the peer."""
         return self._leading is not None and self._leading.replication.snapshot_wanted
 
     def status(self) -> Status:
-        """For people and tests."""
+        """For display and tests."""
         log, leading = self.log, self._leading
         peers = leading.replication.peers.items() if leading is not None else ()
         return Status(
@@ -295,7 +295,7 @@ class Raft(State):
     # Terms and roles
 
     def _compare_terms(self, message: Message) -> bool:
-        """A message of another term than this member's. True: it is to be handled, in what is now the term."""
+        """A message of another term than this member's. True: handle it, in the now current term."""
         type, term = message.type, message.term
         if term > self.term:
             pre = type == MessageType.PRE_VOTE
@@ -304,20 +304,20 @@ class Raft(State):
             if pre:
                 return True
             if type == MessageType.PRE_VOTE_REPLY and not message.reject:
-                # For the term that this member asked about, and is not in.
+                # For the term that this member asked about but has not entered.
                 return term == self.term + 1
             self._become_follower(term, message.sender if type in FROM_LEADER else NOBODY)
             return True
         if type in FROM_LEADER:
-            # A leader left behind. It must learn of the term, or a member that got ahead of all the others while it was
-            # cut off could never rejoin: it heeds no older leader, and they would grant it no vote.
+            # A stale leader. It must learn of the term, or a member that reached a higher term while disconnected could
+            # never rejoin: it ignores older leaders, and they would not grant it votes.
             self.send(MessageType.APPEND_REPLY, message.sender, reject=True)
         elif type in (MessageType.PRE_VOTE, MessageType.VOTE):
             self._elections.refuse(message)
         return False
 
     def _follow(self, leader: NodeId) -> None:
-        """A message of this term from one who leads it. Raises: SafetyViolated."""
+        """A message of this term from its leader. Raises: SafetyViolated."""
         if self.leader == NOBODY:
             self._become_follower(self.term, leader)
         elif self.leader != leader or self._leading is not None:
@@ -332,26 +332,27 @@ class Raft(State):
         self._end_office()
         stood, self.role = self.role != "FOLLOWER", "FOLLOWER"
         if stood or leader != NOBODY:
-            # Otherwise the clock runs on: a candidate that gets no vote here must not keep this member from standing.
+            # Otherwise the clock continues: a candidate refused here must not keep this member from starting an
+            # election.
             self._elections.reset()
         self.leader = leader
         self._note_leader()
 
     def _note_leader(self) -> None:
-        """Counts leaders by their terms: one that was lost from sight and found again is no other."""
+        """Counts leaders by term: one lost and found again is the same."""
         if self.leader != NOBODY and self._leader_term != self.term:
             self._leader_term = self.term
             self.leaders_seen += 1
 
     def _end_office(self) -> None:
-        """Requests that were sent to or through the leader until now get no answer."""
+        """Requests sent to or through the old leader get no answer."""
         if self._leading is not None:
             self.read_states += self._leading.ended()
             self._leading = None
         self.read_states += self._forwarded.give_up()
 
     def _stand(self, *, transfer: bool) -> None:
-        """Stands for election, first by asking whether that would be any use (the thesis, 9.6), if it may at all."""
+        """Starts an election if permitted, first with a pre-vote (the thesis, 9.6)."""
         if not self._elections.may_stand(called=transfer) or self._following.offered is not None:
             return
         self._end_office()
@@ -377,7 +378,7 @@ class Raft(State):
         self._note_leader()
         self._elections.reset()
         self._leading = Leadership(self)
-        # Entries of former terms commit only beneath one of this term (Raft, 5.4.2).
+        # Entries of earlier terms commit only below one of this term (Raft, 5.4.2).
         self.log.append(self.term, b"")
 
     def _count_vote(self, voter: NodeId, granted: bool) -> None:
@@ -397,7 +398,7 @@ class Raft(State):
         if self._leading is not None:
             self._leading.configured()
             if not votes:
-                # It led up to the commit of its own removal, and not beyond (the thesis, 4.2.2).
+                # It led until its own removal was committed, and not beyond (the thesis, 4.2.2).
                 self._leading.replication.tell_commit()
                 self._become_follower(self.term, NOBODY)
         elif not votes and self.role != "FOLLOWER":
@@ -429,7 +430,7 @@ class Raft(State):
         self._learn_commit(message)
         poll = message.type == MessageType.PRE_VOTE_REPLY
         if poll and not message.reject and message.term == self.term:
-            return  # It answers an earlier poll, for the term that has begun since.
+            return  # It answers an earlier poll, for the term that has since begun.
         if self.role == ("PRE_CANDIDATE" if poll else "CANDIDATE"):
             self._count_vote(message.sender, not message.reject)
 
@@ -437,7 +438,7 @@ class Raft(State):
         if self._leading is not None or not self._elections.learn_commit(message):
             return
         if self.role != "FOLLOWER" and not self._elections.may_stand(called=True):
-            # It was to win by a configuration that is no longer the one in force.
+            # It was started under a configuration that is no longer in force.
             self._become_follower(self.term, NOBODY)
 
     def _append_answered(self, message: Message) -> None:
@@ -449,7 +450,7 @@ class Raft(State):
             self._leading.heartbeat_answered(message)
 
     def _ask_leader(self) -> None:
-        """Asks the leader on behalf of all reads that came since the last time."""
+        """Asks the leader on behalf of all reads since the last time."""
         question = self._forwarded.ask(self.config.election_ticks)
         if question is not None:
             self.send(MessageType.READ_INDEX, self.leader, context=question)

@@ -1,4 +1,4 @@
-"""What a leader knows of a peer's log, and how much it may send before it hears more (the thesis, 10.2)."""
+"""A leader's view of a peer's log, and its flow control (the thesis, 10.2)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NONE = LogIndex(0)
 
 
 class ProgressState(Enum):
-    """PROBE: where the logs agree is not known; one message at a time. REPLICATE: it is; messages go out without
-    waiting for replies. SNAPSHOT: the peer needs entries that are gone; nothing is sent until it has the snapshot."""
+    """PROBE: the matching index is unknown; one message at a time. REPLICATE: it is known; messages are pipelined.
+    SNAPSHOT: the peer needs compacted entries; nothing is sent until it has the snapshot."""
 
     PROBE = "probe"
     REPLICATE = "replicate"
@@ -20,7 +20,7 @@ class ProgressState(Enum):
 
 
 class Inflights:
-    """Messages sent and not acknowledged, oldest first, bounded in number and in bytes (one above the bound passes)."""
+    """Unacknowledged messages, oldest first, bounded in number and in bytes (a single one may exceed the bound)."""
 
     __slots__ = ("_messages", "bytes_max", "messages_max", "size_bytes")
 
@@ -44,7 +44,7 @@ class Inflights:
         self.size_bytes += size_bytes
 
     def free_to(self, index: LogIndex) -> None:
-        """The peer has all up to `index`."""
+        """The peer has everything up to `index`."""
         messages = self._messages
         while messages and messages[0][0] <= index:
             self.size_bytes -= messages.popleft()[1]
@@ -55,12 +55,11 @@ class Inflights:
 
 
 class Progress:
-    """One peer. match < next always: up to `match` the logs are known to agree and to be durable there, `next` is the
+    """One peer. Always match < next: up to `match` the logs are known to match and to be durable there, `next` is the
     first entry to send.
 
-    `commit_sent`: the highest commit index sent. `waiting`: a probe is out. `active`: it was heard of since the last
-    check of the quorum. `quiet`: no progress since the last heartbeat went out. `snapshot_index`: the one it is sent.
-    """
+    `commit_sent`: the highest commit index sent. `waiting`: a probe is out. `active`: it was heard from since the last
+    quorum check. `quiet`: no progress since the last heartbeat. `snapshot_index`: of the snapshot being sent."""
 
     __slots__ = (
         "active",
@@ -92,7 +91,7 @@ class Progress:
         return self.waiting or self.state is ProgressState.SNAPSHOT
 
     def sent(self, last: LogIndex, size_bytes: int) -> None:
-        """Entries up to `last` are under way; replicating, more may follow at once."""
+        """Entries up to `last` are in flight; when replicating, more may follow at once."""
         if self.state is ProgressState.REPLICATE:
             self.next = LogIndex(last + 1)
             self.inflights.add(last, size_bytes)
@@ -100,7 +99,7 @@ class Progress:
             self.waiting = True
 
     def acknowledged(self, index: LogIndex) -> bool:
-        """The peer has all up to `index`. False: it was known to."""
+        """The peer has everything up to `index`. False: that was known."""
         self.inflights.free_to(index)
         if index <= self.match:
             return False
@@ -110,8 +109,7 @@ class Progress:
         return True
 
     def refused(self, index: LogIndex, may_agree: LogIndex) -> bool:
-        """The peer does not have the leader's entry `index`; up to `may_agree` it may. False: an old answer, which
-        says nothing any more."""
+        """The peer does not have the leader's entry `index`; up to `may_agree` it may. False: a stale answer."""
         if self.state is ProgressState.REPLICATE:
             if index <= self.match:
                 return False
@@ -125,8 +123,8 @@ class Progress:
         return True
 
     def probe(self) -> None:
-        """Back to one at a time. A snapshot that was under way is taken to have arrived, or not, as `snapshot_index`
-        says."""
+        """Returns to one message at a time. `snapshot_index` tells whether a snapshot in progress counts as
+        received."""
         after = self.snapshot_index if self.state is ProgressState.SNAPSHOT else NONE
         self._reset(ProgressState.PROBE)
         self.next = LogIndex(max(self.match, after) + 1)
@@ -141,7 +139,7 @@ class Progress:
         self.snapshot_index = index
 
     def snapshot_ended(self, well: bool) -> None:
-        """The peer has the snapshot, or will not have it. Either way the next word is its own, or a heartbeat's."""
+        """The peer has the snapshot, or will not get it. Either way wait for its next message or a heartbeat."""
         if not well:
             self.snapshot_index = NONE
         self.probe()

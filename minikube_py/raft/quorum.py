@@ -1,4 +1,4 @@
-"""Majorities as values: what a configuration has agreed on. Pure functions over the voters' own figures."""
+"""Majorities: pure functions of a configuration and the voters' values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def majority(voters: Collection[NodeId]) -> int:
 
 
 def committed_index(configuration: Configuration, match: Mapping[NodeId, LogIndex]) -> LogIndex:
-    """The largest index that a majority of the voters has, of each half where the configuration is joint. Who has not
-    reported has nothing; where nobody votes, nothing is agreed on."""
+    """The largest index that a majority of the voters has, of both halves if the configuration is joint. A voter that
+    has not reported counts as 0; without voters the result is 0."""
     index = _agreed(configuration.voters, match)
     if configuration.outgoing:
         return min(index, _agreed(configuration.outgoing, match))
@@ -26,8 +26,7 @@ def committed_index(configuration: Configuration, match: Mapping[NodeId, LogInde
 
 
 def vote_result(configuration: Configuration, votes: Mapping[NodeId, bool]) -> VoteResult:
-    """WON with a majority of granted votes, LOST once that cannot be reached any more; joint: WON in both halves, LOST
-    in one."""
+    """WON with a majority of granted votes, LOST once that is impossible; joint: WON in both halves, LOST in one."""
     result = _elected(configuration.voters, votes)
     if not configuration.outgoing or result == "LOST":
         return result

@@ -13,14 +13,14 @@ ID_BYTES = 8
 
 
 class Read(NamedTuple):
-    """`asker` wants to know from where on a read under `context` is safe."""
+    """`asker` waits for the index from which a read under `context` is safe."""
 
     asker: NodeId
     context: bytes
 
 
 class Round(NamedTuple):
-    """Reads that a majority's answers to heartbeat `id`, or any later one, confirm at `index`."""
+    """Reads confirmed at `index` by a majority's answers to heartbeat `id` or any later one."""
 
     id: LogIndex
     index: LogIndex  # type: ignore[assignment]  # hides tuple.index
@@ -28,13 +28,12 @@ class Round(NamedTuple):
 
 
 class LeaderReads:
-    """The leader's side. Heartbeats carry an id that grows with each; reads are safe at the index that was committed
-    when their round began, once a majority answered an id not below the round's: it still followed this leader then.
-    One round is under way at most; what comes meanwhile is the next.
+    """The leader's side. Heartbeats carry an id that grows with each; reads are safe at the index committed when their
+    round began, once a majority answered that id or a later one: it still followed this leader then. At most one round
+    is in progress; reads that arrive meanwhile form the next.
 
-    Ids are never used twice, so an answer to an attempt that was given up confirms only what began before it
-    (etcd#20418). They start again with each leadership; a reply of another term never gets here.
-    """
+    Ids are never reused, so an answer to an abandoned attempt confirms only reads begun before it (etcd#20418). They
+    restart with each leadership; a reply of another term never gets here."""
 
     __slots__ = ("_answered", "_own", "_round", "last_id", "waiting")
 
@@ -53,7 +52,7 @@ class LeaderReads:
         return self._round is not None
 
     def begin(self, commit: LogIndex) -> bytes | None:
-        """The id of a new round for the reads that wait, or None: one is under way."""
+        """The id of a new round for the waiting reads, or None: one is in progress."""
         if self._round is not None:
             return None
         context = self.fresh()
@@ -67,7 +66,7 @@ class LeaderReads:
         return self.last_id.to_bytes(ID_BYTES, "big")
 
     def answered(self, node: NodeId, context: bytes) -> None:
-        """`node` answered the heartbeat with this id; one that was never given out says nothing."""
+        """`node` answered the heartbeat with this id; ignores an id never issued."""
         if len(context) == ID_BYTES:
             number = LogIndex(int.from_bytes(context, "big"))
             if self._answered.get(node, 0) < number <= self.last_id:
@@ -78,7 +77,7 @@ class LeaderReads:
         return quorum.committed_index(configuration, {**self._answered, self._own: self.last_id})
 
     def release(self, configuration: Configuration) -> Round | None:
-        """The round under way, taken off if it is confirmed."""
+        """The current round, removed if it is confirmed."""
         done = self._round
         if done is None or self.confirmed(configuration) < done.id:
             return None
@@ -86,16 +85,15 @@ class LeaderReads:
         return done
 
     def all(self) -> list[Read]:
-        """All that have no answer yet, oldest first."""
+        """All reads without an answer, oldest first."""
         return [*(self._round.reads if self._round else ()), *self.waiting]
 
 
 class ForwardedReads:
-    """A follower's side: what it asked the leader for and has no answer to.
+    """The follower's side: its unanswered requests to the leader.
 
-    Each question has an id that no other member, and no earlier life of this one, ever used: `prefix` is drawn at
-    random at its start. A late answer to an old question is thereby never taken for one to a new.
-    """
+    Each request has an id never used by another member or an earlier run of this one: `prefix` is drawn at random at
+    the start. So a late answer to an old request is never mistaken for one to a new request."""
 
     __slots__ = ("_asked", "_number", "_prefix", "_waiting")
 
@@ -112,7 +110,7 @@ class ForwardedReads:
         self._waiting.append(context)
 
     def ask(self, ticks: int) -> bytes | None:
-        """The id of one question for all that wait, which is given up after so many ticks; None: none wait."""
+        """The id of one request for all waiting reads, which expires after a number of ticks; None: none wait."""
         if not self._waiting:
             return None
         self._number += 1
@@ -126,7 +124,7 @@ class ForwardedReads:
         return [ReadState(index, context) for context in contexts]
 
     def tick(self) -> list[ReadState]:
-        """What is given up now."""
+        """The requests that expire now."""
         if not self._asked:
             return []
         left = self._asked
@@ -136,7 +134,7 @@ class ForwardedReads:
         ]
 
     def give_up(self) -> list[ReadState]:
-        """There is another leader, or none: none of the questions will be answered."""
+        """The leader changed or is lost: no request will be answered."""
         contexts = [context for _, asked in self._asked.values() for context in asked] + self._waiting
         self._asked, self._waiting = {}, []
         return [ReadState(None, context) for context in contexts]

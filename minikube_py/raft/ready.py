@@ -1,4 +1,4 @@
-"""What Raft hands to its driver, and what the driver owes it in return."""
+"""What Raft hands to its driver, and what the driver must do with it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Role = Literal["FOLLOWER", "PRE_CANDIDATE", "CANDIDATE", "LEADER"]
 
 
 class ReadState(NamedTuple):
-    """A read asked for with `context` may be served once `index` is applied. `index` None: it cannot be served, the
-    leader changed meanwhile; nothing is known, ask again."""
+    """A read with `context` may be served once `index` is applied. `index` None: it cannot be served because the leader
+    changed; ask again."""
 
     index: LogIndex | None  # type: ignore[assignment]  # hides tuple.index
     context: bytes
@@ -47,7 +47,7 @@ class Ready(NamedTuple):
 
 
 class ProposalDropped(Exception):
-    """Not taken: no leader here, or too much waits uncommitted. Nothing changed. `leader`: who may take it."""
+    """Refused: no leader here, or too much is uncommitted. Nothing changed. `leader`: where to retry."""
 
     def __init__(self, why: str, leader: NodeId = NOBODY) -> None:
         super().__init__(why)
@@ -55,13 +55,13 @@ class ProposalDropped(Exception):
 
 
 class UnknownPeer(Exception):
-    """A message from someone who is no member, or one that is addressed to another node."""
+    """A message from a non-member, or addressed to another node."""
 
 
 class SafetyViolated(Corruption):
-    """What a peer says contradicts what is settled here: a log was lost, a vote forgotten, or two members have one id.
-    Whoever gets this must stop."""
+    """A peer's message contradicts settled state: a log was lost, a vote forgotten, or two members share an id. The
+    receiver must stop."""
 
 
 class AcknowledgedLost(SafetyViolated):
-    """This member's own log lacks what it acknowledged: its files are older than its word."""
+    """This member's own log lacks entries it acknowledged: its files are outdated."""

@@ -1,5 +1,5 @@
-"""The leader's side of replication: what each peer has, what it is sent next, and what is thereby committed
-(Raft, 5.3, 5.4.2; the thesis, 10.2 for pipelining)."""
+"""The leader's side of replication: each peer's progress, its next messages, and the resulting commits (Raft, 5.3,
+5.4.2; the thesis, 10.2 for pipelining)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Cuts = dict[LogIndex, tuple[Sequence[Entry], int]]
 
 
 class Replication:
-    """`peers`: all that receive the log but this member, by id. `alone`: this member is the only voter.
-    `snapshot_wanted`: a peer can be helped by a newer snapshot only."""
+    """`peers`: all other members that receive the log, by id. `alone`: this member is the only voter.
+    `snapshot_wanted`: a peer needs a newer snapshot."""
 
     __slots__ = ("_state", "alone", "peers", "snapshot_wanted")
 
@@ -29,8 +29,8 @@ class Replication:
         self.configure(active=False)
 
     def configure(self, *, active: bool = True) -> None:
-        """Takes the configuration in force: those who are new, those who are gone. `active`: the new ones count as
-        heard of, so that a quorum with them is not missed before they had time to answer."""
+        """Applies the current configuration: adds new peers, removes old ones. `active`: new ones count as heard from,
+        so that the quorum does not fail before they had time to answer."""
         state = self._state
         before = self.peers
         self.peers = {}
@@ -40,27 +40,27 @@ class Replication:
                 self.peers[node] = before.get(node) or self._unknown(active)
         for node, progress in before.items():
             if node not in self.peers:
-                # The last it hears: that it was removed.
+                # Its last message: that it was removed.
                 self._poke(node, progress)
 
     def replicate(self) -> None:
-        """Sends to each peer what it lacks of the entries that were handed out for writing, as far as it may be sent
-        more; or, with no entries about to follow, how far all is committed."""
+        """Sends each peer the entries it lacks among those handed out for writing, within its flow control; or, if no
+        entries are about to follow, the commit index."""
         log = self._state.log
         commit_alone = log.handed == log.last_index
-        # Most peers are at the same place, and get the same list.
+        # Most peers are at the same index, and share the list.
         cuts: Cuts = {}
         for node, progress in self.peers.items():
             while not progress.paused and self._send_next(node, progress, cuts, commit_alone):
                 pass
 
     def tell_commit(self) -> None:
-        """Tells all who follow closely what is committed, before this leader falls silent."""
+        """Sends the commit index to all peers that are up to date, before this leader steps down."""
         for node, progress in self.peers.items():
             self._poke(node, progress)
 
     def replied(self, message: Message) -> bool:
-        """Takes an APPEND_REPLY; True if more may be committed by it. Raises: SafetyViolated."""
+        """Handles an APPEND_REPLY; True if it may commit more. Raises: SafetyViolated."""
         log = self._state.log
         progress = self.peers[message.sender]
         progress.active = True
@@ -83,7 +83,7 @@ class Replication:
         return advanced
 
     def heartbeat(self, context: bytes, *, tick: bool) -> None:
-        """`tick`: by the clock, and not for a read only: who makes no progress until it answers is sent something."""
+        """`tick`: by the clock, not only for a read; peers without progress get a message they must answer."""
         state = self._state
         committed = state.log.committed
         for node, progress in self.peers.items():
@@ -96,8 +96,8 @@ class Replication:
                         progress.snapshot_ended(False)
 
     def heartbeat_answered(self, node: NodeId) -> None:
-        """A peer lives. If it has not got on since the last heartbeat, what it was sent may be lost: it is sent
-        something that it must answer."""
+        """A peer lives. Without progress since the last heartbeat, messages may be lost: send one that it must
+        answer."""
         progress = self.peers[node]
         progress.active = True
         if not progress.quiet:
@@ -109,7 +109,7 @@ class Replication:
             self._poke(node, progress)
 
     def report(self, node: NodeId, reachable: bool, snapshot: bool | None) -> None:
-        """What the driver learned of a peer by other means."""
+        """What the driver learned about a peer by other means."""
         progress = self.peers.get(node)
         if progress is None:
             return
@@ -122,7 +122,7 @@ class Replication:
             progress.probe()
 
     def quorum_active(self) -> bool:
-        """Whether a majority was heard of since this was asked last."""
+        """Whether a majority was heard from since the last call."""
         heard = [self._state.id]
         for node, progress in self.peers.items():
             if progress.active:
@@ -131,7 +131,7 @@ class Replication:
         return quorum.has_majority(self._state.configuration, heard)
 
     def agreed(self) -> LogIndex:
-        """Up to where a majority has the log durably; this leader counts for what its own disk has."""
+        """The last index that a majority has durably; this leader counts with its own disk."""
         state = self._state
         if self.alone:
             return state.log.stable
@@ -145,7 +145,7 @@ class Replication:
         return Progress(LogIndex(self._state.log.last_index + 1), inflights, active)
 
     def _send_next(self, node: NodeId, progress: Progress, cuts: Cuts, commit_alone: bool) -> bool:
-        """One message to a peer that may be sent one. False: there is nothing to send."""
+        """Sends one message to a peer if permitted. False: there is nothing to send."""
         log = self._state.log
         before = LogIndex(progress.next - 1)
         if before < log.offset:
@@ -170,7 +170,7 @@ class Replication:
         return True
 
     def _poke(self, node: NodeId, progress: Progress) -> None:
-        """An append without entries, also to a peer that may be sent no more of them."""
+        """An append without entries, even to a peer whose window is full."""
         if progress.state is ProgressState.REPLICATE:
             if progress.next > self._state.log.offset:
                 self._append(node, progress, LogIndex(progress.next - 1), ())
@@ -190,7 +190,7 @@ class Replication:
         state = self._state
         meta = state.latest_snapshot
         if not progress.active:
-            # As far as is known nobody is there, and a snapshot is too expensive to send for nothing.
+            # The peer seems unreachable, and a snapshot is too expensive to send in vain.
             return False
         if meta is None or meta.index < state.log.offset or not meta.configuration.contains(node):
             self.snapshot_wanted = True

@@ -1,4 +1,4 @@
-"""What all parts of one member's Raft see of it, and where they leave what is to be sent."""
+"""State shared by the parts of one member's Raft, and the queues of its messages."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from minikube_py.raft.message import NOBODY, HardState, LogIndex, Message, Messa
 from minikube_py.raft.ready import ProposalDropped, ReadState, Role
 
 TRANSFER = b"transfer"
-"""The context of a vote that the leader itself asked for."""
+"""The context of a vote in an election that the leader requested."""
 
 ELECTION_TICKS_MIN = 2
-"""With 1 a candidate's timeout, drawn from `election_ticks` up to twice as many, is always the same."""
+"""With 1 a candidate's timeout, drawn from `election_ticks` to below twice that, would be constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """The knobs of one member; they must be the same on all.
+    """The settings of a member; they must be equal on all.
 
     An election starts after `election_ticks` (at least ELECTION_TICKS_MIN, and above `heartbeat_ticks`) to half as many
-    again without a leader. `lease_reads`: a leader that a
-    majority heard within the last half election timeout answers reads without asking again, which relies on all
-    members' ticks lasting about the same. One APPEND carries up to `append_bytes_max`; unacknowledged ones are bounded
-    per peer in number and bytes. Proposals beyond `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too.
-    One Ready hands out up to `committed_bytes_max` to apply. A snapshot under way of which nothing is heard for
-    `snapshot_ticks` is given up. `release`: a number of the driver's, which may differ between members; a follower's
-    replies tell it to the leader.
-    """
+    again without a leader. `lease_reads`: a leader that a majority heard within the last half election timeout answers
+    reads without asking again, which relies on all members' ticks lasting about the same. One APPEND carries up to
+    `append_bytes_max`; unacknowledged ones are bounded per peer in number and bytes. Proposals beyond
+    `uncommitted_bytes_max` are dropped, reads beyond `reads_max` too. One Ready hands out up to `committed_bytes_max`
+    to apply. A snapshot transfer without progress for `snapshot_ticks` is given up. `release`: a number of the driver,
+    which may differ between members; a follower's replies report it to the leader."""
 
     id: NodeId
     election_ticks: int = 10
@@ -68,9 +66,8 @@ class RaftConfig:
 class State:
     """Owned by one `Raft`: term, vote, role and leader change only there.
 
-    `latest_snapshot`: what a peer that needs compacted entries is sent. `messages` may be sent at once,
-    `messages_after` once all is durable that was to be when they were made.
-    """
+    `latest_snapshot`: sent to a peer that needs compacted entries. `messages` may be sent at once, `messages_after`
+    once everything that was pending when they were made is durable."""
 
     __slots__ = (
         "config",
@@ -119,7 +116,7 @@ class State:
         context: bytes = b"",
         snapshot: SnapshotMeta | None = None,
     ) -> None:
-        """Leaves a message without entries where it belongs: what promises something waits until that is durable."""
+        """Queues a message without entries: if it is a promise, until its basis is durable."""
         term = self.term if term is None else term
         message = Message(
             type, self.id, to, term, log_term, index, commit, (), reject, hint, context, snapshot

@@ -1,4 +1,4 @@
-"""What one member says of itself, for people and for tests."""
+"""A member's status, for display and tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.raft.ready import Role
 
 
 class PeerStatus(NamedTuple):
-    """The leader's view of a peer. `state`: "probe", "replicate" or "snapshot"; `active`: heard of lately."""
+    """The leader's view of a peer. `state`: "probe", "replicate" or "snapshot"; `active`: heard from recently."""
 
     id: NodeId
     match: LogIndex
@@ -23,7 +23,7 @@ class PeerStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """`peers` is empty but on the leader. `transferee` 0: leadership is not being given away."""
+    """`peers` is empty except on the leader. `transferee` 0: no transfer in progress."""
 
     id: NodeId
     term: Term

@@ -1,5 +1,5 @@
-"""A member's alarms: it raises its own where it has no room, clears it when there is room again, and stands aside where
-the others have agreed that its data are not theirs."""
+"""A member's alarms: it raises one when space runs out, clears it when there is space again, and stops serving once the
+others agree that its data differ from theirs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGAIN_S: Final = 1.0
 """What was sent to the leader, or proposed, may be lost; it is sent again until the state shows it."""
 
 Ask = Callable[[Command], None]
-"""Has the leader propose a command, whoever that is; it may be lost."""
+"""Has the current leader propose a command; the request may be lost."""
 
 
 class Alarming:
@@ -28,7 +28,7 @@ class Alarming:
         self._known: frozenset[Alarm] = frozenset()
 
     def look(self) -> None:
-        """To be called regularly."""
+        """Call this regularly."""
         member = self._member
         state, room = member.state, member.room
         room.look(state.data_bytes, member.replica.files.spare.held_bytes)
@@ -42,7 +42,7 @@ class Alarming:
         wrong = bool(room.shortage) != (Alarm(member.member_id, NOSPACE) in raised)
         gone = self._gone(raised)
         now_s = member.clock.monotonic_s()
-        # Where nobody writes, the alarm that is raised already is an entry that changes nothing.
+        # Without writes, raising the alarm again adds the entry that a snapshot needs, and changes nothing else.
         if (wrong or gone or member.replica.lacks_entry) and now_s >= self._next_s:
             self._next_s = now_s + AGAIN_S
             if wrong or member.replica.lacks_entry:
@@ -51,7 +51,7 @@ class Alarming:
                 self._ask(SetAlarm(False, *alarm))
 
     def _gone(self, raised: set[Alarm]) -> list[Alarm]:
-        """Alarms of members that were removed. A leader clears them."""
+        """Alarms of removed members. A leader clears them."""
         member = self._member
         if not raised or not member.replica.leading:
             return []
@@ -74,8 +74,8 @@ _WHAT: Final = {
 
 
 def stands_aside(member: StoreMember) -> bool:
-    """The others have agreed that this member's data are not theirs. A majority of the voters cannot be the odd ones:
-    no member finds that, so alarms that say it end nobody."""
+    """The others agree that this member's data differ. Alarms against a majority of the voters cannot be right, so they
+    stop no member."""
     raised, voters = member.state.alarms.raised, member.raft.configuration.voters
     marked = [each for each in voters if Alarm(each, CORRUPT) in raised]
     return Alarm(member.member_id, CORRUPT) in raised and len(marked) * 2 <= len(voters)

@@ -1,15 +1,14 @@
-"""What the sound entries behind a gap of the log say, where the state that they were applied to is not known.
+"""Recovers what it can from sound log entries behind a gap, when the state they were applied to is unknown.
 
-A command carries whole values, so what it wrote is known wherever it is known that it wrote. A condition on a key that
-was written since the gap is decided by the revision of that write; so the revisions have to be those that were: how
-many the gap made follows from conditions that name the revision of a write behind it. A condition on another key holds
-where it names a revision that the gap made, for the client had read it there; else it is judged by what was known
-before, and by what the next condition on the key names. All entries behind a gap that have a condition, or a lease from
-before, are `assumed`: this is how it was where clients name what they have read, and certain it is not.
+A command carries whole values, so if it is known to have written, what it wrote is known. A condition on a key written
+since the gap is decided by the revision of that write, so revisions must be exactly the true ones: the number made in
+the gap follows from conditions that name the revision of a later write. A condition on another key holds if it names a
+revision made in the gap, because the client had read it there; otherwise it is evaluated against the state before the
+gap and the next condition on the key. All entries behind a gap with a condition, or a lease from before it, are
+`assumed`: right if clients name what they have read, but not certain.
 
-What a user sent is judged as apply did, by the users and roles that are known. A gap may have changed these: then what
-they sent is `assumed`, too, and of their changes of users and roles only those are done that give nobody anything.
-"""
+Commands of users are checked against the known users and roles, as apply did. If a gap may have changed these, the
+commands are `assumed` too, and only changes of users and roles that grant nothing are applied."""
 
 from __future__ import annotations
 
@@ -53,14 +52,13 @@ from minikube_py.wal.recovery import LogEntry
 CHANGE: Final = 1
 CANDIDATES_MAX: Final = 6
 NARROWING: Final = ("enable", "user delete", "user revoke-role", "role delete", "role revoke-permission")
-"""Changes of users and roles after which nobody may do more than before."""
+"""Changes of users and roles that grant no new permission."""
 
 
 class BehindGaps:
     """Keys, leases and declarations, without history and sessions. `assumed`: indexes of entries. `gap_revision`: the
-    last one that the last gap made. `auth_lost`: there is no record of users and roles where there may have been one.
-    `auth_sure`: none of them can have changed in a gap. `unsure_changes`: entries that may have changed them behind it.
-    """
+    last one that the last gap made. `auth_lost`: a record of users and roles may have existed and is missing.
+    `auth_sure`: no gap can have changed them. `unsure_changes`: entries behind a gap that may have changed them."""
 
     def __init__(self, state: StateMachine) -> None:
         self.revision = state.revision
@@ -86,8 +84,8 @@ class BehindGaps:
         self._guessed = False
 
     def records(self, records: list[Any], lost: int) -> None:
-        """Those of a newer snapshot whose parts do not all read, on top of what was known. `lost`: how many of them lie
-        before the first that is not there."""
+        """Applies the readable parts of a newer, damaged snapshot on top of what was known. `lost`: how many of its
+        records precede the first missing one."""
         known = [record[1:] for record in records if record[0] == records_of.USERS_AND_ROLES]
         self.auth_lost = not known and _may_have_had_users(records, lost)
         if not self.auth_lost:
@@ -110,7 +108,7 @@ class BehindGaps:
         self.revision = max([self.revision, *(kv.mod_revision for kv in self.current.values())])
 
     def run(self, entries: Sequence[LogEntry], missing: int) -> None:
-        """Entries without a gap, behind one of `missing` entries, each of which made one revision at most."""
+        """Applies entries without a gap, behind one of `missing` entries, each of which made at most one revision."""
         commands = [(each.index, command) for each in entries if (command := self._new(each)) is not None]
         self._named = {}
         self.auth_sure &= not missing
@@ -128,7 +126,7 @@ class BehindGaps:
         self._load(best)
 
     def state(self) -> StateMachine:
-        """Raises: Corruption where the parts do not fit together."""
+        """Raises: Corruption if the parts are inconsistent."""
         kvs = [kv if kv.lease in self.leases else kv._replace(lease=0) for _, kv in sorted(self.current.items())]
         head = [records_of.HEAD, records_of.FORMAT, self.revision, self.revision, 0, self.version]
         leases = [[records_of.LEASE, id, ttl_s, 0, 0] for id, ttl_s in sorted(self.leases.items())]
@@ -144,7 +142,7 @@ class BehindGaps:
         return [kv for at, kv in self.current.items() if key <= at and (range_end == FROM_KEY or at < range_end)]
 
     def _new(self, entry: LogEntry) -> Any:
-        """The command, out of its session, or None where it was executed before or is none."""
+        """The command without its session, or None if it was executed before or is not a command."""
         if not entry.data or entry.kind == CHANGE:
             return None
         try:
@@ -189,7 +187,7 @@ class BehindGaps:
                 self.assumed.append(index)
 
     def _may(self, command: Any) -> bool:
-        """Whether apply did it, as far as that depends on who sent it; where that is not known, by what is known."""
+        """Whether apply permitted it to its sender; if that is unknown, by the users and roles that are known."""
         auth, inner = self.auth, cast(Any, bare(command))
         changes = type(inner) is ChangeAuth and inner.action != TOKEN
         if not self.auth_sure and (changes or type(command) is AsUser):
@@ -198,7 +196,7 @@ class BehindGaps:
         if type(command) is not AsUser:
             return True
         if not self.auth_sure:
-            # Nobody names a revision before it was made.
+            # A client cannot name a revision before it was made.
             auth.revision = max(auth.revision, command.revision)
         try:
             auth.check(command, self._lessor)
@@ -233,7 +231,7 @@ class BehindGaps:
         return False
 
     def _taken(self, op: Op) -> Iterator[Op]:
-        """What runs of it, by its conditions."""
+        """The operations that run, depending on its conditions."""
         if type(op) is not Txn:
             yield op
             return
@@ -254,7 +252,7 @@ class BehindGaps:
     def _op(self, op: Op, revision: int) -> bool:
         if type(op) is DeleteRange:
             if op.range_end != SINGLE_KEY:
-                # What else was there is gone, too.
+                # Everything else was deleted, too.
                 return self._delete([kv.key for kv in self.range(op.key, op.range_end)])
             self._sure.add(op.key)
             return self._delete([op.key])
@@ -283,7 +281,7 @@ class BehindGaps:
         return before is not None
 
     def _attach(self, key: bytes, old: int, new: int) -> None:
-        """Also to a lease that is not known: what has it ends with it."""
+        """Attaches the key even to an unknown lease: keys attached to it end with it."""
         if new and new not in self._lessor.by_id:
             self._lessor.by_id[new] = Lease(new, 0)
         self._lessor.move(key, old, new)
@@ -303,7 +301,7 @@ class BehindGaps:
         named = cast(int, operand) if target in ("MOD", "CREATE") and op == "=" and not range_end else 0
         answer = holds(compare, cast(KeyIndex, self))
         if key not in self._sure or range_end:
-            # Nobody names a revision before it was made.
+            # A client cannot name a revision before it was made.
             self.revision = max(self.revision, named)
             if named > self._gap_starts:
                 self._existed.add(key)
@@ -311,7 +309,7 @@ class BehindGaps:
             return self._guess(key, answer)
         standing = self.current.get(key)
         if target == "MOD" and standing is not None and named > standing.mod_revision:
-            # A guess was wrong: since the last condition that fitted, revisions were counted too low.
+            # A guess was wrong: revisions were undercounted since the last condition that matched.
             self.revision += named - standing.mod_revision
             self._gap_starts = self._fitted
             self._sure.clear()
@@ -324,8 +322,8 @@ class BehindGaps:
         return answer
 
     def _guess(self, key: bytes, answer: bool) -> bool:
-        """`answer`, unless the next condition on the key tells: it names the revision of this write, or the one before.
-        """
+        """`answer`, unless the next condition on the key decides: it names the revision of this write, or the previous
+        one."""
         read = next((named for at, named in self._named.get(key, ()) if at > self._index), 0)
         if read == self.revision + 1:
             return True
@@ -336,8 +334,8 @@ class BehindGaps:
 
 
 def _revisions_made(commands: list[tuple[int, Any]], known: int, missing: int) -> list[int]:
-    """How many revisions a gap may have made: what conditions behind it say, and as many as it may have, or a few less.
-    Where nothing tells, the most is right: a revision never comes twice."""
+    """How many revisions a gap may have made: what later conditions imply, or the maximum possible minus a few. Without
+    evidence take the maximum: a revision must never be used twice."""
     written: dict[bytes, int] = {}
     votes: Counter[int] = Counter()
     count = least = 0
@@ -359,7 +357,8 @@ def _revisions_made(commands: list[tuple[int, Any]], known: int, missing: int) -
 
 
 def _may_have_had_users(records: list[Any], lost: int) -> bool:
-    """Of a snapshot without their record: they come before sessions and keys, and from version `USERS` of the rules."""
+    """Whether a snapshot without the record of users may have had one: it precedes sessions and keys, since version
+    `USERS` of the rules."""
     head = records[0] if records and records[0][0] == records_of.HEAD else None
     if head is not None and (head[5] if len(head) > 5 else FIRST) < USERS:
         return False
@@ -374,7 +373,7 @@ def _compares(command: Any) -> Iterator[Compare]:
 
 
 def _written(command: Any) -> Iterator[bytes]:
-    """The keys that a command writes or deletes where its conditions hold."""
+    """The keys that a command writes or deletes if its conditions hold."""
     command = bare(command)
     if type(command) in (Put, DeleteRange):
         yield command.key

@@ -1,9 +1,8 @@
-"""What a member whose folder holds no log does: form a cluster with the others, enter one that is there, or wait.
+"""Decides what a member without a log does: form a cluster with the others, enter an existing one, or wait.
 
-Pure: the answers of the others go in, a decision comes out; `store.discovery` asks and does. The rule that lets no
-second cluster come to be: a member forms one only when it and all the others have told each other, by the ids that are
-on their disks, exactly the same members. docs/adr/0006-identity-bootstrap-and-rejoin.md proves it.
-"""
+Pure: takes the others' answers and returns a decision; `store.discovery` asks and acts. The rule that prevents a second
+cluster: a member forms one only when all members, identified by the ids on their disks, have reported exactly the same
+member list to each other. docs/adr/0006-identity-bootstrap-and-rejoin.md proves it."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ Initial = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What this member was started with. `me.peer` is what `initial` says under its name."""
+    """What this member was started with. `me.peer` is its address in `initial`."""
 
     me: Member
     initial: Initial
@@ -57,10 +56,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a member says when asked who it is.
+    """A member's answer to WHO.
 
-    With a log: `cluster_id`, `membership`, the `leader` it knows of and how far it has `applied`. Without one
-    (`cluster_id` 0): `initial` as it was started with, and `seen`, those of it whose ids it knows, itself included."""
+    With a log: `cluster_id`, `membership`, the known `leader` and the last `applied` index. Without one (`cluster_id`
+    0): the `initial` it was started with, and `seen`, the initial members whose ids it knows, including itself."""
 
     member: Member
     cluster_id: int = 0
@@ -73,7 +72,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Begin with the entry that all of `members` begin with, at `version` of the rules of apply."""
+    """Start the log with the entry common to all `members`, at `version` of the rules of apply."""
 
     cluster_id: int
     members: tuple[Member, ...]
@@ -82,7 +81,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """Begin with nothing, as a member that is known there already; the leader sends the rest."""
+    """Start with an empty log, as a member the cluster already knows; the leader sends the rest."""
 
     cluster_id: int
     membership: Membership
@@ -90,7 +89,7 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Ask `leader` to propose `change`, then ask who is who again."""
+    """Ask `leader` to propose `change`, then ask all members again."""
 
     cluster_id: int
     leader: Member
@@ -129,15 +128,15 @@ def parse_initial_cluster(text: str) -> Initial:
 
 
 def cluster_id_of(members: Iterable[Member], version: int = LATEST) -> int:
-    """The id of the cluster that these begin: two that begin with different first entries have different ids, as those
-    of different releases do."""
+    """The id of the cluster that these form: different first entries, as different releases write, give different
+    ids."""
     ordered = tuple(sorted(members, key=lambda member: member.id))
     first = encode_member_change(MemberChange(ChangeKind.BOOTSTRAP, members=ordered, version=version))
     return int.from_bytes(sha256(first).digest()[:8], "big") & ID_MAX or 1
 
 
 def decide(intent: Intent, answers: Mapping[str, Answer]) -> Decision:
-    """`answers` by the address that was asked, each the last one to have come from there."""
+    """`answers` by address, the latest from each."""
     begun = [answer for answer in answers.values() if answer.cluster_id]
     return _with_those_begun(intent, begun) if begun else _with_all_new(intent, answers)
 
@@ -164,7 +163,7 @@ def _with_all_new(intent: Intent, answers: Mapping[str, Answer]) -> Decision:
 
 
 def view_of(intent: Intent, answers: Mapping[str, Answer]) -> tuple[Member, ...]:
-    """Who of the initial members is known, this one included, by id; nobody where a cluster is known to be there."""
+    """The initial members known so far, by id, this one included; empty once an existing cluster is known."""
     if any(answer.cluster_id for answer in answers.values()):
         return ()
     asked = [address for name, address in intent.initial if name != intent.me.name and address in answers]
@@ -195,7 +194,7 @@ def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
     leader = best.membership.get(best.leader)
     if leader is None:
         return Wait(f"cluster {id_text(cluster_id)} has no leader now to let {me.name} join; waiting for one")
-    # Whether it fits is for a leader that is confirmed to be one: these answers, a leader's too, may be of the past.
+    # Only a leader confirmed as such can check whether it fits: these answers, a leader's included, may be stale.
     change = MemberChange(
         ChangeKind.JOIN, id=me.id, name=me.name, peer=me.peer, client=me.client, rejoin=intent.rejoin
     )
@@ -210,7 +209,7 @@ def answer_to_plain(answer: Answer) -> Any:
 
 
 def answer_from_plain(plain: Any) -> Answer:
-    """Raises: InvalidRequest where it is no answer."""
+    """Raises: InvalidRequest if it is not an answer."""
     try:
         member, cluster_id, membership, leader, applied, initial, seen = plain
         if not all(type(number) is int and 0 <= number <= ID_MAX for number in (cluster_id, leader, applied)):

@@ -1,4 +1,4 @@
-"""What a leader asks itself before it changes who the members are, by what it knows of its peers. Pure."""
+"""A leader's safety checks before it changes the members, based on what it knows of its peers. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from minikube_py.raft.status import Status
 from minikube_py.store.membership import ChangeKind, MemberChange, Membership
 
 PROMOTE_LAG_ENTRIES = 1000
-"""A learner that is so close to the leader's last entry has caught up."""
+"""A learner this close to the leader's last entry has caught up."""
 
 
 def caught_up(status: Status) -> set[NodeId]:
-    """Those that could vote for whatever is committed next."""
-    # Also one that is probed: after its link fell there may be nothing to send by which it would be more.
+    """Voters that are up to date enough to acknowledge the next commit."""
+    # Includes a probed voter: after its link fell there may be nothing to send that would change its state.
     return {
         peer.id
         for peer in status.peers
@@ -25,13 +25,13 @@ def caught_up(status: Status) -> set[NodeId]:
 
 
 def heir(status: Status) -> NodeId | None:
-    """The voter, beside the leader, that has the most of the log."""
+    """The voter, other than the leader, with the most complete log."""
     voters = [peer for peer in status.peers if peer.active and peer.id in status.configuration.voters]
     return max(voters, key=lambda peer: peer.match).id if voters else None
 
 
 def check_timely(change: MemberChange, membership: Membership, status: Status) -> None:
-    """Raises: Unavailable where the change fits and would cost the cluster its quorum now, or put it at risk."""
+    """Raises: Unavailable if the change is valid but would cost the cluster its quorum now, or put it at risk."""
     member = membership.get(change.id) if change.id else membership.named(change.name)
     if member is None:
         return

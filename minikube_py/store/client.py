@@ -1,9 +1,8 @@
-"""Storage over the native protocol: follows the leader, pipelines, and tries again what can be tried again.
+"""Storage over the native protocol: follows the leader, pipelines requests, and retries what can be retried.
 
-Every write goes in a session (see `client_session`), reads and renewals may be repeated as they are, and watches go on
-behind what they have shown (see `client_watch`). So losing a connection or a leader costs time, up to
-`request_timeout_s` a request. Then it ends as Unavailable if it cannot have been done, as OutcomeUnknown otherwise.
-"""
+Every write belongs to a session (see `client_session`), reads and renewals are idempotent, and watches resume after the
+last event delivered (see `client_watch`). So losing a connection or a leader only costs time, up to `request_timeout_s`
+per request. Then it fails with Unavailable if it cannot have been executed, with OutcomeUnknown otherwise."""
 
 from __future__ import annotations
 
@@ -39,22 +38,22 @@ from minikube_py.store.storage import CommandStorage, WatchHandle, WatchSink
 
 REQUEST_TIMEOUT_S: Final = 10.0
 LONG_TIMEOUT_S: Final = 120.0
-"""For what works through all there is, as declaring fields does."""
+"""For operations that go through all data, such as declaring fields."""
 PENDING_MAX: Final = 50_000
-"""Requests that wait for their answer; one more is refused."""
+"""The most requests that may wait for an answer; further ones are refused."""
 SWEEP_S: Final = 0.1
 RETRY_S: Final = 0.05
 SILENT_S: Final = 1.0
-"""A member that owes answers and says nothing for so long makes the client ask the others who leads."""
+"""When a member owes answers and is silent this long, the client asks the others who leads."""
 DEAD_S: Final = 10.0
-"""One that owes answers for so long is given up."""
+"""When it owes answers this long, the connection is given up."""
 PING_S: Final = 2.0
-"""A connection over which nothing came for so long is asked for a sign of life."""
+"""A connection that was silent this long is pinged."""
 
 
 class StoreClient(CommandStorage):
-    """`await start()` connects, and raises if no member can be reached; afterwards connections are made again whenever
-    they fall. With `fail_fast` nothing waits for a connection or a leader: it is refused at once."""
+    """`await start()` connects, and raises if no member can be reached; later it reconnects whenever a connection is
+    lost. With `fail_fast` a request without a connection or a leader is refused at once."""
 
     def __init__(
         self,
@@ -89,20 +88,20 @@ class StoreClient(CommandStorage):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises: Unavailable; MinikubeError where the store refuses (token, cluster, version)."""
+        """Raises: Unavailable; MinikubeError if the store refuses (token, cluster, version)."""
         self._why_not = ""
         try:
             await self._route.start()
         except MinikubeError as error:
             self._why_not = str(error)
-            # What was asked meanwhile has deadlines of its own; watches would wait for ever.
+            # Requests made meanwhile have their own deadlines; watches would wait forever.
             self._watches.close(Unavailable(self._why_not))
             raise
         self._ping = _new_ping()
         self._pinger = asyncio.get_running_loop().create_task(self._ping_forever())
 
     async def close(self) -> None:
-        """Ends the session; what is not answered by then ends as Unavailable or unknown."""
+        """Ends the session; requests still unanswered then end as Unavailable or unknown."""
         for task in (self._pinger, self._retry):
             if task is not None:
                 task.cancel()
@@ -133,7 +132,7 @@ class StoreClient(CommandStorage):
         return (result.kvs[0] if result.kvs else None), result.revision
 
     async def range(self, request: RangeRequest, *, serializable: bool = False) -> RangeResult:
-        """Linearizable. `serializable`: what the member at hand has, without asking the others; it may be old, but
+        """Linearizable. `serializable`: the connected member's state, without asking the others; possibly stale, but
         never older than what this client has seen."""
         data = pack(request)
         flags = SERIALIZABLE if serializable else 0
@@ -158,7 +157,7 @@ class StoreClient(CommandStorage):
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
     ) -> WatchHandle:
-        """See `Storage.watch`. It goes on by itself when a connection is lost, at whichever member is reached."""
+        """See `Storage.watch`. When a connection is lost it resumes by itself at the next member reached."""
         plain = None if where is None else where_to_plain(where)
         request = WatchRequest(key, range_end, start_revision, plain, self._revision)
         if self._why_not or (self._connection is None and self._fail_fast):
@@ -172,7 +171,7 @@ class StoreClient(CommandStorage):
         return int(ttl_s)
 
     async def lease_remaining_s(self, lease_id: int) -> float | None:
-        """Until the lease ends unless it is renewed; None if it is unknown."""
+        """Time until the lease ends unless it is renewed; None if it is unknown."""
         _, remaining_s = await self._call(Op.REMAINING, lease_id)
         return None if remaining_s is None else float(remaining_s)
 
@@ -201,7 +200,7 @@ class StoreClient(CommandStorage):
 
     @property
     def revision(self) -> int:
-        """The last one this client has seen, in whatever answer."""
+        """The latest revision this client has seen in any answer."""
         return self._revision
 
     @property
@@ -227,17 +226,17 @@ class StoreClient(CommandStorage):
     # -- the store's own affairs --------------------------------------------------------------------------------------
 
     async def status(self) -> dict[str, Any]:
-        """That of the member at hand; `ask` asks a given one."""
+        """The status of the connected member; `ask` asks a given one."""
         _, answer = await self._call(Op.STATUS, None)
         return cast(dict[str, Any], answer)
 
     async def members(self) -> dict[str, Any]:
-        """The members, and those that are expected."""
+        """The members, and those expected to join."""
         _, answer = await self._call(Op.MEMBERS, None)
         return cast(dict[str, Any], answer)
 
     async def change_members(self, change: MemberChange) -> None:
-        """Returns when it is done. Never sent twice. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
+        """Returns when it is applied. Never sent twice. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
         await self._call(Op.MEMBER_CHANGE, encode_member_change(change))
 
     async def clear_alarm(self, command: SetAlarm) -> None:
@@ -257,7 +256,7 @@ class StoreClient(CommandStorage):
         return call.future
 
     def _admit(self, call: Call, timeout_s: float) -> None:
-        """Raises: Unavailable for one too many, or for any where nothing is to wait."""
+        """Raises: Unavailable if there are too many, or for any request with `fail_fast` and no leader."""
         if self._why_not or (self._fail_fast and (self._leading() if call.for_leader else self._connection) is None):
             raise self._no_connection()
         if len(self._pending) >= PENDING_MAX:
@@ -282,7 +281,7 @@ class StoreClient(CommandStorage):
             self._settle(call, error)
 
     def _submit_opening(self, opening: Opening) -> None:
-        """It waits as long as it takes: those who wait for the session have deadlines of their own."""
+        """It may wait without limit: the writes that need the session have their own deadlines."""
         opening.since_s, opening.deadline_s = self._clock.monotonic_s(), math.inf
         self._await(opening)
         self._dispatch(opening)
@@ -300,7 +299,8 @@ class StoreClient(CommandStorage):
         if revision > self._revision:
             self._revision = revision
 
-    # -- what connections tell ----------------------------------------------------------------------------------------
+    # -- what connections report
+    # ----------------------------------------------------------------------------------------
 
     def answered(self, call: Call, value: Any) -> None:
         self._pending.pop(call, None)
@@ -315,7 +315,7 @@ class StoreClient(CommandStorage):
             future.set_result((call.parts, value))
 
     def refused(self, call: Call, error: MinikubeError, connection: ClientConnection) -> None:
-        """Some refusals are for good; others mean: not here, or not now."""
+        """Some refusals are final; others mean "not here" or "not now"."""
         again = isinstance(error, NotLeader) or (
             isinstance(error, Unavailable) and not self._fail_fast and not call.deliberate
         )
@@ -354,8 +354,8 @@ class StoreClient(CommandStorage):
         self._route.news()
 
     def _moved(self, connection: ClientConnection, old: ClientConnection | None) -> None:
-        """Takes everything to the new connection. An earlier one may have been told of it: its answers are not heard
-        any more, so that a write must not count on having arrived."""
+        """Moves everything to the new connection. The old one may have received a write, but its answers are ignored
+        from now on, so the write must not count as delivered."""
         self._connects += 1
         self._connection = connection
         connection.owner = self
@@ -383,7 +383,7 @@ class StoreClient(CommandStorage):
                 self._waiting.append(call)
 
     def _flush(self) -> None:
-        """Sends what waits, if there is a connection to send it over."""
+        """Sends pending requests if there is a connection."""
         connection = self._connection
         if connection is None:
             return
@@ -412,7 +412,7 @@ class StoreClient(CommandStorage):
         self._pending.pop(call, None)
         before = isinstance(error, Unavailable | RequestTooLarge) or call.unlogged
         if type(call) is Write and call.doubtful and before:
-            # This sending was refused before it came to the session, which alone knows of the earlier ones.
+            # This sending was refused before it reached the session, which alone knows the earlier ones.
             error = OutcomeUnknown(f"{error}; an earlier sending of the write may or may not have been done")
         if not call.future.done():
             call.future.set_exception(error)
@@ -423,7 +423,7 @@ class StoreClient(CommandStorage):
             self._session.not_opened(error)
 
     def _sweep(self) -> None:
-        """Ends what has waited too long, and doubts a member that owes answers and is silent."""
+        """Fails requests past their deadline, and suspects a member that owes answers and is silent."""
         self._sweeper = None
         now_s = self._clock.monotonic_s()
         for call in list(self._pending):
@@ -458,7 +458,7 @@ class StoreClient(CommandStorage):
         return Unavailable(f"no {what} of the store was reached {after}: {self._route.reasons()}{last}")
 
     async def _ping_forever(self) -> None:
-        """A connection that is only listened to may have died long ago."""
+        """A connection that only receives may have died long ago."""
         self._ping.future.set_result(None)
         while True:
             await self._clock.sleep(PING_S)
@@ -471,7 +471,7 @@ class StoreClient(CommandStorage):
 
 
 def _new_ping() -> Call:
-    """Without a deadline: it ends with its connection."""
+    """It has no deadline: it ends with its connection."""
     ping = Call(Op.PING, None, asyncio.get_running_loop().create_future())
     ping.deadline_s = math.inf
     ping.future.add_done_callback(_retrieved)
@@ -479,6 +479,6 @@ def _new_ping() -> Call:
 
 
 def _retrieved(future: asyncio.Future[Any]) -> None:
-    """Nobody else asks how it ended."""
+    """Mark the exception as retrieved: nothing else awaits this future."""
     if not future.cancelled():
         future.exception()

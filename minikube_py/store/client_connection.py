@@ -1,8 +1,7 @@
-"""The client's end of one connection: requests by id, answers put together from their parts.
+"""The client's end of one connection: requests by id, answers reassembled from their parts.
 
-A connection knows nothing of sessions, leaders or trying again: it tells its owner how each request that went over it
-ended there, and when it has fallen.
-"""
+A connection knows nothing of sessions, leaders or retries: it reports to its owner how each request ended, and when the
+connection was lost."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ GOODBYE_TIMEOUT_S = 1.0
 
 
 class Endpoint(NamedTuple):
-    """`cluster_id` 0: whichever answers. `tls` None: in the clear."""
+    """`cluster_id` 0: any cluster. `tls` None: plain TCP."""
 
     host: str
     port: int
@@ -49,11 +48,11 @@ class Endpoint(NamedTuple):
 
 
 class Call:
-    """One request, from its asking until `future` is settled; it may go over several connections one after the other.
+    """One request until `future` is settled; it may be sent over several connections in turn.
 
-    `sent`: handed to the transport of the present one, so that it may have been done. `parts` are those of a range's
-    answer that came so far; `on_part` takes them instead. `refusal`: why it was to be tried again, the last time.
-    `unlogged`: this sending was refused before it came to the log."""
+    `sent`: handed to the current transport, so it may have been executed. `parts`: the parts of a range's answer
+    received so far; `on_part` takes them instead. `refusal`: why it was last retried. `unlogged`: this sending was
+    refused before it reached the log."""
 
     __slots__ = (
         "argument", "deadline_s", "flags", "fragments", "future", "on_part", "op", "parts", "refusal", "sent",
@@ -74,22 +73,22 @@ class Call:
 
     @property
     def writes(self) -> bool:
-        """What is sent and not answered may have been done, and may not be asked again for that alone."""
+        """If unanswered it may have been executed, so a lost connection alone is no reason to repeat it."""
         return self.op == Op.MEMBER_CHANGE
 
     @property
     def deliberate(self) -> bool:
-        """Whoever asked wants to know why not; trying on behind their back helps nobody."""
+        """The caller needs the reason for a failure; do not retry."""
         return self.op in (Op.MEMBER_CHANGE, Op.TRANSFER, Op.SNAPSHOT)
 
     @property
     def for_leader(self) -> bool:
-        """Only the leader answers."""
+        """Only the leader can answer it."""
         return self.op in (Op.COMMAND, Op.KEEP_ALIVE, Op.REMAINING, Op.MEMBER_CHANGE, Op.TRANSFER)
 
 
 class Owner(Protocol):
-    """Whom a connection tells what became of what was sent over it; must not raise."""
+    """Receives the outcome of everything sent over a connection; must not raise."""
 
     def answered(self, call: Call, value: Any) -> None: ...
 
@@ -98,12 +97,12 @@ class Owner(Protocol):
     def leader_told(self, connection: ClientConnection) -> None: ...
 
     def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
-        """`calls` were not answered; whoever watched is not told."""
+        """`calls` were not answered; watchers are not notified."""
 
 
 class ClientConnection(asyncio.Protocol):
-    """`leads`: the member at the other end is the leader, as far as it knows. `heard_s`: when it last said anything.
-    `why_lost` is empty while the connection is up."""
+    """`leads`: the peer is the leader, as far as it knows. `heard_s`: when it last sent anything. `why_lost` is empty
+    while the connection is up."""
 
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self.endpoint = endpoint
@@ -127,7 +126,7 @@ class ClientConnection(asyncio.Protocol):
         self._ended = asyncio.Event()
 
     def silent_s(self, now_s: float) -> float:
-        """How long the member has owed an answer and said nothing at all."""
+        """How long the member has owed an answer and sent nothing."""
         return now_s - self._asked_s if self._calls and self._asked_s > self.heard_s else 0.0
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
@@ -158,7 +157,7 @@ class ClientConnection(asyncio.Protocol):
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def send(self, call: Call) -> None:
-        """Raises: RequestTooLarge for what no frame holds."""
+        """Raises: RequestTooLarge if it does not fit a frame."""
         request_id = self._next_id
         if call.flags:
             data = frame((request_id, call.op, call.argument, call.flags))
@@ -176,7 +175,7 @@ class ClientConnection(asyncio.Protocol):
         self._write_soon(data, request_id, call)
 
     def watch(self, request: WatchRequest, watching: ClientWatch) -> int:
-        """The id to cancel it by."""
+        """The id by which to cancel it."""
         watch_id = self._next_id
         self._next_id += 1
         self._watches[watch_id] = watching
@@ -188,7 +187,7 @@ class ClientConnection(asyncio.Protocol):
             self._write_soon(frame((watch_id, Op.CANCEL, watch_id)))
 
     def take_over(self) -> list[Call]:
-        """All that is not answered; it is the caller's now, and so are the watches, which say no more here."""
+        """Returns everything unanswered to the caller, watches included; nothing more is delivered here."""
         calls, self._calls = self._calls, {}
         self._watches = {}
         return list(calls.values())
@@ -200,13 +199,13 @@ class ClientConnection(asyncio.Protocol):
         self._fall("the client was closed")
 
     def abort(self, reason: str) -> None:
-        """Ends it at once: what it would still say is not waited for."""
+        """Ends it at once, without waiting for outstanding answers."""
         self._fall(reason)
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """After `close`: until the socket is closed; a peer that does not answer the goodbye is not waited for."""
+        """After `close`: until the socket is closed, without waiting for a peer that does not answer the TLS close."""
         if self._transport is None:
             return
         try:
@@ -248,7 +247,7 @@ class ClientConnection(asyncio.Protocol):
         self.greeted.set_result(None)
 
     def leads_no_more(self, leader_id: int, leader_address: str) -> None:
-        """The member has refused as one that does not lead, and said who does."""
+        """The member refused because it is not the leader, and named the leader."""
         self._told(self.leadership._replace(leader_id=leader_id, leader_address=leader_address))
 
     def _told(self, leadership: Leadership) -> None:
@@ -284,7 +283,7 @@ class ClientConnection(asyncio.Protocol):
         self.why_lost = reason
         if not self.greeted.done():
             self.greeted.set_exception(Unavailable(reason))
-            # Whoever has stopped waiting for it need not be told.
+            # The caller has stopped waiting for it.
             self.greeted.exception()
         calls = self.take_over()
         if self.owner is not None:
@@ -305,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
         for request_id, call, data in out:
             if call is not None:
                 if call.future.done():
-                    # It was called refused, or given up: it must not be executed any more.
+                    # It was reported as refused or given up, so it must no longer be executed.
                     self._calls.pop(request_id, None)
                     continue
                 call.sent = True
@@ -318,7 +317,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientConnection:
-    """A connection that was greeted. Raises: Unavailable; MinikubeError where the store does not want us."""
+    """A connection that was greeted. Raises: Unavailable; MinikubeError if the store refuses this client."""
     loop = asyncio.get_running_loop()
     made: list[ClientConnection] = []
 
@@ -331,7 +330,7 @@ async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientC
             await loop.create_connection(make, endpoint.host, endpoint.port, ssl=endpoint.tls)
             await made[0].greeted
     except (OSError, TimeoutError, ValueError) as error:
-        # ValueError: an address that can be none, as some members may tell.
+        # ValueError: an invalid address, which members may report.
         text = str(error) or "it ended the connection"
         if isinstance(error, TimeoutError):
             text = f"no answer within {timeout_s:g} s"

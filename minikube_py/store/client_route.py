@@ -1,9 +1,8 @@
-"""Which member a client speaks to: the leader where one can be found and reached, otherwise any.
+"""Chooses the member a client connects to: the leader if one can be found and reached, otherwise any.
 
-Members say who leads in their welcome, and whenever that changes. A leader is looked for where it is said to be, then
-at all addresses that were given or that members have told of, one soon after the other and side by side, so that one
-that is silent holds nobody up. Until another connection stands the present one is kept: reads and watches go on.
-"""
+Members report the leader in their welcome and whenever it changes. The client tries the reported leader, then all
+configured and reported addresses, starting them shortly after each other and in parallel, so that a silent one delays
+none. The present connection is kept until a better one is up: reads and watches continue."""
 
 from __future__ import annotations
 
@@ -18,15 +17,15 @@ from minikube_py.store.client_connection import ClientConnection, Endpoint, conn
 
 CONNECT_TIMEOUT_S: Final = 10.0
 STAGGER_S: Final = 0.3
-"""One address has so long to answer before the next one is tried beside it."""
+"""How long an address may take to answer before the next one is tried in parallel."""
 RETRY_S_MIN: Final = 0.05
 RETRY_S_MAX: Final = 1.0
 ENDPOINTS_MAX: Final = 64
-"""Addresses that are kept, given and told of."""
+"""The most addresses kept, configured and reported."""
 
 
 class Route:
-    """Keeps one connection. `moved(new, old)` is called when there is another; `old` may be None, or be up still."""
+    """Keeps one connection. `moved(new, old)` is called when it is replaced; `old` may be None, or still be up."""
 
     def __init__(
         self,
@@ -50,12 +49,12 @@ class Route:
         self.connection: ClientConnection | None = None
         self.cluster_id = endpoints[0].cluster_id
         self.why: dict[str, str] = {}
-        """By address: why it was of no use when it was last tried."""
+        """By address: why it could not be used when last tried."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when a member has been reached. Raises: Unavailable; MinikubeError where a store refuses us."""
+        """Returns when a member has been reached. Raises: Unavailable; MinikubeError if a store refuses this client."""
         failures: list[MinikubeError] = []
         found = await self._search(None, failures)
         if found is None:
@@ -73,16 +72,16 @@ class Route:
             self._keeper = None
 
     def news(self) -> None:
-        """The connection fell, or someone else leads: look again, now."""
+        """The connection was lost or the leader changed: search again now."""
         self._wake.set()
 
     def suspect(self) -> None:
-        """The member at the other end is silent: ask the others whether it still leads."""
+        """The connected member is silent: ask the others whether it still leads."""
         self._suspected = True
         self._wake.set()
 
     def reasons(self) -> str:
-        """What is known of each address, for people."""
+        """What is known of each address, for display."""
         known = [f"{address}: {why}" for address, why in self.why.items()]
         return "; ".join(known) or "no address was tried yet"
 
@@ -103,7 +102,7 @@ class Route:
                 self._take(found)
                 if self._leads(found):
                     continue
-            # On the way to a leader; whoever has one will say so.
+            # Not the leader yet; members report it once they know one.
             await self._news_within(delay_s * self._rng.uniform(0.5, 1.0))
             delay_s = min(RETRY_S_MAX, delay_s * 2)
 
@@ -116,14 +115,14 @@ class Route:
     def _take(self, found: ClientConnection) -> None:
         old, self.connection = self._present(), found
         welcome = found.welcome
-        # A store that was wiped and begun again is another cluster: its revisions mean nothing to those who saw these.
+        # A store that was wiped and restarted is another cluster: its revisions mean nothing to those who saw these.
         self.cluster_id = welcome.cluster_id
         self._moved(found, old)
         if old is not None:
             old.close()
 
     def _leads(self, connection: ClientConnection) -> bool:
-        """It says so; that claim is struck where somebody has told of a later leader."""
+        """It claims to lead; the claim is dropped once another member reports a later leader."""
         if connection.leads and connection.leadership.term < self._term:
             connection.leads_no_more(0, "")
         return connection.leads
@@ -138,7 +137,7 @@ class Route:
     # -- looking for the leader ---------------------------------------------------------------------------------------
 
     def learn(self, connection: ClientConnection) -> None:
-        """What a member says of who leads and of the members' addresses, and where it is itself."""
+        """Records what a member reports: the leader, the members' addresses, and its own address."""
         first, leadership = connection.endpoint, connection.leadership
         if leadership.leader_id:
             self._term = max(self._term, leadership.term)
@@ -155,7 +154,7 @@ class Route:
             self._at = {connection.welcome.member_id: first.address}
 
     def _candidates(self, present: ClientConnection | None) -> list[Endpoint]:
-        """Every address, the likeliest first; not that of the present connection."""
+        """Every address, the likeliest first, except that of the present connection."""
         known = {**self._given, **self._told}
         self.why = {address: why for address, why in self.why.items() if address in known}
         others = list(known)
@@ -170,7 +169,7 @@ class Route:
         ]
 
     def _hints(self, connection: ClientConnection) -> list[str]:
-        """Where the leader is that a member speaks of: where it was met before, or where it says it is."""
+        """Addresses of the leader that a member names: where it was met before, or the reported one."""
         leadership = connection.leadership
         if not leadership.leader_id or connection.leads:
             return []
@@ -180,12 +179,12 @@ class Route:
     async def _search(
         self, present: ClientConnection | None, failures: list[MinikubeError]
     ) -> ClientConnection | None:
-        """A better connection than `present`: one to the leader, or to any member where `present` is None. None: there
-        is none now."""
+        """A better connection than `present`: to the leader, or to any member if `present` is None. None: there is none
+        now."""
         waiting = self._candidates(present)
         running: dict[str, asyncio.Task[None]] = {}
         results: asyncio.Queue[tuple[str, ClientConnection | MinikubeError]] = asyncio.Queue()
-        # A member to make do with, and the leader.
+        # A fallback member, and the leader.
         second: ClientConnection | None = None
         best: ClientConnection | None = None
         chosen: ClientConnection | None = None
@@ -198,7 +197,7 @@ class Route:
                 got = await _next(results, None if patient else STAGGER_S)
                 if got is None:
                     if not waiting:
-                        # Those that have not answered by now are not waited for: there is one that serves.
+                        # Do not wait for the rest: one that serves was found.
                         break
                     continue
                 address, answer = got
@@ -217,7 +216,7 @@ class Route:
                 self.why[address] = _follows(answer)
                 hints = self._hints(answer)
                 waiting.sort(key=lambda endpoint: endpoint.address not in hints)
-                # It may yet serve reads and watches.
+                # It may still serve reads and watches.
                 if second is None and present is None:
                     second = answer
                 else:

@@ -1,9 +1,8 @@
 """A client's writes, numbered in a session, so that one whose answer was lost can be sent again.
 
-Whichever member leads next knows from the replicated session what was executed, and answers that again. So a write
-ends as done or refused; as unknown only when its time is over while it may be on its way, or when the session ended
-(the store forgets one that is long unused) before the fate of an earlier sending was known.
-"""
+The next leader knows from the replicated session what was executed, and repeats the answer. So a write ends as done or
+refused; as unknown only if its deadline passes while it may be in flight, or if the session ended (the store drops one
+that is long unused) before the outcome of an earlier sending was known."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ IDLE: Final = 0
 
 
 class Write(Call):
-    """`session` and `sequence` name it to the store. `on`: the connection over which it went and may yet be answered.
-    `doubtful`: an earlier sending may have been executed, or may be yet."""
+    """`session` and `sequence` identify it to the store. `on`: the connection it was sent over and may still be
+    answered on. `doubtful`: an earlier sending may have been executed, or may still be."""
 
     __slots__ = ("command", "doubtful", "on", "sequence", "session")
 
@@ -45,7 +44,7 @@ class Write(Call):
 
 
 class Opening(Call):
-    """The request for a session. It may be repeated freely: a session too many ends unused."""
+    """The request for a session. Repeating it is harmless: an extra session expires unused."""
 
     __slots__ = ()
 
@@ -55,7 +54,7 @@ class Opening(Call):
 
 class SessionWrites:
     """`unanswered` by sequence, `lowest` the first of them (or the next one). `submit` gets the request for a session;
-    whoever drives this tells how writes ended, and calls `flush` when a connection to the leader stands."""
+    the owner reports how writes ended, and calls `flush` when there is a connection to the leader."""
 
     def __init__(self, rng: Rng, submit: Callable[[Opening], None]) -> None:
         self._rng = rng
@@ -80,7 +79,7 @@ class SessionWrites:
             self._number(write, connection)
 
     def flush(self, connection: ClientConnection) -> None:
-        """All that is not on its way over `connection` goes there, in order of number."""
+        """Sends everything not in flight over `connection`, in order of number."""
         for write in list(self.unanswered.values()):
             if write.on is not connection:
                 if write.future.done():
@@ -122,7 +121,7 @@ class SessionWrites:
     # -- how sendings end ---------------------------------------------------------------------------------------------
 
     def ended(self, write: Write) -> None:
-        """Nothing more is to be learned of it, or nobody wants to: its number will not be used again."""
+        """The outcome is final, or no longer wanted: its number will not be used again."""
         if not write.sequence:
             self._dead += 1
             if self._dead * 2 > len(self._queue) + 64:
@@ -136,7 +135,8 @@ class SessionWrites:
                 self._take_queue(write.on)
 
     def undelivered(self, write: Write, *, may_be_done: bool) -> None:
-        """This sending will not be answered; the write waits for the next `flush`, unless that could not tell."""
+        """This sending will not be answered; the write waits for the next `flush`, unless its outcome would be
+        unknown."""
         write.on = None
         write.doubtful = write.doubtful or may_be_done
         if write.future.done():
@@ -145,7 +145,7 @@ class SessionWrites:
             self._of_ended_session(write, f"session {write.session} of the store has ended")
 
     def expired(self, write: Write, error: SessionExpired) -> None:
-        """The store does not know the session any more, and has not executed this sending."""
+        """The store no longer knows the session, and has not executed this sending."""
         if write.session == self.id:
             self._renew()
         write.on = None
@@ -153,8 +153,8 @@ class SessionWrites:
             self._of_ended_session(write, str(error))
 
     def _renew(self) -> None:
-        """The next write opens another session. What was never sent moves there; what is on its way in the old one
-        ends as the store answers, and what was lost on its way as unknown."""
+        """The next write opens another session. Unsent writes move there; those in flight in the old one end as the
+        store answers, those lost in transit as unknown."""
         self.id = IDLE
         self.renewed += 1
         old, self.unanswered = self.unanswered, {}
@@ -167,7 +167,7 @@ class SessionWrites:
         if write.doubtful:
             write.future.set_exception(SessionExpired(f"{why}; the write may or may not have been done"))
             return
-        # No sending of it was executed, or ever will be: it is as new.
+        # No sending of it was or will be executed: treat it as new.
         write.session, write.sequence = IDLE, 0
         self._queue.append(write)
         self._open()
@@ -188,7 +188,7 @@ class SessionWrites:
             self._take_queue(connection)
 
     def not_opened(self, error: MinikubeError) -> None:
-        """The store refuses; so ends what waited for the session. The next write asks again."""
+        """The store refuses, and so do the writes that waited for the session. The next write requests one again."""
         self._opening = None
         queue, self._queue = self._queue, deque()
         for write in queue:
@@ -196,7 +196,7 @@ class SessionWrites:
                 write.future.set_exception(error)
 
     def closing(self) -> bytes | None:
-        """The command that ends the session, None where none is open."""
+        """The command that ends the session, or None if none is open."""
         return pack(CloseSession(self.id)) if self.id else None
 
     def close(self, reason: str) -> None:
@@ -208,7 +208,7 @@ class SessionWrites:
 
 
 def lost(write: Write, reason: str) -> MinikubeError:
-    """What can be said of a write that is not waited for any longer."""
+    """The outcome of a write that is no longer waited for."""
     if write.maybe_done:
         return OutcomeUnknown(f"{reason}; the write may or may not have been done")
     return Unavailable(reason)

@@ -1,8 +1,7 @@
 """A watch that outlives connections: it resumes after the last revision delivered, at whichever member is reached.
 
-Its sink sees each revision once and whole: a batch that a lost connection cut short is dropped and read again. It ends
-only with errors that no other member could avoid: compacted history, fields declared again, a wrong request.
-"""
+Its sink gets each revision once and complete: a batch cut short by a lost connection is dropped and read again. It ends
+only with errors that every member would return: compacted history, redeclared fields, an invalid request."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ from minikube_py.store.storage import WatchSink
 
 
 class ClientWatch:
-    """`cancel` may be called at any time; nothing is delivered afterwards. `revision`: delivered up to there.
+    """`cancel` may be called at any time; nothing is delivered afterwards. `revision`: the last one delivered.
 
-    `owner` is called when it is over, and when it is to be started again after a while."""
+    `owner` is called when it has ended, and when it is to restart after a delay."""
 
     __slots__ = ("_connection", "_events", "_id", "_over", "_owner", "_request", "_shown", "revision", "sink")
 
@@ -36,12 +35,13 @@ class ClientWatch:
         self._over = False
 
     def begin(self, connection: ClientConnection) -> None:
-        """At its start, or behind what was shown, over `connection`; what another one still brings is ignored."""
+        """Starts, or resumes after the last event delivered, over `connection`; events of an older connection are
+        ignored."""
         self._leave()
         self._connection = connection
         self._id = connection.watch(self._request, self)
         if not self._request.start_revision:
-            # Should the answer be lost: a write that was begun after this watch must be in it.
+            # In case the answer is lost: a write begun after this watch must be in it.
             self._request = self._request._replace(start_revision=self._request.after + 1)
 
     def cancel(self) -> None:
@@ -51,7 +51,7 @@ class ClientWatch:
             self._owner.ended(self)
 
     def end(self, error: MinikubeError) -> None:
-        """Tells its sink why, once."""
+        """Notifies its sink of the reason, once."""
         if not self._over:
             self.cancel()
             self.sink(WatchBatch((), self.revision, error))
@@ -97,7 +97,7 @@ class ClientWatch:
 
 
 class Watches:
-    """All of a client's; `later` is called when some are to be begun again after a while."""
+    """All watches of a client; `later` is called when some are to restart after a delay."""
 
     def __init__(self, later: Callable[[], None]) -> None:
         self._watches: dict[ClientWatch, None] = {}
@@ -115,7 +115,7 @@ class Watches:
         return watch
 
     def begin(self, connection: ClientConnection, *, again: bool) -> None:
-        """Over `connection` those that nobody serves, or, `again`, all."""
+        """Starts over `connection` the watches that have none, or, with `again`, all."""
         for watch in list(self._watches):
             if again or not watch.bound:
                 self.resumed += 1

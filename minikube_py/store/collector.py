@@ -1,11 +1,10 @@
 """Garbage collection for a process that keeps millions of objects for long.
 
-Python's own full collections walk every object there is, at moments of their own choosing: over 100 ms each with a
-million objects, a fifth of the time under a load of writes. Here a full collection walks only what is new since the
-last one and then freezes it (74,000 puts/s became 110,000). What is frozen and becomes cyclic garbage later would
-stay; so everything is walked after all when what is frozen has grown by a quarter. That costs over a second with
-100,000 nodes; in a process whose objects only come and go, it never has to be.
-"""
+Python's full collections walk every object at unpredictable times: over 100 ms each with a million objects, a fifth of
+the time under write load. Here a full collection walks only objects new since the last one and then freezes them
+(74,000 puts/s became 110,000). Frozen objects that become cyclic garbage would leak, so everything is walked once the
+frozen set has grown by a quarter. That costs over a second with 100,000 nodes, and never happens in a process whose
+objects are short-lived."""
 
 from __future__ import annotations
 
@@ -13,16 +12,16 @@ import gc
 from typing import ClassVar
 
 THRESHOLDS = (5_000, 10, 1_000_000_000)
-"""New objects before a young collection; young ones before a middle one; never a full one on Python's own account."""
+"""New objects before a young collection; young ones before a middle one; Python never runs a full one itself."""
 MIDDLE_PER_FREEZE = 1
 FREEZES_PER_FULL = 200
 GROWTH_PER_FULL = 1.25
 
 
 class Collector:
-    """Takes over this process's full collections between `start` and `stop`. To be asked regularly by `step`.
+    """Takes over this process's full collections between `start` and `stop`. Call `step` regularly.
 
-    They are the process's, so of several collectors only the first does anything."""
+    Collections are per process, so of several collectors only the first does anything."""
 
     _owner: ClassVar[Collector | None] = None
 
@@ -35,12 +34,12 @@ class Collector:
             return
         Collector._owner, self._before = self, gc.get_threshold()
         gc.set_threshold(*THRESHOLDS)
-        # What is there was loaded just now, or is the host's: neither is worth a walk before anything is served.
+        # Existing objects were just loaded or belong to the host: not worth a walk before serving.
         gc.freeze()
         self._freezes = self._frozen = 0
 
     def step(self) -> None:
-        """Walks what is new, if that is enough to be worth it: some 10 ms per 100,000 objects."""
+        """Walks the new objects, if there are enough: some 10 ms per 100,000 objects."""
         if Collector._owner is not self or gc.get_count()[2] < MIDDLE_PER_FREEZE:
             return
         self._freezes += 1
@@ -51,14 +50,14 @@ class Collector:
             gc.freeze()
 
     def _has_grown(self) -> bool:
-        """Counting takes 50 ms for a million objects, so it is rare."""
+        """Counting takes 50 ms for a million objects, so do it rarely."""
         self._freezes, count = 0, gc.get_freeze_count()
         self._frozen = self._frozen if self._frozen >= 0 else count
         return count >= self._frozen * GROWTH_PER_FULL
 
     def keep(self, *, most: bool = False) -> None:
-        """What was just made will stay for long, and is not worth a walk now: by tens of thousands of objects, the
-        young collections would take longer than making them. `most`: growth is counted from here."""
+        """Objects just made are long-lived and not worth a walk now: with tens of thousands, the young collections
+        would take longer than making them. `most`: growth is counted from here."""
         if Collector._owner is self:
             gc.freeze()
             self._frozen = -1 if most else self._frozen

@@ -1,4 +1,4 @@
-"""Which revisions may be forgotten: those older than an age, and the oldest once their writes take too much room."""
+"""Chooses the revisions to compact: those older than an age, and the oldest once their writes take too much space."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SAMPLES = 60
 class CompactionPolicy:
     """Remembers which revision was current when, and how many bytes had been written by then.
 
-    Written bytes stand for retained ones: each retained write is held once, so what was written since the compacted
-    revision bounds what history costs."""
+    Written bytes approximate retained ones: each retained write is held once, so the bytes written since the compacted
+    revision bound the size of the history."""
 
     def __init__(self, retain_s: float, retain_bytes: int) -> None:
         self._retain_s = retain_s
@@ -20,7 +20,7 @@ class CompactionPolicy:
         self._compacted_bytes = 0
 
     def due(self, now_s: float, revision: int, written_bytes: int) -> int:
-        """The revision to compact now, 0 for none. To be asked regularly."""
+        """The revision to compact now, 0 for none. Call this regularly."""
         samples = self._samples
         aged = self._retain_s and samples and now_s - samples[-1][0] >= self._retain_s / SAMPLES
         if not samples or aged or self._grew(written_bytes):

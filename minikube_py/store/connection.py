@@ -1,4 +1,4 @@
-"""One client's connection: requests in, answers and events out, neither without bound."""
+"""One client's connection on the server: requests in, answers and events out, both bounded."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 FLUSH_BYTES = 64 << 10
-"""Events are gathered up to this for one write; answers to one turn's requests leave in one write anyway."""
+"""Events are batched up to this size per write; answers of one turn leave in one write anyway."""
 
 
 class ServedWatch:
-    """A watch whose events wait here while the connection takes no more."""
+    """A watch whose events queue here while the connection is full."""
 
     __slots__ = ("frames", "handle", "pending", "pending_bytes")
 
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # A transport over TLS that was closed cannot be asked any more.
+        # A closed TLS transport cannot be queried any more.
         self._half_closes = transport.get_extra_info("ssl_object") is None
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self._server.connections[self] = None
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         self._take(frames)
 
     def eof_received(self) -> bool:
-        """The client sends no more, but may still read: what it asked for is answered, then the connection ends."""
+        """The client sends no more but may still read: answer its requests, then end the connection."""
         self._finish_when_answered()
         return self._half_closes
 
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
             self._send((request_id, Answer.ERROR, encode_error(malformed), True))
 
     def _ask_member(self, request_id: int, op: int, argument: Any) -> None:
-        """What people ask, seldom."""
+        """Administrative requests, which are rare."""
         member = self._member
         if op == Op.STATUS:
             self._send((request_id, Answer.OK, member.status()))
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         command = unpack(data)
         inner = command.command if type(command) is InSession else command
         if type(inner) is DeclareIndex:
-            # What can be built is no matter of the log: other members may know other structures.
+            # Not decided by the log: other members may support other structures.
             check_buildable(inner.spec)
         if type(inner) is LeaseGrant and inner.id == 0:
             command, data = self._with_lease_id(command, inner)
@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _work(self, request_id: int, work: Coroutine[Any, Any, object]) -> None:
-        """Answers with what `work` returns; an iterator is one of frames."""
+        """Answers with the result of `work`; an iterator yields frames."""
         self.in_flight += 1
         task = self._loop.create_task(self._worked(request_id, work))
         self._server.work.add(task)
@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Takes up what waits, if enough was answered."""
+        """Resumes reading and queued work once enough was answered."""
         if self._backlog and self.in_flight <= self._limits.in_flight_max // 2:
             backlog, self._backlog = self._backlog, deque()
             self._take(backlog)
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
             self._finish_when_answered()
 
     def tell(self, told: bytes) -> None:
-        """Something nobody asked for, as a frame."""
+        """Sends a frame that answers no request."""
         if self._greeted and not self._ending:
             self._out.append(told)
             self._flush_soon()
@@ -361,7 +361,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join(out))
 
     def _stream(self, frames: Iterator[bytes]) -> None:
-        """Sends what may be large frame by frame, as the client takes it."""
+        """Sends a possibly large answer frame by frame, as the client takes it."""
         begun = list(islice(frames, 2))
         if len(begun) == 1 and not self._write_paused:
             self._out += begun
@@ -372,7 +372,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def _pump(self) -> None:
-        """Writes parts of large answers and waiting events, each stream in its turn, until the connection is full."""
+        """Writes parts of large answers and queued events, round robin over streams, until the connection is full."""
         if self._out:
             self._flush()
         progress = True
@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
                 self._begin_watch(request_id, watch, request, None)
                 return
             where = where_from_plain(request.where)
-            # Another member may have confirmed the declaration of the fields before it came here.
+            # Another member may have confirmed the declaration of the fields before it was applied here.
             self._member.when_readable(partial(self._begin_where, request_id, watch, request, where))
         except BaseException:
             self.watches.pop(request_id, None)
@@ -450,7 +450,7 @@ class Connection(asyncio.Protocol):
             watch.handle.cancel()
 
     def _deliver(self, request_id: int, watch: ServedWatch, batch: WatchBatch) -> None:
-        """The member's sink: what came is sent at once while the connection takes it, and waits here while not."""
+        """The member's sink: events are sent at once while the connection accepts them, and queued otherwise."""
         watch.pending.append(batch)
         watch.pending_bytes += sum(map(event_bytes, batch.events))
         if not self._write_paused:
@@ -484,7 +484,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _cut_off(self, request_id: int, watch: ServedWatch) -> None:
-        """This reader of this watch is too slow; others, and its other watches, are none the worse for it."""
+        """This watch's reader is too slow; other clients and its other watches are not affected."""
         self._server.watches_cut_off += 1
         if watch.handle is not None:
             watch.handle.cancel()
@@ -498,7 +498,7 @@ class Connection(asyncio.Protocol):
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Takes no more requests; ends once what was asked is answered."""
+        """Takes no more requests; ends once the pending ones are answered."""
         self._backlog.clear()
         self._finish_when_answered()
 
@@ -508,14 +508,14 @@ class Connection(asyncio.Protocol):
             self._end()
 
     def _refuse(self, error: MinikubeError) -> None:
-        """The last word to a client whose words are not understood or not welcome."""
+        """The final error to a client that is not understood or not admitted."""
         self._out.append(frame((0, encode_error(error))))
         self._end()
 
     def _end(self) -> None:
         self._write_out()
         self._ending = True
-        # Closing flushes what was written; a client that takes none of it is not waited for.
+        # Closing flushes what was written; do not wait for a client that reads none of it.
         self._transport.close()
         self._stop_timer()
         self._timer = self._loop.call_later(self._limits.drain_s, self._transport.abort)
@@ -555,7 +555,7 @@ def _integer(value: Any) -> int:
 
 
 def _snapshot_frames(request_id: int, source: SnapshotSource) -> Iterator[bytes]:
-    """The bytes of a snapshot's file as they are on disk; its own end holds the hash of all before it."""
+    """The bytes of a snapshot's file as on disk; the file ends with a hash of everything before it."""
     try:
         offset, offer = 0, source.offer
         while offset < offer.size_bytes:

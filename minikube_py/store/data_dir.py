@@ -14,7 +14,7 @@ LOCK_NAME = "lock"
 
 
 def sync_folder(folder: Path) -> None:
-    """What was named there lasts. Raises: OSError."""
+    """Makes the names in the folder durable. Raises: OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -23,7 +23,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With those above it that are not there; what is durable in it is found again. Raises: OSError."""
+    """Creates the folder and its missing parents, durably. Raises: OSError."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for each in missing:
@@ -31,8 +31,8 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(disk: Disk, temporary: str, name: str, data: bytes) -> None:
-    """Writes `data` to `temporary`, which is there, and gives it its name: from then on it lasts; until then, what was
-    there before. Raises: OSError."""
+    """Writes `data` to the existing file `temporary` and renames it, durably; until then the previous file remains.
+    Raises: OSError."""
     file = disk.open(temporary)
     try:
         file.write_at(0, data)
@@ -44,7 +44,7 @@ def write_whole(disk: Disk, temporary: str, name: str, data: bytes) -> None:
 
 
 class DataDirBusy(MinikubeError):
-    """Another process holds the directory; `pid` is None where it did not say."""
+    """Another process holds the directory; `pid` is None if it is not recorded."""
 
     def __init__(self, folder: Path, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"
@@ -53,9 +53,9 @@ class DataDirBusy(MinikubeError):
 
 
 class DataDir:
-    """Holds `folder` from construction to `close`; the lock falls with the process, however it ends.
+    """Holds `folder` from construction to `close`; the lock ends with the process.
 
-    Raises: DataDirBusy; MinikubeError where the folder cannot be made or written."""
+    Raises: DataDirBusy; MinikubeError if the folder cannot be created or written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,11 +71,11 @@ class DataDir:
             os.close(self._fd)
             raise DataDirBusy(folder, pid) from None
         with contextlib.suppress(OSError):
-            # For people; on a full disk they have to do without.
+            # The pid is for users; on a full disk it is missing.
             os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
 
     def disk(self, name: str = "store") -> SystemDisk:
-        """A folder of files within. Raises: OSError."""
+        """A disk of files in a subfolder. Raises: OSError."""
         make_folder(self.folder / name)
         return SystemDisk(self.folder / name)
 

@@ -1,4 +1,4 @@
-"""Asks the others until `store.bootstrap` has decided, and says what it waits for."""
+"""Asks the other members until `store.bootstrap` has decided, and reports what it waits for."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ ROUND_S_MIN, ROUND_S_MAX = 0.1, 1.0
 
 
 class BootstrapRefused(MinikubeError):
-    """This member is not wanted as it was started; says what to do."""
+    """This member is refused as it was started; the message says what to do."""
 
 
 class Asker(Protocol):
-    """One question to the peer port at `address`, each over a connection of its own."""
+    """One question to the peer port at `address`, each over a new connection."""
 
     async def who(self, address: str) -> Answer:
-        """Raises: MinikubeError: nobody answers there, or not to us."""
+        """Raises: MinikubeError: no answer, or we are refused."""
 
     async def join(self, address: str, cluster_id: int, change: MemberChange) -> None:
         """Returns when the change is applied there.
 
-        Raises: InvalidRequest: the leader does not want it; other MinikubeErrors: it may or may not be done."""
+        Raises: InvalidRequest: the leader refuses it; other MinikubeErrors: the outcome is unknown."""
 
 
 class Discovery:
-    """`who` is what this member answers meanwhile, `run` what it does."""
+    """`who` is this member's own answer meanwhile, `run` the discovery."""
 
     def __init__(self, intent: Intent, asker: Asker, clock: Clock, rng: Rng, say: Say) -> None:
         self._intent = intent
@@ -45,12 +45,12 @@ class Discovery:
         self._said = ""
 
     def who(self) -> Answer:
-        # Who knows of a cluster may be about to enter it: nobody is to count on it for forming another.
+        # A member that knows a cluster may be about to enter it: no other may count on it for forming a new one.
         seen = () if self._knows_cluster else view_of(self._intent, self._answers)
         return Answer(self._intent.me, initial=self._intent.initial, seen=seen)
 
     async def run(self) -> Form | Enter:
-        """From the decision on, `who` stays what it was, until another answers in its place.
+        """After the decision `who` stays the same until it is replaced.
 
         Raises: BootstrapRefused."""
         pause_s = ROUND_S_MIN
@@ -69,8 +69,8 @@ class Discovery:
             pause_s = min(ROUND_S_MAX, pause_s * 1.5)
 
     async def _ask_all(self) -> None:
-        """Each is asked once, and the next round begins when all have answered or failed: so what is known of one
-        never goes back in time, which the rule of forming rests on."""
+        """Asks each member once; the next round begins when all have answered or failed. So knowledge of a member never
+        goes back in time, which the rule of forming relies on."""
         await asyncio.gather(*[self._ask(address) for address in self._addresses()])
 
     def _addresses(self) -> list[str]:
@@ -91,7 +91,7 @@ class Discovery:
         self._knows_cluster = self._knows_cluster or bool(answer.cluster_id)
 
     async def _join(self, decision: Join) -> bool:
-        """True: it is done."""
+        """True: joined."""
         me, leader = self._intent.me, decision.leader
         cluster = id_text(decision.cluster_id)
         self._tell(f"asking {leader.name} ({leader.peer}), which leads, to let {me.name} join cluster {cluster}")

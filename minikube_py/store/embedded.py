@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class EmbeddedStorage(CommandStorage):
-    """Reads are linearizable: at once on one voter, where applied is all that was ever acknowledged; with other members
-    once a majority has confirmed who leads."""
+    """Reads are linearizable: at once with one voter, where everything acknowledged is applied; with other members once
+    a majority has confirmed the leader."""
 
     def __init__(self, member: StoreMember) -> None:
         self._member = member
@@ -75,7 +75,7 @@ class EmbeddedStorage(CommandStorage):
         return self._member.metrics()
 
     async def close(self) -> None:
-        """The member lives on; whoever started it stops it."""
+        """The member keeps running; its owner stops it."""
 
     def command(self, command: Command) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = self._member.loop.create_future()
@@ -84,7 +84,7 @@ class EmbeddedStorage(CommandStorage):
 
 
 def settle(future: asyncio.Future[Any], result: object, error: MinikubeError | None) -> None:
-    """Whoever waits may have gone."""
+    """The caller may have gone."""
     if future.done():
         return
     if error is not None:

@@ -1,4 +1,4 @@
-"""Questions by the clock: how long one took, and the ways to answer it, tried one after the other."""
+"""Timed queries: how long one took, and how long each alternative plan takes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minikube_py.mvcc.types import QueryStats, RangeRequest, RangeResult
 
 TRIES: Final = 5
 SLOW_US: Final = 2000.0
-"""What takes longer is tried once."""
+"""A plan that takes longer is run once."""
 
 
 def measured(state: StateMachine, request: RangeRequest, clock: Clock) -> RangeResult:
-    """The answer to a request with a `where` or with fields, which says how long it took. Raises: RequestError."""
+    """The answer to a request with a `where` or with fields, with its duration. Raises: RequestError."""
     began_s = clock.monotonic_s()
     result = state.range(request)
     taken_us = (clock.monotonic_s() - began_s) * 1e6
@@ -26,8 +26,8 @@ def measured(state: StateMachine, request: RangeRequest, clock: Clock) -> RangeR
 
 
 async def explained(state: StateMachine, request: RangeRequest, clock: Clock) -> Explanation:
-    """Each way is tried, a few times where that is quick, and the least time counts; between two of them others have
-    their turn. Raises: RequestError."""
+    """Runs each plan, a few times if that is quick, and takes the minimum; yields to other tasks between runs. Raises:
+    RequestError."""
     found = state.explain(request)
     version = state.tables.version
     choices: list[Choice] = []

@@ -1,4 +1,4 @@
-"""What all files of a member's folder share: names that last, and work on them in steps."""
+"""What all files of a member's folder share: durable names, and work on them in steps."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Generator
 from minikube_py.env import Disk
 
 Steps = Generator[Callable[[], None] | None, None, None]
-"""Work that can be left and taken up again: each item is a sync to run before going on, which another thread may do, or
-None where a slice of work was done. Where a sync raises, the OSError is thrown in."""
+"""Resumable work: each item is a sync to run before continuing, possibly in another thread, or None after a slice of
+work. If a sync raises, the OSError is thrown in."""
 
 
 class FolderLost(OSError):
-    """The folder could not be synced. Whatever was named there may be gone, though a later sync succeeds."""
+    """The folder could not be synced. Names in it may be lost, even if a later sync succeeds."""
 
 
 def sync_folder(disk: Disk) -> None:
-    """All names are as durable as this. Raises: FolderLost."""
+    """Makes all names in it durable. Raises: FolderLost."""
     try:
         disk.sync_folder()
     except OSError as error:

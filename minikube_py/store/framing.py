@@ -1,9 +1,9 @@
-"""Frames and hellos, of clients and of members alike: msgpack arrays behind a length, the first of which says who asks.
+"""Frames and hellos, of clients and members: length-prefixed msgpack arrays, of which the first identifies the
+sender.
 
     length 4 (little endian, of what follows) | msgpack array
 
-The hello is [magic, version, token, ...]; what stands behind the token is each protocol's own.
-"""
+The hello is [magic, version, token, ...]; what stands behind the token is each protocol's own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def encode_error(error: MinikubeError) -> object:
 
 
 def decode_error(plain: Any) -> MinikubeError:
-    """Raises: ProtocolError where it is no error."""
+    """Raises: ProtocolError if it is not an error."""
     try:
         error = from_plain(plain)
     except InvalidRequest as malformed:
@@ -57,7 +57,7 @@ def decode_error(plain: Any) -> MinikubeError:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames. A frame that comes in pieces is put together once, when it is whole."""
+    """Cuts a stream of bytes into frames. A fragmented frame is assembled once, when it is complete."""
 
     __slots__ = ("_have_bytes", "_need_bytes", "_pieces", "limit_bytes")
 
@@ -68,7 +68,7 @@ class FrameReader:
         self._need_bytes = LENGTH.size
 
     def feed(self, data: bytes) -> Iterator[tuple[Any, ...]]:
-        """The frames that are whole now; each is unpacked when it is its turn. Raises: ProtocolError."""
+        """The frames complete so far; each is unpacked lazily. Raises: ProtocolError."""
         if self._pieces:
             self._pieces.append(data)
             self._have_bytes += len(data)
@@ -94,7 +94,7 @@ class FrameReader:
 
 
 class Greeting(NamedTuple):
-    """How a protocol begins. `whose`: what its port is for, to be told to whoever says something else."""
+    """How a protocol begins. `whose`: the port's purpose, reported to clients of another protocol."""
 
     magic: str
     version: int
@@ -104,7 +104,7 @@ class Greeting(NamedTuple):
         return frame((self.magic, self.version, token, *arguments))
 
     def refuses(self, hello: tuple[Any, ...], token: str) -> tuple[Literal["hello", "version", "token"], str] | None:
-        """What is wrong with it, and in words; None: the one who says it knows `token`."""
+        """Why it is refused, as code and text; None: the sender knows `token`."""
         if len(hello) < 4 or hello[0] != self.magic:
             return "hello", f"this port {self.whose}; this is not its hello"
         _, version, shown, *_ = hello

@@ -1,9 +1,9 @@
-"""Where a sync runs: on the event loop, or in a thread of its own. docs/adr/0002-fsync-inline-or-thread.md says why.
+"""Where a sync runs: on the event loop, or in a separate thread. docs/adr/0002-fsync-inline-or-thread.md says why.
 
-A sync in a thread leaves the loop free, but its end must wait for the interpreter lock, which a busy loop gives up only
-after the switch interval (5 ms by default), and then for the loop's next turn. On the loop it costs just itself. So:
-on the loop while syncs are fast, in the thread, with a shorter switch interval, once they are slow.
-"""
+A sync in a thread leaves the loop free, but its completion waits for the interpreter lock, which a busy loop releases
+only after the switch interval (5 ms by default), and then for the loop's next turn. On the loop it has no such
+overhead. So syncs run on the loop while they are fast, and in the thread, with a shorter switch interval, once they are
+slow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minikube_py.env import Clock, ended
 
 FsyncMode = Literal["auto", "inline", "thread"]
 SLOW_SYNC_S = 0.002
-"""A sync that is slower than this on average goes to the thread, one faster than half of it comes back."""
+"""Slower syncs on average move to the thread; when faster than half of it they move back."""
 AVERAGE_WEIGHT = 0.1
 SWITCH_INTERVAL_S = 0.0005
 
@@ -27,7 +27,7 @@ Done = Callable[[OSError | None], None]
 
 
 class SyncRunner(Protocol):
-    """Whoever runs a member's syncs. See `FsyncRunner`; the simulator has one whose syncs take virtual time."""
+    """Runs a member's syncs. See `FsyncRunner`; the simulator's syncs take virtual time."""
 
     histogram: Histogram
 
@@ -56,22 +56,22 @@ class FsyncRunner:
         self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
 
     def use(self, mode: FsyncMode) -> None:
-        """From the next sync on."""
+        """Takes effect from the next sync on."""
         self._mode = mode
         self.threaded = mode == "thread" or (mode == "auto" and self._average_s > SLOW_SYNC_S)
 
     def run(self, sync: Callable[[], None], done: Done) -> None:
         """Calls `sync`, then `done` on the loop."""
         if self.threaded or getattr(sync, "syncs", 1) > 1:
-            # One sync may hold up the loop while they are fast, several in a row may not.
+            # One fast sync may block the loop; several in a row may not.
             self._start_thread()
             self._queue.put((sync, done))
             return
         self._finish(*self._timed(sync), done)
 
     async def wait(self, sync: Callable[[], None]) -> None:
-        """The same, awaited; for files other than the log, beside which it may run. A cancellation takes effect when
-        the sync has ended: its file may be closed then. Raises: OSError."""
+        """Like `run`, but awaited; for files other than the log, possibly in parallel with it. A cancellation takes
+        effect after the sync: its file may be closed then. Raises: OSError."""
         if not self.threaded:
             sync()
             return
@@ -100,7 +100,7 @@ class FsyncRunner:
             try:
                 duration_s, error = self._timed(sync)
             except Exception as raised:
-                # A bug; this thread must not end over it, or writers would wait for ever.
+                # A bug; if it ended this thread, writers would wait forever.
                 duration_s, error = 0.0, OSError(f"{type(raised).__name__}: {raised}")
             self._loop.call_soon_threadsafe(self._finish, duration_s, error, done)
 
@@ -124,7 +124,7 @@ class FsyncRunner:
 
 
 async def to_its_end(running: asyncio.Future[None]) -> None:
-    """Waits for it; a cancellation takes effect when it has ended. Raises: what it raises."""
+    """Waits for it; a cancellation takes effect when it has ended. Raises: its exception."""
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -135,7 +135,7 @@ async def to_its_end(running: asyncio.Future[None]) -> None:
 
 
 class Histogram:
-    """Cumulative counts by upper bound, as Prometheus has them."""
+    """Cumulative counts by upper bound, as in Prometheus."""
 
     __slots__ = ("_bounds", "_counts", "count", "sum")
 

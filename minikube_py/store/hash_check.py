@@ -1,9 +1,8 @@
-"""Do all members hold the same? The leader compares hashes of all keys at one revision, now and then.
+"""Consistency check of members: the leader regularly compares hashes of all keys at one revision.
 
-Where a majority of the voters agrees, a member that differs is named by an alarm and stands aside. Where none does, an
-alarm holds back all writes. Both only when a second comparison, at a later revision, says the same. Hashes are taken in
-slices beside other work; what members say to each other may be lost, and the next comparison asks again.
-"""
+If a majority of the voters agrees, an alarm names the member that differs and it stops serving. If none does, an alarm
+blocks all writes. Both need a second comparison, at a later revision, with the same result. Hashes are taken in slices
+beside other work; messages may be lost, and the next comparison asks again."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ def judge(hashes: Mapping[int, int], voters: frozenset[NodeId]) -> Verdict:
 
 
 class HashCheck:
-    """One member's: compares while it leads, answers always."""
+    """One member's check: compares while it leads, always answers."""
 
     def __init__(self, member: StoreMember, ask: Ask) -> None:
         self._member = member
@@ -74,7 +73,7 @@ class HashCheck:
             self._answering.cancel()
 
     def heard(self, sender: NodeId, kind: int, arguments: list[Any]) -> None:
-        """Raises: ValueError where it is nothing that is said here."""
+        """Raises: ValueError if it is not a message of this protocol."""
         if kind == SAID:
             number, digest = arguments
             if number == self._number and type(digest) is int:
@@ -116,7 +115,7 @@ class HashCheck:
             self._ask(SetAlarm(True, member, CORRUPT))
 
     async def _answer(self, to: NodeId, number: int, revision: int) -> None:
-        """A member that lags behind answers when it has come so far."""
+        """A lagging member answers when it has applied that revision."""
         member = self._member
         until_s = member.clock.monotonic_s() + ANSWER_S
         while member.state.revision < revision and member.clock.monotonic_s() < until_s:
@@ -126,7 +125,7 @@ class HashCheck:
             member.tell(to, msgpack.packb((SAID, number, digest)))
 
     async def _hash(self, revision: int) -> int | None:
-        """None: it was compacted meanwhile, or is not here yet."""
+        """None: compacted, or not applied here yet."""
         member = self._member
         try:
             return await member.hash(revision, rows=False)

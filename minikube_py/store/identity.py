@@ -1,9 +1,8 @@
-"""Who a member is: an id drawn at random and made durable before its first word to anyone.
+"""A member's identity: a random id, made durable before its first message.
 
-The file says one thing more: whether this id has ever begun to take part. A member whose log is gone although its id
-took part has forgotten what it promised under that id, so the id must never be used again.
-docs/adr/0006-identity-bootstrap-and-rejoin.md says why.
-"""
+The file also records whether this id has ever taken part in a cluster. If it has and the log is gone, the member has
+forgotten what it promised under that id, so the id must never be used again.
+docs/adr/0006-identity-bootstrap-and-rejoin.md says why."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ _FIRST_WORDS = "minikube-py-member 1"
 
 
 class Identity(NamedTuple):
-    """`cluster_id` 0: has not begun: never voted, and never said that it has anything, in any cluster."""
+    """`cluster_id` 0: has not started: never voted and never acknowledged anything in any cluster."""
 
     id: NodeId
     cluster_id: int = 0
 
 
 class LogLost(MinikubeError):
-    """The folder names a member that took part in a cluster, and holds no log of it."""
+    """The folder belongs to a member that took part in a cluster, but its log is missing."""
 
     def __init__(self, identity: Identity) -> None:
         super().__init__(
@@ -43,20 +42,20 @@ class LogLost(MinikubeError):
 
 
 def id_text(id: int) -> str:
-    """How ids of members and clusters are written for people."""
+    """How ids of members and clusters are displayed."""
     return f"{id:x}"
 
 
 def has_log(disk: Disk) -> bool:
-    """Whether a member has begun here: then it just goes on, and there is nothing to discover."""
+    """Whether a member has started here: then it continues without discovery."""
     return any(segment_sequence(name) is not None or snapshot_index(name) is not None for name in disk.names())
 
 
 def own_identity(disk: Disk, rng: Rng, *, rejoin: bool = False) -> Identity:
-    """For a folder without a log: its identity, durable; drawn where there is none. With `rejoin`, an id whose log is
-    lost is given up for a new one.
+    """The durable identity of a folder without a log, newly drawn if there is none. With `rejoin`, an id whose log is
+    lost is replaced.
 
-    Raises: LogLost; Corruption where the file is damaged; OSError."""
+    Raises: LogLost; Corruption if the file is damaged; OSError."""
     identity = load_identity(disk)
     if identity is not None and identity.cluster_id:
         if not rejoin:
@@ -66,16 +65,16 @@ def own_identity(disk: Disk, rng: Rng, *, rejoin: bool = False) -> Identity:
         identity = Identity(NodeId(rng.getrandbits(ID_BITS) or 1))
         _save(disk, identity)
     else:
-        # Whoever wrote it may have been killed before its name was durable.
+        # The process may have been killed before the file's name was durable.
         disk.sync_folder()
     return identity
 
 
 def confirm_identity(disk: Disk, id: NodeId, cluster_id: int) -> Identity:
-    """To be called at each start, with the log open and durable and before anything is sent: writes down that `id` has
-    begun in this cluster. A folder from before there were identities gets one.
+    """Call this at each start, with the log open and durable and before anything is sent: records that `id` has started
+    in this cluster. A folder older than identities gets one.
 
-    Raises: Corruption where identity and log are not of the same member; OSError."""
+    Raises: Corruption if identity and log belong to different members; OSError."""
     found = load_identity(disk)
     wanted = Identity(id, cluster_id)
     if found == wanted:
@@ -125,7 +124,7 @@ def decode_identity(data: bytes) -> Identity:
 
 
 def _save(disk: Disk, identity: Identity) -> None:
-    """In place of what was there, whole or not at all; durable when it returns."""
+    """Replaces the file atomically; durable on return."""
     part = IDENTITY_NAME + PART_SUFFIX
     if part in disk.names():
         disk.remove(part)

@@ -1,4 +1,4 @@
-"""What people ask of a cluster through one of its members: other members, another leader; and its leave-taking."""
+"""Administrative requests through a member: changes of members, leadership transfer, and the handover when it stops."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember
 
 HAND_OVER_S: Final = 2.0
-"""How long a leader that stops waits for another one."""
+"""How long a stopping leader waits for a successor."""
 TRANSFER_S: Final = 2.0
 CHANGE_S: Final = 5.0
 
 
 async def change_members(member: StoreMember, change: MemberChange) -> None:
-    """Returns when the change is applied here. One that is under way is waited for, CHANGE_S at most.
+    """Returns when the change is applied here. Waits for a change in progress, CHANGE_S at most.
 
-    Raises: InvalidRequest where it does not fit the members, as of a moment after this call; NotLeader, Unavailable;
+    Raises: InvalidRequest if it does not fit the members at some moment after this call; NotLeader, Unavailable;
     OutcomeUnknown."""
     done: asyncio.Future[None] = member.loop.create_future()
     until_s = member.clock.monotonic_s() + CHANGE_S
@@ -39,7 +39,8 @@ async def change_members(member: StoreMember, change: MemberChange) -> None:
         except InvalidRequest:
             if confirmed:
                 raise
-            # A new leader may not have applied what was committed before it led, and a deposed one may not know of it.
+            # A new leader may not have applied what was committed before its term, and a deposed one may not know of
+            # it.
             await member.confirmed()
             confirmed = True
             continue
@@ -53,7 +54,7 @@ async def change_members(member: StoreMember, change: MemberChange) -> None:
 
 
 async def transfer(member: StoreMember, to: NodeId) -> None:
-    """Returns when `to` leads. Raises: Unavailable where it does not come to that within TRANSFER_S."""
+    """Returns when `to` leads. Raises: Unavailable if it does not within TRANSFER_S."""
     member.check_running()
     until_s = member.clock.monotonic_s() + TRANSFER_S
     member.replica.transfer(to)
@@ -66,7 +67,7 @@ async def transfer(member: StoreMember, to: NodeId) -> None:
 
 
 async def hand_over(member: StoreMember) -> None:
-    """Waits for what was proposed, then for another leader; not for long, and not where the member has failed."""
+    """Waits for pending proposals, then briefly for another leader; not if the member has failed."""
     until_s = member.clock.monotonic_s() + HAND_OVER_S
     asked = False
     while member.replica.leading and not member.failed and member.clock.monotonic_s() < until_s:

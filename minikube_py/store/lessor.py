@@ -1,7 +1,6 @@
-"""When leases end. The leader alone decides, by its own monotonic clock; the end itself is a replicated revoke.
+"""Lease expiry. The leader alone decides, by its monotonic clock; expiry itself is a replicated revoke.
 
-A member that does not lead keeps no deadlines: it hears of no renewals.
-"""
+A follower keeps no deadlines: it does not learn of renewals."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ RETRY_S = 1.0
 
 
 class Lessor:
-    """Deadlines by lease. Never early: a lease lives at least its TTL from its last renewal, and a new leader, or this
-    one after a restart, gives each its full TTL again."""
+    """Deadlines by lease. Never early: a lease lives at least its TTL after its last renewal, and a new or restarted
+    leader gives each its full TTL again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._leases: dict[int, tuple[int, float]] = {}
         self._heap: list[tuple[float, int]] = []
-        # Handed out by `expired`, not to be again before then: a revoke in the log cannot be taken back.
+        # Returned by `expired`, and not again before then: a revoke in the log cannot be cancelled.
         self._ending: dict[int, float] = {}
 
     def __len__(self) -> int:
@@ -38,7 +37,7 @@ class Lessor:
             self._set(lease_id, ttl_s)
 
     def clear(self) -> None:
-        """Another leads."""
+        """Another member leads."""
         self.restart(())
 
     def granted(self, lease_id: int, ttl_s: int) -> None:
@@ -53,7 +52,7 @@ class Lessor:
             heapq.heapify(self._heap)
 
     def renew(self, lease_id: int) -> int:
-        """The lease lives its full TTL from now; returns it in seconds, 0 if the lease is unknown or ending."""
+        """Extends the lease to its full TTL from now; returns it in seconds, 0 if the lease is unknown or ending."""
         lease = self._leases.get(lease_id)
         if lease is None or lease_id in self._ending:
             return 0
@@ -65,7 +64,7 @@ class Lessor:
         return None if lease is None else max(0.0, lease[1] - self._clock.monotonic_s())
 
     def expired(self) -> list[int]:
-        """Leases whose time is over and whose revoke is to be proposed now."""
+        """Leases that have expired and whose revoke is to be proposed now."""
         now_s = self._clock.monotonic_s()
         due: list[int] = []
         while self._heap and self._heap[0][0] <= now_s:
@@ -74,7 +73,7 @@ class Lessor:
             if lease is None or self._ending.get(lease_id, now_s) > now_s:
                 continue
             if lease[1] > now_s:
-                # Renewed since: renewals move the deadline only, the heap is put right when the old one comes up.
+                # Renewed since: a renewal only moves the deadline; the heap is corrected when the old one comes up.
                 heapq.heappush(self._heap, (lease[1], lease_id))
                 continue
             due.append(lease_id)

@@ -1,24 +1,24 @@
-"""What the native protocol bounds. Each limit names itself when it is hit."""
+"""Limits of the native protocol. The error states the limit that was exceeded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FRAME_BYTES_MAX = 4 << 20
-"""The largest frame either side takes: a request of 1.5 MiB with room to spare. Larger answers come in parts."""
+"""The largest frame either side accepts: a request of 1.5 MiB with a margin. Larger answers are split."""
 HELLO_BYTES_MAX = 4096
-"""The largest frame from someone who has not shown a token yet."""
+"""The largest frame from a client that has not sent a token yet."""
 PART_BYTES = 512 << 10
 LARGE_AT_ONCE = 4
-"""Ranges of more than one page that are read at once, for all connections; the next ones wait."""
+"""Multi-page ranges read concurrently, over all connections; further ones wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """`in_flight_max`: requests of one connection that wait for their answer; beyond it the server stops reading from
-    it. `watch_bytes_max`: events that wait for one watch of a reader who does not keep up; beyond it that watch ends.
-    `stall_s`: a connection that takes no bytes for so long while some wait for it is closed; a new one has
-    `hello_s` to say who it is; one that is to end has `drain_s` to take its last answers."""
+    """`in_flight_max`: unanswered requests of one connection, beyond which the server stops reading from it.
+    `watch_bytes_max`: events queued for a slow watch, beyond which it ends. `stall_s`: a connection that takes no bytes
+    for this long while some are queued is closed. `hello_s`: the time a new connection has to identify itself;
+    `drain_s`: the time an ending one has to take its last answers."""
 
     connections_max: int = 1000
     in_flight_max: int = 4096

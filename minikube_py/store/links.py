@@ -1,4 +1,4 @@
-"""What a member asks of whoever carries its words to the others, so that a simulator can stand in for the network."""
+"""What a member requires of its transport to the others, so that a simulator can replace the network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class PeerLinks(Protocol):
     """Links to the other members. Nothing here waits or raises: what cannot be sent is dropped, and Raft repairs it."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """In order per receiver. With a SNAPSHOT message goes the snapshot itself, by other means."""
+        """In order per receiver. With a SNAPSHOT message the snapshot itself is sent separately."""
 
     def update(self, members: Sequence[Member], removed: Sequence[NodeId]) -> None:
-        """All members, this one included, as of now, and whom to tell that they were removed."""
+        """All current members, this one included, and those to notify of their removal."""
 
 
 class NoLinks:
-    """Alone there is nobody to speak to; what is said before the links are there is lost, as on any network."""
+    """A single member has no peers; messages sent before the links exist are lost, as on any network."""
 
     def send(self, messages: Sequence[Message]) -> None:
         pass

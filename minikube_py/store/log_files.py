@@ -1,9 +1,8 @@
 """The log and the snapshots on a Disk: recovery at start, appends, rotation to the next segment, removal of old ones.
 
-The last two snapshots are kept, and the log from the older one on: where the newer does not read any more, nothing is
-lost. All syncs are handed out, for whoever has a thread for them. An OSError of the log means that nothing can be
-promised any more: the member ends the process; one of a snapshot or of the spare segment is no more than a delay.
-"""
+The last two snapshots are kept, and the log from the older one on: if the newer becomes unreadable, nothing is lost.
+All syncs are returned to the caller, who may run them in a thread. After an OSError of the log no promise can be kept,
+so the member ends the process; one of a snapshot or of the spare segment only causes a delay."""
 
 from __future__ import annotations
 
@@ -33,15 +32,15 @@ from minikube_py.wal.segment import (
 from minikube_py.wal.snapshot import PART_SUFFIX, SnapshotHead, SnapshotReader, snapshot_index, snapshot_name
 
 RECORD_BYTES_MAX = 4 << 20
-"""Entries are put into one record up to this; a batch above it becomes several records under the same sync."""
+"""The most bytes of entries in one record; a larger batch becomes several records under the same sync."""
 FIRST_SEGMENT_BYTES = 1 << 20
-"""Of a log that begins: most stay small, and there are many of them on one disk."""
+"""The size of a new log's first segment: most logs stay small, and many may share a disk."""
 WITNESS_BYTES = 64
-"""Room that entries leave at a segment's end, so that what is durable there always has its witness."""
+"""Space that entries leave at a segment's end, so that a witness always fits behind durable data."""
 
 
 class SnapshotFile(NamedTuple):
-    """A snapshot under its own name: whole and durable."""
+    """A snapshot under its final name: complete and durable."""
 
     head: SnapshotHead
     size_bytes: int
@@ -49,8 +48,8 @@ class SnapshotFile(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a start finds. `snapshot` None: none was taken yet; `chunks` are its slices. `kept_from`: what the log holds
-    begins after this entry or before. `warnings`: what is damaged, though nothing is lost by it."""
+    """What a start finds. `snapshot` None: there is none yet; `chunks` are its slices. `kept_from`: the log starts
+    after this entry or earlier. `warnings`: damage that lost no data."""
 
     snapshot: SnapshotFile | None
     chunks: Iterator[list[Any]]
@@ -60,7 +59,7 @@ class Loaded(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """How a log begins: with `first`, its first entry, or without one, as that of a member which joins (`joined`)."""
+    """How a log begins: with `first`, its first entry, or without one, for a member that joins (`joined`)."""
 
     cluster_id: int
     member_id: int
@@ -69,8 +68,8 @@ class Origin(NamedTuple):
 
 
 class LogSync:
-    """Makes durable what was written until it was made; to be called once, by any thread. Where segments ended
-    meanwhile, `syncs` is above 1: each next one gets its name when all before it is durable."""
+    """Makes durable what was written before it was created; to be called once, in any thread. If segments ended
+    meanwhile, `syncs` is above 1: each segment is renamed once everything before it is durable."""
 
     __slots__ = ("_steps", "syncs")
 
@@ -84,7 +83,7 @@ class LogSync:
 
 
 class Segment:
-    """One that is open. `part`: the name it has while its own is not due yet, "" after."""
+    """An open segment. `part`: its temporary name until its final one is due, then ""."""
 
     __slots__ = ("file", "part", "writer")
 
@@ -100,12 +99,12 @@ class LogFiles:
         self._rng = rng
         self._segment_bytes = segment_bytes
         self._heads: list[SegmentHead] = []
-        """Of the segments that have their names."""
+        """Segments with their final names."""
         self._current: Segment
         self._ended: list[Segment] = []
         self._installing: tuple[str, str] | None = None
         self._durable = 0, 0
-        """The newest snapshot with a durable name, and `kept_from` beside it: what a removal goes by."""
+        """The newest snapshot with a durable name, and its `kept_from`: these decide what may be removed."""
         self._incoming_files = 0
         self._removal_due = False
         self.spare = Spare(disk, segment_bytes)
@@ -113,21 +112,21 @@ class LogFiles:
         self._state: HardState | None = None
         self._record_bytes_max = min(RECORD_BYTES_MAX, (segment_bytes - HEAD_BYTES) // 4)
         self.snapshot: SnapshotFile | None = None
-        """The newest one."""
+        """The newest snapshot."""
         self.kept_from = 0
-        """The log is kept from the entry after this one on, which is the last of the snapshot before the newest."""
+        """The log is kept from the entry after this one on, the last entry of the snapshot before the newest."""
         self.warnings: tuple[str, ...] = ()
-        """What was found damaged at the start, though nothing was lost by it."""
+        """Damage found at the start that lost no data."""
         self.written_bytes = self._older_bytes = 0
 
     def load(self) -> Loaded:
-        """Reads all there is. Where the newest snapshot does not read, the one before and the log since say the same.
+        """Reads everything. If the newest snapshot is unreadable, the previous one and the log since are equivalent.
 
         Raises: Corruption."""
         names = self.disk.names()
         indexes = sorted((index for name in names if (index := snapshot_index(name)) is not None), reverse=True)
         unread: list[Corruption] = []
-        # The beginning counts as the snapshot before the first one.
+        # The start of the log counts as the snapshot before the first one.
         for index, before in zip([*indexes, 0], [*indexes[1:], 0, 0]):
             try:
                 snapshot, chunks = self._load_snapshot(index)
@@ -147,7 +146,7 @@ class LogFiles:
         raise unread[0]
 
     def _load_snapshot(self, index: int) -> tuple[SnapshotFile | None, Iterator[list[Any]]]:
-        """None for index 0: all that the state began with."""
+        """None for index 0: the initial state."""
         if not index:
             return None, iter(())
         name = snapshot_name(index)
@@ -159,7 +158,7 @@ class LogFiles:
         return SnapshotFile(reader.head, len(data), reader.sha256), reader.chunks()
 
     def _load_log(self, names: Sequence[str], snapshot: SnapshotFile | None, before: int) -> Loaded:
-        """`before`: the index of the snapshot before that one."""
+        """`before`: the index of the previous snapshot."""
         if snapshot is None:
             return Loaded(None, iter(()), recover(names, self._read, 0, 0))
         head = snapshot.head
@@ -170,9 +169,9 @@ class LogFiles:
         return Loaded(snapshot, iter(()), log, before if reaches else head.index)
 
     def begin(self, loaded: Loaded, origin: Origin | None = None) -> SegmentHead:
-        """Makes the files ready to be written to: cuts a torn tail, removes leftovers, starts a new log if there is
-        none, as `origin` says (None: a member of its own, under random ids), durable with its first name. Returns the
-        head of the present segment, which names cluster and member."""
+        """Makes the files ready to be written to: cuts a torn tail, removes leftovers, and if there is no log starts
+        one from `origin` (None: a single-member cluster with random ids), durable from its first name on. Returns the
+        head of the current segment, with the ids of cluster and member."""
         self._remove_leftovers(loaded)
         snapshot, log = loaded.snapshot, loaded.log
         tail = log.tail
@@ -194,8 +193,8 @@ class LogFiles:
         return self._writer.head
 
     def write(self, entries: Sequence[Entry], state: HardState | None) -> None:
-        """Writes entries (in order, after all before, or in place of those from the first one's index on) and hard
-        state; durable after the next `sync`."""
+        """Writes entries (following all earlier ones, or replacing those from the first one's index on) and hard state;
+        durable after the next `sync`."""
         if state is not None:
             self._state = state
             self._append(RecordType.HARD_STATE, msgpack.packb(state))
@@ -207,9 +206,9 @@ class LogFiles:
             start = stop
 
     def witness(self, commit: LogIndex, *, always: bool = False) -> None:
-        """Writes something behind what is durable, if nothing is there yet: it distinguishes a record that breaks later
-        from one that was never finished. To be called before what is durable is promised to anyone. `commit`: entries
-        up to there are committed, and durable here. `always`: also where something is there, as an older `commit`."""
+        """Writes a record behind durable data, if there is none yet: it distinguishes a record damaged later from one
+        never finished. Call this before durable data is acknowledged. `commit`: entries up to it are committed, and
+        durable here. `always`: even if there is a record, such as an older `commit`."""
         if always or self._writer.end == self._writer.synced:
             self._state = (self._state or HardState())._replace(commit=commit)
             self._append(RecordType.HARD_STATE, msgpack.packb(self._state), room_bytes=0)
@@ -219,14 +218,14 @@ class LogFiles:
         self.begin_sync()()
 
     def begin_sync(self) -> LogSync:
-        """The sync as a function that another thread may run; what is written meanwhile is not covered by it.
+        """The sync as a function that another thread may run; later writes are not covered.
 
         `write` must not be called before it returned: the log may go on in the next segment."""
         ended, self._ended = self._ended, []
         steps: list[Callable[[], None]] = []
         installing, self._installing = self._installing, None
         if installing:
-            # With its name the snapshot is in force: only then may a segment begin behind it.
+            # The snapshot takes effect with its name: only then may a segment start behind it.
             steps += [partial(self.disk.rename, *installing), partial(sync_folder, self.disk)]
         syncs = len(steps) // 2
         for segment in ended:
@@ -248,7 +247,7 @@ class LogFiles:
         return steps
 
     def _name(self, segment: Segment) -> None:
-        """All before it is durable, and so is its head."""
+        """Everything before it is durable, and so is its head."""
         head = segment.writer.head
         self.disk.rename(segment.part, segment_name(head.sequence))
         sync_folder(self.disk)
@@ -256,8 +255,8 @@ class LogFiles:
         self._heads.append(head)
 
     def upkeep(self) -> Steps:
-        """What `wants_upkeep`, a step at a time: files that are not needed any more go, the next segment's is made
-        ready. Yields a sync to run before going on. Raises: OSError; the log does not depend on it."""
+        """What `wants_upkeep`, in steps: removes files no longer needed and prepares the next segment's file. Yields a
+        sync to run before continuing. Raises: OSError; the log does not depend on it."""
         if self._removal_due:
             self._removal_due = False
             yield from self.remove_old()
@@ -269,8 +268,8 @@ class LogFiles:
         return self._removal_due or self._wants_spare
 
     def reclaimable(self, data_bytes: int) -> bool:
-        """New snapshots would give room back: segments stay only for the one before the newest, or one of the two holds
-        far more than the `data_bytes` of now, as with a history that was compacted since."""
+        """New snapshots would free space: old segments are only kept for the snapshot before the newest, or one of the
+        two is far larger than the current `data_bytes`, as after a compaction."""
         largest_bytes = max(self._older_bytes, self.snapshot.size_bytes if self.snapshot else 0)
         segments = len(self._heads) > 1 and self.kept_from + 1 < self._heads[-1].first_index
         return segments or largest_bytes > 2 * data_bytes + self._segment_bytes
@@ -280,14 +279,14 @@ class LogFiles:
         return not self.spare.begun and self._writer.end > self._writer.head.size_bytes // 4
 
     def write_snapshot(self, index: int) -> File:
-        """The file to write a snapshot to; `finish_snapshot` gives it its name once it is synced."""
+        """The file to write a snapshot to; once it is synced, `finish_snapshot` gives it its name."""
         self.abandon_snapshot(index)
         return self.disk.open(snapshot_name(index) + PART_SUFFIX, create=True)
 
     def finish_snapshot(self, snapshot: SnapshotFile) -> Steps:
-        """The synced file becomes the newest snapshot; those before the last one and segments that only they need go,
-        one at each step: to free a large file takes milliseconds. Where a newer one has come meanwhile, it goes itself.
-        Yields a sync to run before going on."""
+        """The synced file becomes the newest snapshot; snapshots before the previous one and segments that only they
+        need are removed, one per step: freeing a large file takes milliseconds. If a newer one has arrived meanwhile,
+        this one is removed. Yields a sync to run before continuing."""
         index = snapshot.head.index
         name = snapshot_name(index)
         if self._newest_index >= index:
@@ -296,7 +295,7 @@ class LogFiles:
         self.disk.rename(name + PART_SUFFIX, name)
         yield partial(sync_folder, self.disk)
         if self._newest_index >= index:
-            # The one that came has removed it, or does so.
+            # The newer one has removed it, or will.
             return
         self.kept_from = self._newest_index
         self._older_bytes = self.snapshot.size_bytes if self.snapshot else 0
@@ -304,7 +303,7 @@ class LogFiles:
         yield from self.remove_old()
 
     def abandon_snapshot(self, index: int) -> None:
-        """One that could not be written to its end. Raises: OSError."""
+        """Discards an unfinished snapshot. Raises: OSError."""
         part = snapshot_name(index) + PART_SUFFIX
         if part in self.disk.names():
             self.disk.remove(part)
@@ -314,17 +313,17 @@ class LogFiles:
         return self.snapshot.head.index if self.snapshot is not None else 0
 
     def write_incoming(self) -> tuple[str, File]:
-        """A file for another member's snapshot, and its name, which no other one gets in this life."""
+        """A file for another member's snapshot, and its name, unique in this run."""
         self._incoming_files += 1
         name = f"incoming-{self._incoming_files}{PART_SUFFIX}"
         return name, self.disk.open(name, create=True)
 
     def install_snapshot(self, part: str, snapshot: SnapshotFile, state: HardState | None) -> None:
         """The synced file named `part` becomes the newest snapshot, and the log begins again after it, with `state`
-        (None: unchanged), both with the next sync. No sync of the log may be under way.
+        (None: unchanged), both with the next sync. No sync of the log may be in progress.
 
-        With its name the snapshot is in force: a power cut before leaves all as it was, one after it leaves a log that
-        does not reach the snapshot, and the next start begins the log again in its turn."""
+        The snapshot takes effect with its name: a power cut before that changes nothing, one after it leaves a log that
+        does not reach the snapshot, and the next start begins a new log."""
         index = snapshot.head.index
         assert self._newest_index < index, "an older snapshot"
         self._state = state or self._state
@@ -333,12 +332,12 @@ class LogFiles:
         self._begin_after(snapshot)
 
     def _begin_after(self, snapshot: SnapshotFile) -> None:
-        """What the log says before is no part of what follows: without the snapshot nothing leads there."""
+        """The earlier log is not continued: without the snapshot nothing leads to what follows."""
         self._next_index = snapshot.head.index + 1
         self._end_segment([(RecordType.INSTALLED, msgpack.packb((snapshot.head.index, snapshot.head.term)))])
 
     def open_snapshot(self) -> File:
-        """The newest snapshot's file, to be read while it may be replaced."""
+        """The newest snapshot's file; it stays readable while it is replaced."""
         assert self.snapshot is not None, "there is no snapshot"
         return self.disk.open(snapshot_name(self.snapshot.head.index))
 
@@ -356,18 +355,18 @@ class LogFiles:
     def _remove_leftovers(self, loaded: Loaded) -> None:
         kept = {loaded.snapshot.head.index, loaded.kept_from} if loaded.snapshot else {0}
         spare = self.spare.adopt()
-        # What was read may have its name in the page cache only, and what goes here may be all there is without it.
+        # What was read may be in the page cache only, and the files removed here may be the only durable copy.
         sync_folder(self.disk)
         for name in self.disk.names():
             index = snapshot_index(name)
             part = name.endswith(PART_SUFFIX) and not (spare and name == SPARE_NAME)
-            # One that is newer than what was loaded does not read; it stays to be looked at until there is a new one.
+            # A snapshot newer than the loaded one is unreadable; it is kept for inspection until there is a new one.
             if part or name in loaded.log.obsolete or (index is not None and index < max(kept) and index not in kept):
                 self.disk.remove(name)
 
     def remove_old(self) -> Steps:
-        """Snapshots but the newest and the one before, and segments that hold nothing after it, one a step; yields a
-        sync to run before going on. One that is being installed does not count before its name is durable."""
+        """Removes snapshots except the newest two, and segments not needed for them, one per step; yields a sync to run
+        before continuing. One being installed does not count until its name is durable."""
         for old in self.disk.names():
             other = snapshot_index(old)
             if other is not None and other < self._durable[0] and other not in self._durable:
@@ -383,8 +382,8 @@ class LogFiles:
         yield partial(sync_folder, self.disk)
 
     def _cut(self, file: File, tail: Tail) -> None:
-        """Also where nothing was torn: what was read may have been in the page cache only, and after a failed sync no
-        other one brings it to the disk unless it is written again."""
+        """Runs even if nothing was torn: the data may be in the page cache only, and after a failed sync a later one
+        does not write it unless it is written again."""
         file.write_at(tail.sure_end, tail.unsure + bytes(tail.dirty_end - tail.end))
         file.sync()
 
@@ -402,7 +401,8 @@ class LogFiles:
         self.written_bytes += len(data)
 
     def _end_segment(self, records: Sequence[tuple[RecordType, bytes]] = ()) -> None:
-        """The next one takes over. With the next sync it gets its name, which says that all before it is durable."""
+        """Switches to the next segment, which gets its name with the next sync: the name implies that everything before
+        is durable."""
         old = self._writer.head
         self._ended.append(self._current)
         self._current = self._new_segment(old._replace(
@@ -421,7 +421,7 @@ class LogFiles:
         if origin.joined:
             records.append((RecordType.JOINED, msgpack.packb(())))
         if origin.first is not None:
-            # Agreed on before there was a log: committed as soon as it is here.
+            # Agreed on before the log existed: committed as soon as it is here.
             self._state = HardState(origin.first.term, commit=origin.first.index)
             records.append((RecordType.ENTRIES, _pack_run((origin.first,))))
             self._next_index = origin.first.index + 1
@@ -429,8 +429,8 @@ class LogFiles:
         self.sync()
 
     def _new_segment(self, head: SegmentHead, records: Sequence[tuple[RecordType, bytes]] = ()) -> Segment:
-        """Head, hard state and `records` are durable before the segment gets its name: the segment before, which held
-        the hard state until now, may go then."""
+        """Head, hard state and `records` are durable before the segment gets its name, because the previous segment,
+        which held the hard state, may then be removed."""
         part = segment_name(head.sequence) + PART_SUFFIX
         file = self.spare.take(part, head.size_bytes)
         writer = SegmentWriter(head)
@@ -444,7 +444,7 @@ class LogFiles:
 
 
 def _check_reach(loaded: Loaded, newest: int) -> None:
-    """All that the newest snapshot held, which does not read, has to be in the log."""
+    """Everything in the unreadable newest snapshot must be in the log."""
     base = loaded.snapshot.head.index if loaded.snapshot else 0
     if base + len(loaded.log.entries) < newest:
         raise Corruption("the log does not hold all of it")
@@ -462,7 +462,7 @@ def _pack_run(run: Sequence[Entry]) -> bytes:
 
 
 def _run_end(entries: Sequence[Entry], start: int, size_bytes_max: int) -> int:
-    """Where the run of entries of one term and kind that fits into one record ends; at least one entry is in it."""
+    """The end of the run of entries of one term and kind that fits into one record; at least one entry."""
     term, _, data, kind = entries[start]
     size = len(data)
     stop = start + 1

@@ -1,8 +1,9 @@
-"""A store member: the asyncio shell around its `Replica`. Time, the loop, syncs and links are here, decisions there.
+"""A store member: the asyncio shell around its `Replica`. It handles time, the loop, syncs and links; the replica
+decides.
 
 All that is proposed within one turn of the event loop becomes one write, one sync and one message per peer; at most one
-sync is in flight, and what arrives meanwhile is the next batch. Who leads others syncs in a thread, so that heartbeats
-never wait for a slow sync; elsewhere it runs where it is fastest (docs/adr/0002-fsync-inline-or-thread.md).
+sync is in flight, and what arrives meanwhile is the next batch. A leader of others syncs in a thread, so that
+heartbeats never wait for a slow sync; otherwise it runs where it is fastest (docs/adr/0002-fsync-inline-or-thread.md).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from minikube_py.store.upkeep import Upkeep
 Fatal = Callable[[str], None]
 
 def exit_now(message: str) -> None:
-    """Ends the process without any of its leave-taking: what is not on disk must not be acknowledged by accident."""
+    """Ends the process without cleanup: what is not on disk must not be acknowledged by accident."""
     say(f"minikube-py store: {message}")
     os._exit(70)
 
@@ -54,8 +55,8 @@ def exit_now(message: str) -> None:
 class StoreMember:
     """One member. `start` recovers and begins to serve; `storage` is its Storage within this process.
 
-    `fatal` is called with the reason why the member cannot go on and, without `removed`, when it was removed; it
-    should end the process. After either, everything is refused. `syncs` runs the syncs in place of `config.fsync`."""
+    `fatal` is called when the member cannot continue, and, without a `removed` callback, when it was removed; it should
+    end the process. After either, every request is refused. `syncs` runs the syncs in place of `config.fsync`."""
 
     def __init__(
         self,
@@ -77,9 +78,9 @@ class StoreMember:
         self._fatal = fatal
         self._removed = removed or fatal
         self.client_urls: tuple[str, ...] = ()
-        """Where it serves etcd's API; others learn of it by its status."""
+        """The address of its etcd API; published in its status."""
         self.opened = False
-        """The log was read: `raft` and `state` are there, and stay."""
+        """The log was read: `raft` and `state` exist from now on."""
         self.failed = False
         self._stopping = False
         self._deaf = False
@@ -88,7 +89,7 @@ class StoreMember:
         self._tasks: list[asyncio.Task[None]] = []
         self.loop: asyncio.AbstractEventLoop
         self.say: Fatal = _unheard
-        """Told what people should know, and what goes on nevertheless."""
+        """Called with warnings that do not stop the member."""
         self.lessor = Lessor(clock)
         self.snapshotter = Snapshotter(self._fsync.wait, clock)
         self._snapshot_lock = asyncio.Lock()
@@ -97,7 +98,7 @@ class StoreMember:
         self._leader = NodeId(0)
         self._membership = Membership()
         self.leader_listeners: list[Callable[[], None]] = []
-        """Told when another leads, as far as this member knows, or when the members are others; must not raise."""
+        """Called when the known leader or the members change; must not raise."""
         self._queries = QueryMetrics()
         self.storage = EmbeddedStorage(self)
         self.upkeep = Upkeep(self)
@@ -105,10 +106,10 @@ class StoreMember:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self, bootstrap: Bootstrap | None = None, links: PeerLinks | None = None) -> None:
-        """Recovers, or begins as `bootstrap` says in an empty folder. A member alone leads when this returns, and has
-        applied what its log holds; with others it takes part in their elections from now on.
+        """Recovers, or starts from `bootstrap` in an empty folder. A single member leads and has applied its log when
+        this returns; with others it takes part in elections from now on.
 
-        Raises: Corruption; LogLost; OSError where the disk fails; Unavailable where its writes fail."""
+        Raises: Corruption; LogLost; OSError if the disk fails; Unavailable if its writes fail."""
         self.loop = asyncio.get_running_loop()
         self.replica.open(bootstrap)
         for warning in self.replica.files.warnings:
@@ -126,8 +127,7 @@ class StoreMember:
             task.add_done_callback(self._task_ended)
 
     async def stop(self) -> None:
-        """Finishes what was proposed, hands leadership over if there is someone to take it, and ends. Later proposals
-        are refused."""
+        """Finishes pending proposals, hands leadership over if possible, and stops. Later proposals are refused."""
         if self._stopping:
             return
         self._stopping = True
@@ -138,7 +138,7 @@ class StoreMember:
         for task in self._tasks:
             task.cancel()
         await ended(*self._tasks)
-        # The links end later: what they bring must neither keep this busy for ever nor be written to closed files.
+        # The links end later: what they deliver must neither keep this busy forever nor be written to closed files.
         self._deaf = True
         await self._turns.settle()
         self.replica.stop(Unavailable("the store is stopping"))
@@ -149,8 +149,8 @@ class StoreMember:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def propose(self, command: Command, data: bytes, reply: Reply, *, own: bool = False) -> None:
-        """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied, or its end cannot be
-        known. `own`: a member asks for it, no client. Raises: as `Replica.propose`, before anything is done."""
+        """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied or its outcome cannot
+        be known. `own`: sent by a member, not a client. Raises: as `Replica.propose`, before anything is done."""
         if self.failed or self._stopping:
             raise self._not_running()
         self.replica.propose(command, data, reply, own=own)
@@ -158,13 +158,13 @@ class StoreMember:
             self._turns.gather()
 
     def propose_change(self, change: MemberChange, reply: Reply) -> None:
-        """The same for a change of members. Raises: InvalidRequest where it does not fit; NotLeader, Unavailable."""
+        """Proposes a change of members. Raises: InvalidRequest if it does not fit; NotLeader, Unavailable."""
         self.check_running()
         self.replica.propose_change(change, reply)
         self._turns.soon()
 
     def read(self, request: RangeRequest) -> RangeResult:
-        """What this member's state says. Linearizable after `when_readable`. Raises: RequestError."""
+        """Reads this member's state. Linearizable after `when_readable`. Raises: RequestError."""
         if request.where is None and not request.fields:
             return self.replica.state.range(request)
         result = measured(self.replica.state, request, self.clock)
@@ -173,13 +173,13 @@ class StoreMember:
 
     @property
     def readable(self) -> bool:
-        """Reads are linearizable without asking anyone, as those of a sole voter are."""
+        """Local reads are linearizable, as those of a sole voter are."""
         return self.replica.reads_are_local()
 
     def when_readable(self, done: ReadDone, *, linearizable: bool = True) -> None:
-        """Tells `done` when this member's state holds all that was acknowledged to anyone before this call, or why that
-        cannot be; at once where it is so already. Its waiting is bounded by the absence of a leader, not by time: who
-        has a deadline stops listening."""
+        """Calls `done` when this member's state holds everything acknowledged before this call, or with an error; at
+        once if it already does. The wait is bounded by the absence of a leader, not by time: callers with a deadline
+        stop waiting."""
         if self.failed or self._stopping:
             done(self._not_running())
             return
@@ -188,14 +188,14 @@ class StoreMember:
             self._turns.soon()
 
     async def confirmed(self) -> None:
-        """Returns when `when_readable` says so. Raises: what it tells."""
+        """Returns once `when_readable` succeeds. Raises: its error."""
         future: asyncio.Future[None] = self.loop.create_future()
         self.when_readable(partial(settle, future, None))
         await future
 
     def keep_alive(self, lease_id: int, done: Callable[[int, MinikubeError | None], None]) -> None:
-        """Renews a lease and tells `done` its TTL in seconds, 0 where it is unknown. Only a leader that is confirmed to
-        be one after this call can promise it.
+        """Renews a lease and calls `done` with its TTL in seconds, 0 if it is unknown. The leader must confirm its
+        leadership after this call.
 
         Raises: NotLeader."""
         if not self.replica.leading:
@@ -203,7 +203,7 @@ class StoreMember:
         self.when_readable(partial(self._renew, lease_id, done))
 
     async def lease_remaining_s(self, lease_id: int) -> float | None:
-        """Until the lease ends unless it is renewed, None where it is unknown. Raises: NotLeader, Unavailable."""
+        """Time until the lease ends unless it is renewed, None if it is unknown. Raises: NotLeader, Unavailable."""
         if not self.replica.leading:
             raise self.replica.not_leader()
         await self.confirmed()
@@ -219,19 +219,20 @@ class StoreMember:
         return handle
 
     def tables_changed(self) -> None:
-        """Indexes or fields may be complete that were not before."""
+        """Indexes or fields may have become complete."""
         self.replica.hub.refresh()
         self._catch_up_soon()
 
     def new_lease_id(self) -> int:
-        """A positive int64 that no lease has. To be drawn by the leader."""
+        """A positive int64 that no lease has. Only the leader may draw it."""
         known = self.state.lessor.by_id
         while (lease_id := self.rng.getrandbits(62) + 1) in known:
             pass
         return lease_id
 
     async def hash(self, revision: int = 0, *, rows: bool = True) -> int:
-        """Equal on members that agree at `revision` (0: now); taken while serving. `rows`: with those of the tables.
+        """Equal on members that agree at `revision` (0: now); taken while serving. `rows`: includes the rows of the
+        tables.
 
         Raises: Compacted, FutureRevision."""
         return await drive(self.state.hash_steps(revision, rows=rows), self.wait_for_sync, self.clock)
@@ -253,7 +254,7 @@ class StoreMember:
         self._turns.soon()
 
     def tell(self, to: NodeId, words: bytes) -> None:
-        """What is no matter of Raft's; it may be lost."""
+        """A message outside Raft; it may be lost."""
         self._turns.links.send([Message(MessageType.TELL, self.member_id, to, context=words)])
 
     def tick(self) -> None:
@@ -266,21 +267,21 @@ class StoreMember:
             self._turns.soon()
 
     def report(self, to: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
-        """A link was lost or came; `snapshot`: the sending of one ended, well or not."""
+        """A link was lost or came up; `snapshot`: the sending of one ended, successfully or not."""
         if not self.failed and not self._deaf:
             self.replica.report(to, reachable, snapshot)
             self._turns.soon()
 
     def expelled(self, reason: str) -> None:
-        """The others say that this member was removed."""
+        """The others report that this member was removed."""
         self._end(reason, self._removed)
 
     def snapshot_source(self) -> SnapshotSource | None:
-        """The newest snapshot, None where there is none yet. Raises: OSError."""
+        """The newest snapshot, None if there is none yet. Raises: OSError."""
         return self.replica.snapshot_source()
 
     async def fresh_snapshot(self) -> SnapshotSource:
-        """A snapshot that holds all that was applied here before this call. Raises: Unavailable; OSError."""
+        """A snapshot that includes everything applied here before this call. Raises: Unavailable; OSError."""
         self.check_running()
         await self.take_snapshot(self.raft.log.applied)
         source = self.replica.snapshot_source()
@@ -289,7 +290,7 @@ class StoreMember:
         return source
 
     async def take_snapshot(self, index: int = 0) -> None:
-        """Takes one; with `index`, only if the newest does not hold that entry by then. Raises: OSError."""
+        """Takes one; with `index`, only if the newest does not include that entry by then. Raises: OSError."""
         async with self._snapshot_lock:
             newest = self.replica.files.snapshot
             if not self.failed and (not index or newest is None or newest.head.index < index):
@@ -297,20 +298,20 @@ class StoreMember:
         self._turns.soon()
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
-        """Where the bytes of an offered snapshot go; the one in progress if it is of the same offer.
+        """The receiver of an offered snapshot; the one in progress if the offer is the same.
 
         Raises: TransferRefused; OSError."""
         return self.replica.incoming_snapshot(offer)
 
     async def snapshot_arrived(self, incoming: IncomingSnapshot) -> None:
-        """Verifies and restores what came, while serving. Raises: TransferRefused; OSError."""
+        """Verifies and restores the received snapshot while serving. Raises: TransferRefused; OSError."""
         await drive(incoming.finish(), self._fsync.wait, self.clock)
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> StateMachine:
-        """The present one; a snapshot from the leader replaces it."""
+        """The current state; a snapshot from the leader replaces it."""
         return self.replica.state
 
     @property
@@ -342,7 +343,7 @@ class StoreMember:
         return self._fsync.wait
 
     def fail(self, message: str) -> None:
-        """This member cannot go on."""
+        """Stops this member: it cannot continue."""
         self._end(message, self._fatal)
 
     def check_running(self) -> None:
@@ -355,7 +356,7 @@ class StoreMember:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def turn_soon(self) -> None:
-        """There is something for the replica to do."""
+        """Schedules a turn."""
         self._turns.soon()
 
     def _turned(self) -> None:
@@ -369,14 +370,14 @@ class StoreMember:
             self._changed()
 
     def _changed(self) -> None:
-        """Another leads, or the members are others."""
+        """The leader or the members changed."""
         replica = self.replica
         if replica.leading != self._leading or replica.membership is not self._membership:
             self._choose_syncs()
         if replica.leading != self._leading:
             self._leading = replica.leading
             if replica.leading:
-                # Whoever led before may have renewed them: each gets its full TTL.
+                # The previous leader may have renewed them: each gets its full TTL.
                 self.lessor.restart(self.state.leases())
             else:
                 self.lessor.clear()
@@ -391,7 +392,7 @@ class StoreMember:
             self._end(f"member {self.member_id:x} was removed from the cluster", self._removed)
 
     def _choose_syncs(self) -> None:
-        """Who leads others must take their answers while it syncs, and may not let them miss a heartbeat."""
+        """A leader must take answers while it syncs, and must not delay heartbeats."""
         if self.config.fsync == "auto":
             self._fsync.use("thread" if self.replica.leading and not self.replica.alone else "auto")
 
@@ -401,13 +402,13 @@ class StoreMember:
             self.loop.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
-        """Watchers that start in the past read the log a budget at a time, a turn of the loop each."""
+        """Watchers that start in the past read the history with a budget, one turn of the loop each."""
         self._catching_up = False
         try:
             if not self.failed and self.replica.hub.catch_up():
                 self._catch_up_soon()
         except Exception as error:
-            # As in a turn: a watcher that missed something must not go on as if it had not.
+            # As in a turn: a watcher that missed an event must not continue.
             self.fail(f"cannot go on: {describe(error)}")
 
     def _follow_lease(self, lease: LeaseResult) -> None:
@@ -430,7 +431,7 @@ class StoreMember:
             self.fail(f"cannot go on: {describe(error)}")
 
     def _end(self, message: str, tell: Fatal) -> None:
-        """Nothing is acknowledged from here on. What waits may or may not be on disk."""
+        """Nothing is acknowledged from here on. Pending writes may or may not be on disk."""
         if self.failed:
             return
         self.failed = True
@@ -440,4 +441,4 @@ class StoreMember:
 
 
 def _unheard(message: str) -> None:
-    """Nobody listens."""
+    """No listener."""

@@ -1,4 +1,4 @@
-"""How a member is set up: what it keeps, when it takes a snapshot, and its unit of time."""
+"""Configuration of a member: what it keeps, when it takes a snapshot, and its unit of time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CHECK_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig(ReplicaConfig):
-    """History is compacted when older than `retain_s` or, oldest first, when its writes sum up to more than
-    `retain_bytes`; 0 keeps without that bound. `fsync` "auto": in a thread while it leads others, otherwise as the disk
-    is fast. `tick_s`: Raft's unit of time; an election begins after one to one and a half times `election_ticks` of
-    them without a leader, so that one that was killed costs less than a second. `quota_bytes`, `reserve_bytes`: see
-    Room; None: a few segments. `own_gc`: the Collector takes over the process, which is this member's. `check_s`: how
-    often a leader compares what the members hold. The rest: see ReplicaConfig."""
+    """History is compacted when older than `retain_s` or, oldest first, when its writes exceed `retain_bytes`; 0 means
+    no limit. `fsync` "auto": in a thread while it leads others, otherwise depending on the disk's speed. `tick_s`:
+    Raft's unit of time; an election starts after one to one and a half times `election_ticks` without a leader, so a
+    killed leader costs less than a second. `quota_bytes`, `reserve_bytes`: see Room; None: a few segments. `own_gc`:
+    the Collector takes over the process, which must be this member's alone. `check_s`: how often a leader compares the
+    members' hashes. The rest: see ReplicaConfig."""
 
     segment_bytes: int = SEGMENT_BYTES
     retain_s: float = 300.0

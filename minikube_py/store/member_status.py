@@ -1,4 +1,4 @@
-"""What a member says of itself: to people, and to Prometheus."""
+"""A member's status and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SHOWN_OF_PEERS = ("id", "match", "next", "state", "active", "learner", "inflight
 
 
 def status_of(member: StoreMember) -> dict[str, Any]:
-    """JSON-able. `snapshot_age_s` None: this member took none in this life. `peers` is empty but on the leader."""
+    """JSON-able. `snapshot_age_s` None: this member took none since it started. `peers` is empty except on the
+    leader."""
     replica, raft = member.replica, member.raft.status()
     own = replica.membership.get(replica.member_id) or Member(replica.member_id, "")
     snapshot = replica.files.snapshot
@@ -90,7 +91,7 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
 
 
 def _lag_entries(member: StoreMember) -> int:
-    """Of the leader's log, how many entries the member that is furthest behind lacks; 0 on who does not lead."""
+    """How many entries of the leader's log the slowest member lacks; 0 on a follower."""
     raft = member.raft.status()
     return max((raft.last_index - peer.match for peer in raft.peers), default=0)
 

@@ -1,9 +1,8 @@
-"""Who the members of a store are, as a replicated record: names and addresses beside Raft's bare ids.
+"""The members of a store, as a replicated record: names and addresses to go with Raft's ids.
 
 The record changes only where an entry of kind CHANGE is applied, in the same step as Raft's configuration, so all
-members agree on both at every index. A change that does not fit the record is refused before it is proposed; since
-one change at most is under way, what was checked then holds when it is applied.
-"""
+members agree on both at every index. A change that does not fit the record is refused before it is proposed; since at
+most one change is in progress, the check still holds when it is applied."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from minikube_py.mvcc.versions import FIRST
 from minikube_py.raft.configuration import Change, ChangeType, ConfChange, Configuration, NodeId
 
 MEMBERS_MAX: Final = 32
-"""Members and expected ones together. More than seven voters cost more than they protect from."""
+"""Limit of members and expected ones together. More than seven voters cost more than they protect from."""
 REMOVED_MAX: Final = 1000
-"""So many removed ids are remembered, to tell them why they are refused; older ones are strangers."""
+"""How many removed ids are remembered, to give the reason when they are refused; older ones are unknown."""
 TEXT_MAX: Final = 256
 ID_MAX: Final = (1 << 63) - 1
 NO_ID: Final = NodeId(0)
 
 
 class ChangeKind(IntEnum):
-    """Stands in logs on disk: never change a number."""
+    """Stored in logs on disk: never change a number."""
 
     BOOTSTRAP = 1
     EXPECT = 2
@@ -40,7 +39,7 @@ class ChangeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`peer` and `client` are `host:port`. A learner receives the log and does not vote; with `auto_promote` the leader
+    """`peer` and `client` are `host:port`. A learner receives the log without voting; with `auto_promote` the leader
     makes it a voter once it has caught up. `id` 0: announced, not started yet."""
 
     id: NodeId
@@ -78,13 +77,13 @@ class MemberChange:
 def encode_member_change(change: MemberChange) -> bytes:
     members = [member_to_plain(member) for member in change.members]
     fields = (change.kind, change.id, change.name, change.peer, change.client, change.learner, change.rejoin, members)
-    # Releases that know no other version read eight fields, and must not read more.
+    # Releases that know only the first version accept exactly eight fields.
     packed: bytes = msgpack.packb(fields if change.version == FIRST else (*fields, change.version))
     return packed
 
 
 def decode_member_change(data: bytes) -> MemberChange:
-    """Raises: InvalidRequest where `data` is no change."""
+    """Raises: InvalidRequest if `data` is not a change."""
     try:
         kind, node, name, peer, client, learner, rejoin, members, *version = msgpack.unpackb(data)
         return MemberChange(
@@ -110,7 +109,7 @@ def _version(plain: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`members` by id and `expected` by name, each in order; `removed` with the latest last.
+    """`members` by id and `expected` by name, both sorted; `removed` with the latest last.
 
     Names and ids are unique, and no member is among the removed."""
 
@@ -120,7 +119,7 @@ class Membership:
 
     @classmethod
     def of(cls, members: Iterable[Member]) -> Membership:
-        """Raises: InvalidRequest where they cannot be the members of one store."""
+        """Raises: InvalidRequest if they cannot be the members of one store."""
         found = tuple(sorted(members, key=lambda member: member.id))
         _require(len({member.id for member in found}) == len(found), "two members have the same id")
         _require(len({member.name for member in found}) == len(found), "two members have the same name")
@@ -138,14 +137,14 @@ class Membership:
         return next((member for member in self.expected if member.name == name), None)
 
     def configuration(self) -> Configuration:
-        """Raft's view where no change is under way."""
+        """Raft's configuration while no change is in progress."""
         return Configuration(
             frozenset(member.id for member in self.members if not member.learner),
             learners=frozenset(member.id for member in self.members if member.learner),
         )
 
     def conf_change(self, change: MemberChange) -> ConfChange:
-        """What to propose to Raft, with `change` as its context. Raises: InvalidRequest where it does not fit."""
+        """The proposal for Raft, with `change` as its context. Raises: InvalidRequest if it does not fit."""
         after = self.apply(change)
         before_ids, after_ids = ({member.id for member in each.members} for each in (self, after))
         changes = [Change(ChangeType.REMOVE, node) for node in sorted(before_ids - after_ids)]
@@ -157,7 +156,7 @@ class Membership:
         return ConfChange(tuple(changes), context=encode_member_change(change))
 
     def apply(self, change: MemberChange) -> Membership:
-        """The record after `change`. Raises: InvalidRequest where it does not fit; says what would."""
+        """The record after `change`. Raises: InvalidRequest if it does not fit, with what would."""
         if change.kind == ChangeKind.BOOTSTRAP:
             _require(not self.members, "there are members already; add one by its name instead")
             return Membership.of(change.members)

@@ -1,4 +1,4 @@
-"""Ranges with many keys: read, filtered and sorted in pages, all at one revision, between the loop's other work."""
+"""Large ranges: read, filtered and sorted in pages, all at one revision, between the loop's other work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import KeyValue, RangeRequest, RangeResult
 
 PAGE: Final = 5_000
-"""Keys that one step reads, filters or sorts; where there are no more, it is the only one."""
+"""Keys that one step reads, filters or sorts."""
 
 
 class Readable(Protocol):
@@ -24,19 +24,19 @@ class Readable(Protocol):
 
 
 def is_small(state: StateMachine, asked: RangeRequest) -> bool:
-    """Whether one step answers it. Queries of indexes are left to them."""
+    """Whether one step can answer it. Index queries are not paged."""
     index = state.index
     if not asked.range_end or asked.where is not None or asked.fields:
         return True
     few = asked.count_only or 0 < fetch_limit(asked) <= PAGE
     if 0 < asked.revision < state.revision:
-        # What it counts there takes a look at all that was written since.
+        # Counting at an old revision looks at everything written since.
         return len(index.live) + len(index.dead) <= PAGE or (few and state.revision - asked.revision <= PAGE)
     return few or index.count(asked.key, asked.range_end) <= PAGE
 
 
 async def read(member: Readable, asked: RangeRequest) -> RangeResult:
-    """As `member.read`. Raises: as that; Compacted where its revision goes meanwhile."""
+    """As `member.read`. Raises: the same; Compacted if its revision is compacted meanwhile."""
     state = member.state
     if is_small(state, asked):
         return member.read(asked)
@@ -53,7 +53,7 @@ async def read(member: Readable, asked: RangeRequest) -> RangeResult:
         if not counted:
             count += len(found)
         if not asked.count_only and not 0 < limit <= kept:
-            # A limit without an order or filters counts in the order of keys, whatever is sorted by.
+            # A limit without an order or filters counts in key order, whatever the sort field.
             found = found[: limit - kept] if limit else found
             pages.append(finish(asked._replace(limit=0, keys_only=False), found)[0])
             kept += len(pages[-1])
@@ -76,7 +76,7 @@ async def read(member: Readable, asked: RangeRequest) -> RangeResult:
 
 
 async def _in_order(asked: RangeRequest, pages: list[list[KeyValue]]) -> list[KeyValue]:
-    """What may be one more than the limit, of pages in order each."""
+    """Merges sorted pages, up to one more than the limit."""
     kvs: list[KeyValue] = []
     descending = asked.sort_order == "DESCEND"
     if asked.sort_target == "KEY":

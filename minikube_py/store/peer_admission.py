@@ -1,4 +1,4 @@
-"""Whom a member lets in on its peer port, and whom it tells why not. Pure."""
+"""Decides which members are admitted on the peer port, and the reason for refusals. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from minikube_py.store.peer_protocol import LinkHello, Refusal, Refused
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a member knows when it decides. `cluster_id` 0: it does not take part yet. `applied`: how far its own log
-    is, which is where its `members` and `removed` are from."""
+    """What a member knows when it decides. `cluster_id` 0: it does not take part yet. `applied`: the index of its own
+    log that `members` and `removed` are as of."""
 
     own: NodeId
     name: str
@@ -23,7 +23,7 @@ class Admission:
     applied: int = 0
 
     def refuses(self, hello: LinkHello) -> Refused | None:
-        """Why a link is refused; None: it is welcome."""
+        """Why a link is refused; None: it is accepted."""
         if not self.cluster_id:
             return Refused(Refusal.EARLY, f"{self.name} does not take part yet")
         if hello.cluster_id != self.cluster_id:
@@ -37,11 +37,10 @@ class Admission:
         return self.refuses_member(hello.sender, hello.applied)
 
     def refuses_member(self, id: NodeId, applied: int) -> Refused | None:
-        """The same for a link that is there. `applied`: up to where the log says, by its own word, that it is a member.
+        """The same for an existing link. `applied`: the log index at which the peer claims to be a member.
 
-        One that is not known here may be a member by entries that this one has not applied yet, and may be needed for
-        them ever to come: a candidate needs the votes of those behind (the thesis, 4.1). So where it knows of more, it
-        is let in."""
+        A peer unknown here may have been added by entries not applied here yet, and may be needed to get them: a
+        candidate needs the votes of lagging members (Raft thesis, 4.1). So a peer with a higher index is admitted."""
         who = f"member {id_text(id)}"
         if id in self.removed:
             text = f"{who} was removed from cluster {id_text(self.cluster_id)}: empty its folder, and it may come back"

@@ -1,4 +1,4 @@
-"""Questions to another member's peer port: who are you, and may I join. Before there are links, and without one."""
+"""Questions to another member's peer port, without a link: its identity, and requests to join."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PeerAsker:
             raise Unavailable(f"{address}: {error}") from None
 
     async def join(self, address: str, cluster_id: int, change: MemberChange) -> None:
-        """Raises: Unavailable, OutcomeUnknown; Refused; what the member there says against it."""
+        """Raises: Unavailable, OutcomeUnknown; Refused; the leader's objection."""
         question = PEER_GREETING.hello(self._token, Ask.JOIN, cluster_id, encode_member_change(change))
         kind, arguments = await self._ask(address, question, self._limits.join_s)
         if kind == Reply.JOINED:

@@ -1,4 +1,4 @@
-"""A connection between two members, at either end, and one that only asks a question."""
+"""A connection between two members, at either end, and one for a single question."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ SHUTDOWN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What is bounded between members, per peer where it says bytes.
+    """Limits between members; those in bytes are per peer.
 
-    `queue_bytes_max`: messages that wait while a peer takes none; `urgent_bytes_max`: those besides that are no APPEND
-    and go first then. Beyond it they are dropped. `write_buffer_bytes`: handed to the transport, and not taken by the
-    kernel. `turn_bytes_max`: written in one turn of the loop.
-    Each side gives a sign of life every `beat_s`; who hears nothing for `silent_beats_max` of its own beats takes the
-    link for dead. A new connection has `connect_s` to come about and `hello_s` to say who it is.
-    A snapshot goes in chunks, `snapshot_window_bytes` of them unacknowledged, so that no message waits behind more than
-    that; one of which nothing is heard for `snapshot_patience_s` is given up."""
+    `queue_bytes_max`: messages queued while a peer takes none; `urgent_bytes_max`: further ones that are not an APPEND,
+    which are sent first. Beyond it they are dropped. `write_buffer_bytes`: handed to the transport, and not taken by
+    the kernel. `turn_bytes_max`: written in one turn of the loop. Each side sends a beat every `beat_s`; a side that
+    receives nothing for `silent_beats_max` of its own beats drops the link. A new connection has `connect_s` to be
+    established and `hello_s` to identify itself. A snapshot goes in chunks, `snapshot_window_bytes` of them
+    unacknowledged, so that no message waits behind more than that; a transfer without progress for
+    `snapshot_patience_s` is given up."""
 
     queue_bytes_max: int = 16 << 20
     urgent_bytes_max: int = 1 << 20
@@ -63,7 +63,7 @@ class PeerLimits:
 
 
 class PeerConnection(asyncio.Protocol):
-    """Frames in, bytes out, and a watch over whether the other side still lives.
+    """Frames in, bytes out, and a liveness check of the other side.
 
     `paused`: the other side takes no more for now. `lost` gets the reason when the connection ends."""
 
@@ -115,7 +115,7 @@ class PeerConnection(asyncio.Protocol):
         self.paused = False
         self.resumed()
 
-    # -- what a kind of connection fills in ---------------------------------------------------------------------------
+    # -- what subclasses implement ---------------------------------------------------------------------------
 
     def made(self) -> None: ...
 
@@ -143,7 +143,7 @@ class PeerConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self, why: str) -> None:
-        """What was written is still sent, for a moment."""
+        """Still sends what was written, for a moment."""
         if self._transport is None or self._transport.is_closing():
             return
         self._why = why
@@ -159,11 +159,11 @@ class PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
     def be_patient(self, duration_s: float) -> None:
-        """The other side has asked something, and says nothing until it is answered."""
+        """The other side has asked something, and is silent until it is answered."""
         self._silent_beats_max = int(duration_s / self.limits.beat_s) + self.limits.silent_beats_max
 
     def _beat(self) -> None:
-        # Beats are counted, not seconds: after a stop of this very process nobody else is to blame.
+        # Beats are counted, not seconds: a pause of this process is not the peer's fault.
         self._silent_beats += 1
         if self._silent_beats > self._silent_beats_max:
             silent_s = self._silent_beats_max * self.limits.beat_s
@@ -173,12 +173,13 @@ class PeerConnection(asyncio.Protocol):
         self._timer = self.loop.call_later(self.limits.beat_s, self._beat)
 
 
-# -- who connects -----------------------------------------------------------------------------------------------------
+# -- the connecting side
+# -----------------------------------------------------------------------------------------------------
 
 
 class OutgoingLink(PeerConnection):
-    """The sending end of a link, which tells its `owner`. `greeted` gets None once the other side has said that it is
-    the one we mean, or why it is not."""
+    """The sending end of a link. `greeted` gets None once the other side has confirmed its identity, or the reason why
+    not."""
 
     def __init__(
         self,
@@ -247,7 +248,7 @@ class OutgoingLink(PeerConnection):
 
 
 class AskingConnection(PeerConnection):
-    """One question, and its answer as it came, or why there is none."""
+    """One question, and its raw answer, or the reason why there is none."""
 
     def __init__(self, question: bytes, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limits, loop)
@@ -270,11 +271,12 @@ class AskingConnection(PeerConnection):
             self.answer.set_result(None)
 
 
-# -- who accepts ------------------------------------------------------------------------------------------------------
+# -- the accepting side
+# ------------------------------------------------------------------------------------------------------
 
 
 class IncomingConnection(PeerConnection):
-    """`sender`: who the other side is, once it has a link."""
+    """`sender`: the other side, once it has a link."""
 
     def __init__(self, port: Peers, incoming: Incoming, limits: PeerLimits, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limits, loop)
@@ -283,7 +285,7 @@ class IncomingConnection(PeerConnection):
         self._greeted = False
         self.sender: NodeId | None = None
         self.snapshot_offset: Callable[[], int] | None = None
-        """While a snapshot comes over this connection: how far it is."""
+        """Progress of a snapshot received over this connection."""
 
     def made(self) -> None:
         self._port.opened(self)
@@ -304,7 +306,7 @@ class IncomingConnection(PeerConnection):
         self.write(frame((Reply.WELCOME, cluster_id, own)))
 
     def reply(self, data: bytes) -> None:
-        """A sign that may be left out: who does not read it has too many of them already."""
+        """An optional reply: a peer that does not read has too many queued already."""
         if not self.paused:
             self.write(data)
 
@@ -329,8 +331,7 @@ ALIVE = frame((Reply.ALIVE,))
 async def answered(
     connection: PeerConnection, address: str, tls: ssl.SSLContext | None, answer: Awaitable[T], within_s: float
 ) -> T:
-    """Connects, and gives what comes as `answer`. Raises: Unavailable; on any error the caller aborts the connection.
-    """
+    """Connects, and returns the answer. Raises: Unavailable; on any error the caller aborts the connection."""
     try:
         async with asyncio.timeout(within_s):
             await _connect(connection, address, tls)

@@ -1,11 +1,10 @@
-"""What members say to each other: frames (`store.framing`) over mutual TLS.
+"""The peer protocol: frames (`store.framing`) over mutual TLS.
 
 Who connects says hello: [magic, version, token, Ask, ...], and is answered. WHO and JOIN are one question and one
 answer. A LINK carries messages one way, from who connected to who accepted; each member has one to each other. The
 accepting side sends back only signs of life and how far a snapshot has come.
 
-An APPEND's entries are packed once for all that get the same ones.
-"""
+An APPEND's entries are packed once for all that get the same ones."""
 
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ from minikube_py.store.snapshot_transfer import SnapshotOffer
 PEER_VERSION: Final = 1
 PEER_GREETING: Final = Greeting("minikube-py-peer", PEER_VERSION, "is for the store's own members")
 HELLO_BYTES_MAX: Final = 16 << 10
-"""The largest frame from someone who has not shown a token yet."""
+"""The largest frame from a peer that has not sent a token yet."""
 FRAME_BYTES_MAX: Final = 16 << 20
-"""The largest frame: one APPEND (1 MiB, or one entry above that), a chunk of a snapshot, who all the members are."""
+"""The largest frame: one APPEND (1 MiB, or one larger entry), a chunk of a snapshot, a list of all members."""
 REASON_CHARS_MAX: Final = 1000
 
 
@@ -42,8 +41,8 @@ class Ask(IntEnum):
 
 
 class Say(IntEnum):
-    """What follows on a link after its hello. MESSAGE: a message. PING: a number.
-    OFFER: message, size, sha256: a snapshot. CHUNK: offset, bytes of it."""
+    """Frames on a link after its hello. MESSAGE: a message. PING: a number. OFFER: message, size, sha256: a snapshot.
+    CHUNK: offset, its bytes."""
 
     MESSAGE = 0
     PING = 1
@@ -52,9 +51,9 @@ class Say(IntEnum):
 
 
 class Reply(IntEnum):
-    """REFUSED: why, text; may come at any time, and is the last. WELCOME: cluster id, id. WHO: an answer. JOINED:
+    """REFUSED: reason, text; possible at any time, and the last frame. WELCOME: cluster id, id. WHO: an answer. JOINED:
     nothing. NOT_LEADER: the leader's id or 0, its peer address. FAILED: an error. ALIVE: nothing. PONG: PING's number.
-    WANT: the offset from which on a snapshot's bytes are wanted. DONE: whether the snapshot is in force, text."""
+    WANT: the offset at which to send a snapshot. DONE: whether the snapshot is installed, text."""
 
     REFUSED = 0
     WELCOME = 1
@@ -69,8 +68,8 @@ class Reply(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why one is not let in. REMOVED is for ever; the rest may pass. EARLY: this member does not take part yet. FULL:
-    too many connections. GARBLED: what came was not understood."""
+    """Why a peer is refused. REMOVED is permanent; the rest may pass. EARLY: this member does not take part yet. FULL:
+    too many connections. GARBLED: the request was not understood."""
 
     GARBLED = 0
     VERSION = 1
@@ -84,8 +83,8 @@ class Refusal(IntEnum):
 
 
 class LinkHello(NamedTuple):
-    """`address`: where the sender can be reached. `applied`: how far its log was applied when it said that it was a
-    member, 0 where it does not know itself among the members."""
+    """`address`: where the sender can be reached. `applied`: the log index at which the sender is a member by its own
+    record, 0 if it is not."""
 
     cluster_id: int
     sender: NodeId
@@ -95,7 +94,7 @@ class LinkHello(NamedTuple):
 
 
 class Refused(MinikubeError):
-    """The other member does not want this connection."""
+    """The other member refuses this connection."""
 
     def __init__(self, refusal: Refusal, text: str) -> None:
         super().__init__(text)
@@ -124,7 +123,7 @@ def refusal_frame(refusal: Refusal, text: str) -> bytes:
 
 
 def refused(arguments: Sequence[Any]) -> Refused:
-    """What a REFUSED says; reasons that only later versions know are kept as text."""
+    """The content of a REFUSED; reasons that only later versions know are kept as text."""
     number = arguments[0] if arguments else 0
     text = arguments[1] if len(arguments) > 1 else ""
     known = type(number) is int and number in Refusal.__members__.values()
@@ -151,12 +150,12 @@ def failed_frame(error: MinikubeError) -> bytes:
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 _MESSAGE: Final = b"\x92" + msgpack.packb(int(Say.MESSAGE)) + b"\x9c"
-"""How a MESSAGE begins: an array of two, its kind, an array of twelve."""
+"""The prefix of a MESSAGE: an array of two, its kind, an array of twelve."""
 _ENTRIES: Final = Message._fields.index("entries")
 
 
 class EntryPacker:
-    """Packs entries, and the same ones only once: a leader sends a batch to all followers in one turn."""
+    """Packs entries, identical batches only once: a leader sends a batch to all followers in one turn."""
 
     __slots__ = ("_count", "_first", "_last", "_packed")
 
@@ -167,8 +166,8 @@ class EntryPacker:
         self._packed = b""
 
     def find(self, entries: Sequence[Entry]) -> bytes | None:
-        """What `keep` was given for the same entries last; they follow each other in one log, as in an APPEND."""
-        # The very objects: between the same ends of one log lies the same.
+        """What `keep` stored for the same entries last; entries are consecutive in one log, as in an APPEND."""
+        # The same first and last objects of one log imply the same entries between.
         if entries[0] is self._first and entries[-1] is self._last and len(entries) == self._count:
             return self._packed
         return None
@@ -188,14 +187,14 @@ def message_frame(message: Message, packer: EntryPacker) -> bytes:
         packed = packer.keep(entries, msgpack.packb(plain[_ENTRIES]))
     else:
         plain = message_to_plain(message._replace(entries=()))
-    # The fields of an array of up to fifteen stand behind one byte.
+    # An array of up to fifteen fields has a one-byte header.
     head, tail = msgpack.packb(plain[:_ENTRIES])[1:], msgpack.packb(plain[_ENTRIES + 1 :])[1:]
     length = len(_MESSAGE) + len(head) + len(packed) + len(tail)
     return b"".join((LENGTH.pack(length), _MESSAGE, head, packed, tail))
 
 
 def read_message(arguments: Sequence[Any], sender: NodeId, to: NodeId) -> Message:
-    """A MESSAGE from `sender` to `to`. Raises: ProtocolError; also where it says to be of or for another."""
+    """A MESSAGE from `sender` to `to`. Raises: ProtocolError, also if it names another sender or receiver."""
     if len(arguments) != 1:
         raise ProtocolError("a message is one array")
     message = _message(arguments[0], sender, to)
@@ -210,7 +209,7 @@ def offer_frame(message: Message, offer: SnapshotOffer) -> bytes:
 
 
 def read_offer(arguments: Sequence[Any], sender: NodeId, to: NodeId) -> tuple[Message, SnapshotOffer]:
-    """The SNAPSHOT message to step at the end, and what is offered. Raises: ProtocolError."""
+    """The SNAPSHOT message to step at the end, and the offer. Raises: ProtocolError."""
     if len(arguments) != 3:
         raise ProtocolError("an offer is a message, a size and a hash")
     plain, size_bytes, sha256 = arguments

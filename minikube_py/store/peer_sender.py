@@ -1,4 +1,4 @@
-"""All that goes to one other member: its link, made again whenever it falls, and what waits for it, within bounds."""
+"""Everything sent to one other member: its link, reconnected whenever it is lost, and its bounded queue."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from minikube_py.store.peers import Peers
 
 REPORTED_S = 1.0
-"""How often it is reported to Raft that a snapshot still makes progress."""
+"""How often a snapshot's progress is reported to Raft."""
 
 
 class PeerSender:
-    """`member`: whom it sends to. `lagging_until`: not 0 for one that is not known as a member here, but may be one by
-    what this member has not applied yet; there its word for it counts up to that index."""
+    """`member`: the receiver. `lagging_until`: not 0 for one that is not a known member here, but may be one by entries
+    not applied here yet; its claim is accepted up to that index."""
 
     def __init__(self, peers: Peers, member: Member, lagging_until: int = 0) -> None:
         self.member = member
@@ -58,7 +58,7 @@ class PeerSender:
     # -- what goes out ------------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
-        """Puts it in the queue; `flush` sends."""
+        """Queues a message; `flush` sends it."""
         link, limits = self._link, self._peers.limits
         if link is None:
             self._drop(message)
@@ -68,7 +68,7 @@ class PeerSender:
             return
         data = message_frame(message, self._peers.packer)
         size = len(data)
-        # To one that does not keep up, what is no APPEND goes first: a heartbeat or a vote promises nothing about them.
+        # For a slow peer everything but APPENDs goes first: a heartbeat or a vote does not depend on them.
         if link.paused and message.type != MessageType.APPEND:
             if self._urgent_bytes + size > limits.urgent_bytes_max:
                 self._drop(message)
@@ -84,7 +84,7 @@ class PeerSender:
         self.sent_messages += 1
 
     def flush(self) -> None:
-        """Writes what waits as far as the peer takes it, in one piece where that is not too large."""
+        """Writes the queue as far as the peer takes it, in one piece if that is not too large."""
         self._flush_due = False
         if self._notice_timer is not None:
             self._notice_timer.cancel()
@@ -102,7 +102,7 @@ class PeerSender:
                 return
 
     def flush_within(self, wait_s: float) -> None:
-        """Writes what waits by then, with whatever else was to be sent meanwhile."""
+        """Writes the queue by then, together with messages added meanwhile."""
         if self._notice_timer is None:
             self._notice_timer = self._peers.loop.call_later(wait_s, self.flush)
 
@@ -183,7 +183,7 @@ class PeerSender:
         self._tell(why)
 
     def _forget_idle(self, sender: SnapshotSender) -> None:
-        """Never one that is under way again: nobody would report its end."""
+        """Never one that was restarted: its end would not be reported."""
         if sender is self._snapshot and not sender.active:
             self._forget_snapshot()
 
@@ -251,14 +251,14 @@ class PeerSender:
                         delay_s = limits.retry_s_min
             finally:
                 self._down(link)
-            # It says itself what it waits for.
+            # The peer itself reports what it waits for.
             if not (isinstance(why, Refused) and why.refusal == Refusal.EARLY):
                 self._tell(str(why))
             await clock.sleep(delay_s * peers.rng.uniform(0.5, 1.0))
             delay_s = min(limits.retry_s_max, delay_s * 2)
 
     async def _establish(self, link: OutgoingLink) -> MinikubeError | None:
-        """Why there is none; None: there is."""
+        """The reason why there is no link; None: it is up."""
         peers = self._peers
         try:
             greeted = asyncio.shield(link.greeted)
@@ -291,14 +291,14 @@ class PeerSender:
                 timer.cancel()
         self._notice_timer = None
         if self._snapshot is not None:
-            # Kept for a while: what the peer has of it already need not be sent again.
+            # Kept for a while: what the peer already has need not be sent again.
             self._snapshot.active = False
             patience_s = self._peers.limits.snapshot_patience_s
             self._peers.loop.call_later(patience_s, self._forget_idle, self._snapshot)
         self._peers.report(self.member.id, False)
 
     def _tell(self, why: str) -> None:
-        """Once for each reason in a row: a peer that is down is tried again every second."""
+        """Reports each reason once in a row: a peer that is down is retried every second."""
         if why != self._said:
             self._said = why
             self._peers.say(f"{self._text}: {why}")

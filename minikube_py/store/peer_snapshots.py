@@ -1,4 +1,4 @@
-"""The two ends of a snapshot's way over a link: chunks that never fill it, and their receipt."""
+"""The two ends of a snapshot transfer over a link: chunks that never fill it, and their receipt."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 RunSync = Callable[[Callable[[], None]], Awaitable[None]]
 RECEIVED_BYTES_MAX = 4 << 20
-"""Chunks that wait to be written; whoever sends more than that unasked does not keep to his window."""
+"""Limit of queued chunks; a sender that exceeds it ignores its window."""
 
 
 class SnapshotSender:
-    """Sends `source` to one peer. `active`: offered on the present link. `heard_s`: when the peer last gave a sign."""
+    """Sends `source` to one peer. `active`: offered on the current link. `heard_s`: when the peer last responded."""
 
     def __init__(self, source: SnapshotSource, message: Message, limits: PeerLimits, clock: Clock) -> None:
         self.source = source
@@ -37,7 +37,7 @@ class SnapshotSender:
         self.heard_s = clock.monotonic_s()
 
     def offer(self, message: Message) -> bytes:
-        """The frame that begins it on a new link; where to go on is the receiver's word."""
+        """The frame that starts it on a new link; the receiver says where to continue."""
         self.message = message
         self.active = True
         self._sent = -1
@@ -45,7 +45,7 @@ class SnapshotSender:
         return offer_frame(message, self.source.offer)
 
     def wanted(self, offset: int) -> None:
-        """All before `offset` is there. Raises: ProtocolError."""
+        """Everything before `offset` has arrived. Raises: ProtocolError."""
         begun = self._sent >= 0
         if offset > self.source.offer.size_bytes or (begun and not self._acknowledged <= offset <= self._sent):
             raise ProtocolError(f"bytes of a snapshot are wanted from {offset} on, which were not sent")
@@ -55,7 +55,7 @@ class SnapshotSender:
         self.heard_s = self._clock.monotonic_s()
 
     def next_chunk(self) -> bytes | None:
-        """None: all is sent, or it is not the time; see `wait_s`. Raises: OSError."""
+        """None: all is sent, or the next is not due; see `wait_s`. Raises: OSError."""
         if self.wait_s != 0.0:
             return None
         data = self.source.read(self._sent, self._limits.snapshot_chunk_bytes)
@@ -67,7 +67,7 @@ class SnapshotSender:
 
     @property
     def wait_s(self) -> float | None:
-        """Until the next chunk may go; None: not before the receiver says something."""
+        """Until the next chunk may be sent; None: wait for the receiver."""
         size_bytes = self.source.offer.size_bytes
         full = self._sent - self._acknowledged >= self._limits.snapshot_window_bytes
         if not self.active or self._sent < 0 or self._sent >= size_bytes or full:
@@ -80,8 +80,8 @@ class SnapshotSender:
 
 
 class SnapshotReceiver:
-    """Receives one offer. Its connection may fall and another one take its place, which goes on where it was; once all
-    is there it comes to its end whether or not anybody listens."""
+    """Receives one offer. If its connection is lost another one may continue the transfer; once all bytes have arrived
+    it completes with or without a connection."""
 
     def __init__(self, message: Message, offer: SnapshotOffer, driver: StoreMember, run_sync: RunSync) -> None:
         self.message = message
@@ -94,14 +94,14 @@ class SnapshotReceiver:
         self._more = asyncio.Event()
         self._incoming: IncomingSnapshot | None = None
         self.taken = False
-        """It has come to its good end, whether or not anybody was there to hear of it."""
+        """It has completed successfully, with or without a connection to report it on."""
 
     @property
     def offset(self) -> int:
         return self._incoming.offset if self._incoming is not None else 0
 
     def attach(self, connection: IncomingConnection, message: Message) -> None:
-        """The offer came over `connection`, for the first time or again."""
+        """The offer arrived over `connection`, for the first time or again."""
         self.message = message
         self._connection = connection
         self._chunks.clear()
@@ -129,7 +129,7 @@ class SnapshotReceiver:
             self._waiting_bytes = 0
 
     async def run(self, before: asyncio.Task[None] | None) -> None:
-        """`before`: whoever received another offer; it has ended when this one begins."""
+        """`before`: the receiver of an earlier offer; it has ended when this one begins."""
         if before is not None:
             before.cancel()
             await asyncio.wait((before,))

@@ -1,4 +1,4 @@
-"""One member's links to all others, over mutual TLS: implements `links.PeerLinks` on a port of its own.
+"""One member's links to all others, over mutual TLS: implements `links.PeerLinks` on a separate port.
 
 Before a member takes part (`begin`) the port only says who it is. Afterwards it lets in who is a member of the same
 cluster, by both sides' ids; `peer_admission` holds the rules. docs/adr/0006-identity-bootstrap-and-rejoin.md says why.
@@ -48,10 +48,11 @@ if TYPE_CHECKING:
 Who = Callable[[], Answer]
 Joined = Callable[[MinikubeError | None], None]
 JoinRequest = Callable[[MemberChange, Joined], None]
-"""Proposes the change, and says how it ended. Raises: MinikubeError, NotLeader among them; then nothing was done."""
+"""Proposes the change and returns when it is applied. Raises: MinikubeError, NotLeader among them; then nothing was
+done."""
 
 NOTICE_S = 0.001
-"""How long word of what is committed may wait for entries to travel with: alone it would wake every follower."""
+"""How long a new commit index may wait for entries to travel with: alone it would wake every follower."""
 
 
 async def _sync_inline(sync: Callable[[], None]) -> None:
@@ -59,8 +60,8 @@ async def _sync_inline(sync: Callable[[], None]) -> None:
 
 
 class Peers:
-    """`own`: this member, as the others are to reach it. `say` is called, once for each reason, when a peer cannot
-    be reached. `run_sync` runs a sync of an arriving snapshot's file, where it holds up nobody."""
+    """`own`: this member, as the others reach it. `say` is called, once per reason, when a peer cannot be reached.
+    `run_sync` runs a sync of an arriving snapshot's file without blocking the loop."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class Peers:
     # -- beginning and end --------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> None:
-        """Raises: MinikubeError where the address cannot be had."""
+        """Raises: MinikubeError if the address cannot be bound."""
         self.loop = asyncio.get_running_loop()
         try:
             await self.port.listen(host, port)
@@ -124,13 +125,13 @@ class Peers:
         return IncomingConnection(self, incoming, self.limits, self.loop)
 
     def answer_with(self, who: Who) -> None:
-        """What to say to who asks who this is, while it does not take part yet."""
+        """The answer to WHO while this member does not take part yet."""
         self._who = who
 
     def begin(
         self, driver: StoreMember, cluster_id: int, who: Who, join: JoinRequest, members: Sequence[Member] = ()
     ) -> None:
-        """Takes part from here on. `members`: those known before the log says anything, for one that enters."""
+        """Takes part from here on. `members`: those known before the log is read, for a member that joins."""
         assert self._driver is None, "begun already"
         self._driver, self.cluster_id, self._who, self._join = driver, cluster_id, who, join
         if not self._members:
@@ -139,7 +140,7 @@ class Peers:
             self.update(tuple(self._members.values()), tuple(self._removed))
 
     async def stop(self) -> None:
-        """Ends all links; what waits in them is dropped."""
+        """Ends all links; their queues are dropped."""
         self._stopped = True
         await self.port.close()
         senders, self._senders = self._senders, {}
@@ -208,7 +209,7 @@ class Peers:
         return PEER_GREETING.hello(self.token, Ask.LINK, *hello)
 
     def report(self, id: NodeId, reachable: bool, snapshot: bool | None = None) -> None:
-        """Told to the driver soon, and not within its own call to `send`."""
+        """Reported to the driver soon, not within its own call to `send`."""
         if not self._reports:
             self.loop.call_soon(self._report_now)
         key = (id, reachable, snapshot)
@@ -309,7 +310,7 @@ class Peers:
         if hello.sender not in self._members:
             self._lagging[connection] = hello.applied
             if hello.sender not in self._senders and hello.address and len(self._senders) < 2 * MEMBERS_MAX:
-                # To answer it at all: it may be a candidate that needs this very vote.
+                # Needed to answer it at all: it may be a candidate that needs this vote.
                 member = Member(hello.sender, id_text(hello.sender), hello.address)
                 self._senders[hello.sender] = PeerSender(self, member, hello.applied)
 
@@ -354,7 +355,7 @@ class Peers:
                 receiver.attach(connection, message)
                 return
             if receiver.taken and receiver.offer == offer:
-                # The link fell before this was said; the message may be of a later term.
+                # The link was lost before this was sent; the message may be of a later term.
                 driver.receive(message)
                 connection.write(frame((Reply.DONE, True, "")))
                 return
@@ -389,7 +390,7 @@ class Peers:
         task.add_done_callback(self.task_ended)
 
     def metrics(self) -> dict[str, float]:
-        """Counters and gauges by Prometheus name, one sample for each peer."""
+        """Counters and gauges by Prometheus name, one sample per peer."""
         prefix = "minikube_py_store_peer_"
         out: dict[str, float] = {prefix + "refusals_total": self.refusals}
         out |= {prefix + name: value for name, value in self.port.metrics().items()}

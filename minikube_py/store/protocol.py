@@ -1,10 +1,9 @@
-"""The native protocol's words, in frames (`store.framing`), many in flight over one connection.
+"""The native protocol's messages, in frames (`store.framing`), many in flight over one connection.
 
 A client's first frame is the hello: [magic, version, token, cluster id or 0]; the server answers with its `Welcome`, or
-[0, error] and closes. A client waits for that answer. Then it sends [id, Op, argument] or [id, Op, argument, flags];
-the server answers by id, in any order: [id, Answer, ...]. A watch's events keep the id of its request until its END.
-Ids are positive: what the server says under 0 nobody asked for, [0, Answer.LEADER, ...] or its last word [0, error].
-"""
+[0, error] and closes. After that answer the client sends [id, Op, argument] or [id, Op, argument, flags]; the server
+answers by id, in any order: [id, Answer, ...]. A watch's events keep the id of its request until its END. Ids of
+requests are positive; id 0 marks unsolicited frames, [0, Answer.LEADER, ...] and the final [0, error]."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ GREETING = Greeting("minikube-py-store", VERSION, "speaks the store's native pro
 
 
 class Op(IntEnum):
-    """Any member answers, but for what only the leader may: those refuse with NotLeader.
+    """Any member answers, except requests for the leader, which others refuse with NotLeader.
 
     - COMMAND (leader): a packed command for the log.
     - RANGE: a packed request.
@@ -33,10 +32,10 @@ class Op(IntEnum):
     - KEEP_ALIVE (leader): a lease's id. Answered by its TTL in seconds, 0 if unknown.
     - REMAINING (leader): a lease's id. Answered by the seconds until it ends, None if unknown.
     - STATUS, PING, MEMBERS: nothing. Answered by the member's status, its revision, and
-      {"members": [...], "expected": [...]}. (6 was another question once.)
+      {"members": [...], "expected": [...]}. (6 was once another request.)
     - MEMBER_CHANGE (leader): an encoded MemberChange. TRANSFER: the id of the member that is to lead.
     - HASH: a revision, 0 for the present one. Answered by (hash, revision).
-    - INDEXES: nothing. Answered by the plain reports of how the declared indexes stand at this member.
+    - INDEXES: nothing. Answered by plain reports of the declared indexes' state at this member.
     - EXPLAIN: a packed range request. Answered by a plain explanation, measured at this member.
     - SNAPSHOT: nothing. PARTs of the file of a snapshot that holds all the member has applied, then (size, sha256,
       index, term)."""
@@ -59,15 +58,15 @@ class Op(IntEnum):
 
 
 SERIALIZABLE = 1
-"""The flag of a RANGE that takes what the member has, without asking the others; it may be old."""
+"""The flag of a RANGE that reads the member's own state, without asking the others; it may be stale."""
 
 
 class Answer(IntEnum):
-    """OK: result. ERROR: error, and True where it was raised before the request came to the log (earlier releases do
-    not say so). PART: key-values and fields of a range, or bytes of a snapshot; the rest follows. EVENTS: revision,
-    events, and whether more of the same batch follow. END: the error that ended the watch. FRAGMENT: a piece of a frame
-    too large to be sent whole, and whether it is the last. LEADER: as in `Welcome`, from the leader's id on, whenever
-    that changes."""
+    """OK: result. ERROR: error, and True if it was raised before the request reached the log (earlier releases omit
+    this). PART: key-values and fields of a range, or bytes of a snapshot; more follows. EVENTS: revision, events, and
+    whether more of the same batch follow. END: the error that ended the watch. FRAGMENT: a piece of a frame too large
+    to be sent whole, and whether it is the last. LEADER: as in `Welcome`, from the leader's id on, whenever that
+    changes."""
 
     OK = 0
     ERROR = 1
@@ -79,8 +78,8 @@ class Answer(IntEnum):
 
 
 class Leadership(NamedTuple):
-    """Who leads as far as a member knows, in which term, and the members' (id, client address) pairs. `leader_id` 0:
-    nobody; addresses may be empty where they are not known."""
+    """The leader known to a member, its term, and the members' (id, client address) pairs. `leader_id` 0: none; unknown
+    addresses are empty."""
 
     leader_id: int = 0
     leader_address: str = ""
@@ -96,7 +95,7 @@ class Welcome(NamedTuple):
 
 
 class WatchRequest(NamedTuple):
-    """What a WATCH asks for; see `Op`."""
+    """The request of a WATCH; see `Op`."""
 
     key: bytes
     range_end: bytes
@@ -168,7 +167,7 @@ def split(items: Sequence[Any], sizes: Iterator[int], part_bytes: int = PART_BYT
 
 
 def range_frames(request_id: int, result: RangeResult) -> Iterator[bytes]:
-    """A range's answer: parts below the frame limit, then the rest with count, more, revision and stats."""
+    """A range's answer: parts below the frame limit, then the final frame with count, more, revision and stats."""
     kvs, fields = result.kvs, result.fields
     start, stop = 0, 0
     for start, stop in split(kvs, map(key_value_bytes, kvs)):
@@ -179,14 +178,14 @@ def range_frames(request_id: int, result: RangeResult) -> Iterator[bytes]:
 
 
 def fragments(request_id: int, whole: bytes) -> Iterator[bytes]:
-    """A frame, its length left off, in pieces below the frame limit."""
+    """A frame, without its length, in pieces below the frame limit."""
     for start in range(LENGTH.size, len(whole), PART_BYTES):
         stop = start + PART_BYTES
         yield frame((request_id, Answer.FRAGMENT, whole[start:stop], stop >= len(whole)))
 
 
 def event_frames(request_id: int, revision: int, events: Sequence[Event]) -> Iterator[bytes]:
-    """A watch batch: parts below the frame limit; the last says that the batch is whole."""
+    """A watch batch: parts below the frame limit; the last marks the batch as complete."""
     if not events:
         yield frame((request_id, Answer.EVENTS, revision, (), False))
     for start, stop in split(events, map(event_bytes, events)):
@@ -198,7 +197,7 @@ def decode_events(items: Sequence[Any]) -> list[Event]:
 
 
 def decode_range(parts: Sequence[tuple[Any, Any]], answer: Sequence[Any]) -> RangeResult:
-    """A range's answer from its parts and its end."""
+    """A range's answer from its parts and its final frame."""
     rest, count, more, revision, fields, stats = answer
     kvs = [KeyValue(*item) for part, _ in parts for item in part]
     kvs.extend(KeyValue(*item) for item in rest)

@@ -1,4 +1,4 @@
-"""What indexed queries have cost so far."""
+"""Costs of indexed queries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNTED: Final = ("rows_examined", "objects_decoded", "shards_examined", "false_
 
 
 class QueryMetrics:
-    """`by_index`: the queries that each declared index answered; "" stands for those that none did."""
+    """`by_index`: the queries that each declared index answered; "" counts those answered without one."""
 
     __slots__ = ("by_index", "queries", "sums", "taken_us")
 

@@ -1,8 +1,7 @@
-"""Linearizable reads share questions to Raft: all that begin within one turn are one read to it.
+"""Linearizable reads share rounds of Raft's ReadIndex: all that begin within one turn become one.
 
-A question is named by a context that is never used twice, in this life of the member or another, so that a late answer
-to an earlier attempt confirms nothing (etcd#20418). One without an answer is asked again; time is counted in ticks.
-"""
+A round is identified by a context that is never reused, even after a restart, so that a late answer to an earlier
+attempt confirms nothing (etcd#20418). A round without an answer is repeated; time is counted in ticks."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from minikube_py.raft.message import LogIndex
 from minikube_py.raft.ready import ReadState
 
 ReadDone = Callable[[MinikubeError | None], None]
-"""Told that the state may be read now, or why not. Called once; must not raise."""
+"""Called once when the state may be read, or with the reason why not; must not raise."""
 
 
 class _Waiting(NamedTuple):
@@ -24,13 +23,13 @@ class _Waiting(NamedTuple):
 
 
 class ReadRounds:
-    """Reads that wait to be asked for, for the answer, or for the state to reach that answer's index."""
+    """Reads that wait to be asked, for the answer, or for the state to reach that answer's index."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._number = 0
         self.size = 0
-        """Reads that wait, for whatever."""
+        """All waiting reads."""
         self._new: list[_Waiting] = []
         self._again: list[_Waiting] = []
         self._asked: dict[bytes, list[_Waiting]] = {}
@@ -38,7 +37,7 @@ class ReadRounds:
 
     @property
     def pending(self) -> bool:
-        """Some have not been asked for."""
+        """Some have not been asked yet."""
         return bool(self._new)
 
     def add(self, done: ReadDone, tick: int) -> None:
@@ -46,14 +45,14 @@ class ReadRounds:
         self._new.append(_Waiting(tick, done))
 
     def ask(self) -> bytes:
-        """One question for all that wait; its context."""
+        """Starts one round for all waiting reads; its context."""
         self._number += 1
         context = b"%016x%x" % (self._seed, self._number)
         self._asked[context], self._new = self._new, []
         return context
 
     def answered(self, answer: ReadState) -> None:
-        """Without an index the reads are asked for again, at the next tick: whoever was asked cannot say more now."""
+        """Without an index the reads are asked again at the next tick: the leader cannot confirm them yet."""
         waiting = self._asked.pop(answer.context, [])
         if answer.index is None:
             self._again += waiting
@@ -61,7 +60,7 @@ class ReadRounds:
             self._confirmed.append((answer.index, waiting))
 
     def ready(self, applied: LogIndex) -> list[ReadDone]:
-        """Those whose index has been reached."""
+        """Reads whose index has been reached."""
         found: list[ReadDone] = []
         while self._confirmed and self._confirmed[0][0] <= applied:
             found += [done for _, done in self._confirmed.popleft()[1]]
@@ -69,7 +68,7 @@ class ReadRounds:
         return found
 
     def expired(self, tick: int, wait_ticks: int) -> list[ReadDone]:
-        """To be called each tick. Those that have waited longer than `wait_ticks` without anyone to ask."""
+        """Call this each tick. Reads that have waited longer than `wait_ticks` without a leader to ask."""
         if self._again:
             self._new, self._again = self._again + self._new, []
         late = [waiting.done for waiting in self._new if tick - waiting.since_tick > wait_ticks]
@@ -79,7 +78,7 @@ class ReadRounds:
         return late
 
     def take_all(self) -> list[ReadDone]:
-        """All that wait, however far; they are the caller's now."""
+        """All waiting reads; the caller takes them over."""
         groups = [*(waiting for _, waiting in self._confirmed), *self._asked.values(), self._again, self._new]
         self._confirmed.clear()
         self._asked, self._again, self._new, self.size = {}, [], [], 0

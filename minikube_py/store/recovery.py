@@ -1,4 +1,4 @@
-"""What a member finds in its folder when it starts, and how an empty one begins."""
+"""Recovers a member from its folder, or starts in an empty one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from minikube_py.wal.segment import Damage
 
 
 class Recovered(NamedTuple):
-    """`base`: where Raft's log begins, before the first of `entries`; `membership` and `state` are as of there.
-    `from_snapshot`: by a snapshot. `log_bytes`: the size of the log on disk."""
+    """`base`: where Raft's log begins, before the first of `entries`; `membership` and `state` are as of that index.
+    `from_snapshot`: read from a snapshot. `log_bytes`: the size of the log on disk."""
 
     cluster_id: int
     member_id: NodeId
@@ -47,11 +47,11 @@ class _Base(NamedTuple):
     meta: SnapshotMeta
     membership: Membership
     version: int = FIRST
-    """Of the rules of apply."""
+    """The version of the rules of apply."""
 
 
 def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered:
-    """Reads all of it, or begins as `bootstrap` says; None: as a cluster of its own.
+    """Reads the folder, or starts from `bootstrap`; None: as a single-member cluster.
 
     Raises: Corruption, with what to do; LogLost; TooNew; OSError."""
     try:
@@ -83,7 +83,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
 
 
 def _origin(files: LogFiles, rng: Rng, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:
-    """None where the log has begun already."""
+    """None if the log has started already."""
     if loaded.log.tail is not None:
         return None
     if bootstrap is None:
@@ -99,8 +99,8 @@ def _origin(files: LogFiles, rng: Rng, loaded: Loaded, bootstrap: Bootstrap | No
 
 
 def _base(loaded: Loaded, member_id: NodeId, entries: Sequence[Entry], *, joined: bool) -> _Base:
-    """Where Raft's log begins, and who the members are there. The first entry of a cluster counts as a snapshot: it is
-    in nobody's log, so that whoever joins gets a snapshot, which says who they are."""
+    """Where Raft's log begins, and the members there. The first entry of a cluster counts as a snapshot: no log
+    replicates it, so a joining member gets a snapshot, which lists them."""
     alone = Membership.of((Member(member_id, ""),))
     if loaded.snapshot is not None:
         found = loaded.snapshot.head

@@ -1,8 +1,7 @@
-"""When the rules of apply may change: once every member has told the leader that it knows the new ones.
+"""Raises the version of the rules of apply once every member has reported to the leader that it supports it.
 
-A follower's replies carry what its release knows (`RaftConfig.release`); earlier releases say 0 there, and know the
-first rules only.
-"""
+A follower's replies carry the version it supports (`RaftConfig.release`); earlier releases send 0 and support only the
+first rules."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _REPLIES = (MessageType.HEARTBEAT_REPLY, MessageType.APPEND_REPLY)
 
 
 class Releases:
-    """`own`: what this member knows. `proposed`: the term in which it last proposed to raise the version."""
+    """`own`: the version this member supports. `proposed`: the term in which it last proposed to raise the version."""
 
     def __init__(self, own: int) -> None:
         self.own = own
@@ -27,8 +26,8 @@ class Releases:
             self._known[message.sender] = message.hint or FIRST
 
     def due(self, term: Term, membership: Membership, me: NodeId) -> int:
-        """The highest version that all members know, for `me` to propose; the first while one has not been heard, and
-        in a term in which it was proposed."""
+        """The highest version that all members support, for `me` to propose; the first while a member has not replied,
+        or after a proposal in this term."""
         if self.proposed == term:
             return FIRST
         known = [self._known.get(each.id, FIRST) for each in membership.members if each.id != me]

@@ -1,10 +1,9 @@
-"""The core of a member: Raft, the log on disk, the state machine and what waits for it. Synchronous; it never waits.
+"""The core of a member: Raft, the log on disk, the state machine and pending requests. Synchronous; it never waits.
 
-Whoever drives it owns time, threads and links: `tick` and `receive` as things arrive, `propose` and `read` as asked;
-then `turn` until it gives None. All that came in before a turn becomes one write and one sync, at most one sync is in
-flight, and what arrives meanwhile is the next batch. Only what is committed is applied; then watchers are notified,
-then writers, then readers.
-"""
+The driver owns time, threads and links: it calls `tick` and `receive` as events arrive, `propose` and `read` on
+request, then `turn` until it returns None. All input before a turn becomes one write and one sync, at most one sync is
+in flight, and what arrives meanwhile is the next batch. Only what is committed is applied; then watchers are notified,
+then writers, then readers."""
 
 from __future__ import annotations
 
@@ -57,16 +56,16 @@ from minikube_py.store.snapshot_transfer import (
 from minikube_py.store.telling import Telling, describe
 
 Reply = Callable[[Result | None, MinikubeError | None], None]
-"""Told how a proposal ended: its result (None for a change of members), or why there is none. Called once; what it
-raises is counted, and stops nobody."""
+"""Called once with a proposal's result (None for a change of members) or its error; exceptions it raises are counted
+and affect no other."""
 
 
 class Failed(MinikubeError):
-    """The replica cannot go on; what it has promised stands on its disk, and nothing more may be promised."""
+    """The replica cannot continue; its promises are on its disk, and it must make no more."""
 
 
 class Replica:
-    """One member without time, threads and links. `open`, then the loop above.
+    """A member without time, threads and links. Call `open`, then run the loop above.
 
     `lease_listener` is called for each lease that an applied command granted or, with a TTL of 0, revoked."""
 
@@ -83,10 +82,10 @@ class Replica:
         self.lease_listener: Callable[[LeaseResult], None] | None = None
         self.applied_entries = 0
         self.leading = Term(0)
-        """The term that this member leads, 0 while it does not."""
+        """The term in which this member leads, 0 while it does not."""
         self.failure = ""
         self.shortage = ""
-        """Why nothing may grow here; a leader refuses before the alarm is agreed on."""
+        """Why writes that grow the data are refused; a leader refuses before the alarm is agreed on."""
         self.tell = Telling()
         self._violation = ""
         self._delivered = LogIndex(0)
@@ -113,8 +112,8 @@ class Replica:
     # -- start --------------------------------------------------------------------------------------------------------
 
     def open(self, bootstrap: Bootstrap | None = None) -> None:
-        """Recovers; an empty folder begins as `bootstrap` says, without one as a cluster of its own. A sole voter
-        leads at once, after the turns that make it durable.
+        """Recovers; an empty folder starts from `bootstrap`, without one as a single-member cluster. A sole voter leads
+        at once, after the turns that make it durable.
 
         Raises: Corruption; LogLost; OSError."""
         found = recover(self.files, self.rng, bootstrap)
@@ -152,7 +151,7 @@ class Replica:
                 self.tell(done, Unavailable("there is no leader that could confirm the read; try again"))
 
     def receive(self, message: Message) -> None:
-        """What another member sent. A SNAPSHOT counts only once its bytes are here, complete."""
+        """A message from another member. A SNAPSHOT counts only once its bytes have all arrived."""
         if self.failure:
             return
         if message.type == MessageType.SNAPSHOT and not self._snapshots.arrived(message.snapshot):
@@ -175,8 +174,8 @@ class Replica:
             self._raise_version()
 
     def propose(self, command: Command, data: bytes, reply: Reply, *, own: bool = False) -> None:
-        """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied, or may never be.
-        `own`: a member asks for it, no client.
+        """Sends `command`, packed as `data`, into the log; `reply` is called once it is applied or its outcome is
+        unknown. `own`: sent by a member, not a client.
 
         Raises: RequestTooLarge, InvalidRequest, NoSpace, NotLeader, Unavailable: nothing was done, and `reply` is not
         called."""
@@ -192,7 +191,7 @@ class Replica:
             try:
                 check_deletions(inner, self.state.index)
             except InvalidRequest:
-                # How many keys there are is not for who may not see them.
+                # The number of keys is visible only to users who may read them.
                 self.state.auth.require(command, self.state.lessor)
                 raise
         if self.shortage and grows(command):
@@ -207,9 +206,9 @@ class Replica:
         self._waiting.append((index, command, reply))
 
     def propose_change(self, change: MemberChange, reply: Reply) -> None:
-        """The same for a change of members; done when it is applied here.
+        """Proposes a change of members; done when it is applied here.
 
-        Raises: InvalidRequest where it does not fit the members; NotLeader, Unavailable."""
+        Raises: InvalidRequest if it does not fit the members; NotLeader, Unavailable."""
         if self._lost_lead or self.failure or not self.leading:
             raise self._not_taken("")
         conf_change = self.membership.conf_change(change)
@@ -222,8 +221,8 @@ class Replica:
         self._waiting.append((index, change, reply))
 
     def read(self, done: ReadDone, *, linearizable: bool = True) -> None:
-        """Tells `done` when the state holds all that was acknowledged before this call; at once where that is so
-        already, or where the caller takes what is here."""
+        """Calls `done` when the state holds everything acknowledged before this call; at once if it already does, or if
+        the caller accepts the local state."""
         if self.failure:
             done(Unavailable(f"the store failed: {self.failure}"))
         elif not linearizable or self.reads_are_local():
@@ -232,7 +231,7 @@ class Replica:
             self._reads.add(done, self._ticks)
 
     def transfer(self, to: NodeId) -> None:
-        """Begins to hand over leadership, or asks the leader to; whether it came to that shows in who leads.
+        """Starts a leadership transfer, or asks the leader to; watch the leader to learn whether it succeeded.
 
         Raises: Unavailable."""
         try:
@@ -244,29 +243,28 @@ class Replica:
         self.raft.report(to, reachable, snapshot)
 
     def fail(self, why: str) -> None:
-        """Nothing is promised from here on; everyone who waits gets an answer."""
+        """Nothing is promised from here on; every waiting request gets an answer."""
         self.failure = self.failure or why
         self.stop(Unavailable(f"the store failed: {self.failure}"))
 
     def stop(self, error: MinikubeError) -> None:
-        """Ends reads and watches with `error`, and proposals as unknown; the files stay open."""
+        """Ends reads and watches with `error`, and proposals with an unknown outcome; the files stay open."""
         self._give_up_waiting(OutcomeUnknown(str(error)))
         for done in self._reads.take_all():
             self.tell(done, error)
         self.hub.close(error)
 
     def close(self) -> None:
-        """After `stop`, with no sync under way."""
+        """Call this after `stop`, with no sync in progress."""
         self._snapshots.close()
         self.files.close()
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def turn(self) -> Turn | None:
-        """What is to be done outside now; to be called again until it gives None: nothing is, for now, unless
-        something is `unfinished`.
+        """The work for the driver; call it until it returns None: no work for now, unless something is `unfinished`.
 
-        Raises: Failed: this member must end. `fail` answers those who wait."""
+        Raises: Failed: this member must end. `fail` answers the waiting requests."""
         if self.failure:
             return None
         try:
@@ -281,7 +279,7 @@ class Replica:
         raise Failed(self.failure)
 
     def synced(self) -> Sequence[Message]:
-        """The turn's sync has ended well. Returns what had to wait for it. Raises: Failed."""
+        """The turn's sync succeeded. Returns the messages that had to wait for it. Raises: Failed."""
         self.syncing = False
         after, self._after = self._after, ()
         try:
@@ -315,7 +313,7 @@ class Replica:
                 self._stand()
             paused = self.unfinished
             if self.alone and (self.syncing or self._idle()):
-                # Until the disk is ready nothing can be, and once all is durable and applied nothing is.
+                # Until the disk is ready nothing is; once all is durable and applied there is nothing left.
                 return None
             ready = self.raft.ready(not self.syncing)
             turn = self._take(ready)
@@ -330,13 +328,13 @@ class Replica:
         return done and self.leading > 0 and not self._reads.size
 
     def _stand(self) -> None:
-        """A sole voter need not wait for its clock; but it must have applied who the voters are."""
+        """A sole voter need not wait for an election timeout; but it must have applied the current configuration."""
         self.raft.step(Message(MessageType.HUP, self.member_id, self.member_id))
         self._to_stand = self._sole_voter and self.raft.role == "FOLLOWER"
 
     def _take(self, ready: Ready) -> Turn | None:
-        """Writes what is new; what is committed is applied before the next `Ready`, when messages are out and the sync
-        has begun."""
+        """Writes new entries; committed ones are applied before the next `Ready`, when messages are sent and the sync
+        has started."""
         hard_state, entries, messages, after, committed, read_states, snapshot = ready
         for read_state in read_states:
             self._reads.answered(read_state)
@@ -354,18 +352,18 @@ class Replica:
             self._after = after
             return Turn(messages, self.files.begin_sync(), len(entries))
         if after:
-            # All of it is durable already.
+            # All of it is already durable.
             self._persisting = (self.raft.term, LogIndex(0))
             self._persisted(after)
             return Turn([*messages, *after])
         if committed and not self.syncing:
-            # Before anyone is notified; what is being synced is a witness too.
+            # Before any notification; the data being synced acts as a witness too.
             self._witness()
         return Turn(messages) if messages else None
 
     def _witness(self) -> None:
-        """A committed change of members is always written down: restarted by the one before, members might wait for a
-        voter that is gone."""
+        """A committed change of members is always recorded: restarted with the previous configuration, members might
+        wait for a removed voter."""
         self.files.witness(self._delivered, always=self._change_committed)
         self._change_committed = False
 
@@ -439,7 +437,7 @@ class Replica:
         self.applied_entries += len(entries)
         self._applied(entries[-1])
         state.endings = None
-        # Popped one by one: if something here fails, `fail` tells the others.
+        # Popped one by one: if something here fails, `fail` answers the rest.
         outcomes.reverse()
         self._owed = outcomes
         self.hub.notify()
@@ -448,7 +446,7 @@ class Replica:
             self.tell(reply, result, refusal)
 
     def _apply_change(self, entry: Entry) -> None:
-        """The record of members changes here, Raft's configuration in `raft.applied`: both before anything else."""
+        """Changes the record of members here and Raft's configuration in `raft.applied`, both before anything else."""
         context = decode_change(entry.data).context
         if not context:
             return
@@ -464,19 +462,20 @@ class Replica:
             self._opened = self.leading
         if raft.configuration is not self._configuration:
             self._configured()
-            # A leader that was removed leads no more.
+            # A removed leader stops leading.
             self._watch_role()
         if self._opened and self.state.version < self.config.version:
             self._raise_version()
         if self.alone:
-            # Nobody needs them any more.
+            # They are no longer needed.
             raft.compact(last.index)
         elif not raft.log.offset:
-            # The first entry of a log that a sole member began: whoever joins must get a snapshot instead.
+            # The first entry of a log that a sole member started: a joining member must get a snapshot instead.
             raft.compact(LogIndex(1))
 
     def _raise_version(self) -> None:
-        """Once in a term, when the others have all said what they know and this leader has applied all before it."""
+        """Once per term, when all others have reported their version and this leader has applied everything before
+        it."""
         version = self._releases.due(self.leading, self.membership, self.member_id)
         if version > self.state.version and self._opened == self.leading and not self._lost_lead:
             try:
@@ -489,13 +488,13 @@ class Replica:
 
     @property
     def snapshot_due(self) -> bool:
-        """Enough log was written since the last one, another member needs one, or the disk has no room."""
+        """Enough log was written since the last one, another member needs one, or the disk is full."""
         short_of = self.state.data_bytes if self.shortage else None
         return not self.failure and self._snapshots.due(self.raft, self.alone, short_of)
 
     @property
     def lacks_entry(self) -> bool:
-        """A snapshot would give the disk room, were there anything new to take one of."""
+        """A snapshot would free disk space, but there is no new entry to take one at."""
         return (
             self.shortage != ""
             and self._snapshots.lacks_entry(self.raft)
@@ -503,19 +502,19 @@ class Replica:
         )
 
     def take_snapshot(self) -> Steps:
-        """Writes the state as of the first step, and forgets the log that it replaces. Raises: OSError."""
+        """Writes the state as of the first step, and removes the log that it replaces. Raises: OSError."""
         raft, index = self.raft, self.raft.log.applied
         meta = SnapshotMeta(index, raft.log.term(index), raft.configuration)
         head = head_of(self.cluster_id, self.member_id, meta, self.membership.to_plain())
         yield from self._snapshots.take(raft, meta, head, self.state)
 
     def snapshot_source(self) -> SnapshotSource | None:
-        """The newest snapshot, to be sent to another member; None where there is none yet. Raises: OSError."""
+        """The newest snapshot, to send to another member; None if there is none yet. Raises: OSError."""
         return None if self.files.snapshot is None else SnapshotSource(self.files)
 
     def incoming_snapshot(self, offer: SnapshotOffer) -> IncomingSnapshot:
-        """Where the bytes of an offered snapshot go: what is here of it already, or again, in place of any other that
-        Raft was not told of. Raises: TransferRefused; OSError."""
+        """The receiver of an offered snapshot: the existing one of that offer, or a new one in place of any that Raft
+        was not given. Raises: TransferRefused; OSError."""
         accepted = self.raft.accepted_snapshot
         if accepted is not None:
             raise TransferRefused(f"the snapshot of entry {accepted.index} is about to be put in force; offer it later")
@@ -538,12 +537,12 @@ class Replica:
 
     @property
     def unfinished(self) -> bool:
-        """There is more to apply, in the next turn: others are to have theirs before."""
+        """There is more to apply in the next turn; other tasks run first."""
         return bool(self._committed)
 
     @property
     def waiting(self) -> int:
-        """Proposals whose end is not known yet."""
+        """Proposals whose outcome is pending."""
         return len(self._waiting)
 
     @property
@@ -552,19 +551,19 @@ class Replica:
 
     @property
     def removed(self) -> bool:
-        """This member has been removed for ever, as far as it knows."""
+        """This member has been removed permanently, as far as it knows."""
         return self.member_id in self.membership.removed
 
     def reads_are_local(self) -> bool:
-        """A sole voter that leads and has applied an entry of its term has applied all that was ever acknowledged."""
+        """A sole voter that leads and has applied an entry of its term has applied everything ever acknowledged."""
         return self._sole_voter and bool(self.leading) and self._opened == self.leading
 
     def leader(self) -> Member | None:
-        """Who leads, as far as this member knows."""
+        """The leader, as far as this member knows."""
         return self.membership.get(self.raft.leader) if self.raft.leader else None
 
     def not_leader(self) -> NotLeader:
-        """Where to go instead."""
+        """The error that names the leader."""
         leader = self.leader()
         return NotLeader(leader.id, leader.client) if leader else NotLeader(self.raft.leader)
 

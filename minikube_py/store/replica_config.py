@@ -1,4 +1,4 @@
-"""How a replica begins and what it is bounded by, and what a turn of it leaves to be done outside."""
+"""Configuration of a replica, and the work that one of its turns leaves to the driver."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ REQUEST_BYTES_MAX: Final = 3 << 19
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """How an empty folder begins: as one of the first `members` of a cluster, at `version` of the rules of apply; or,
-    with none, as one that has been let in and waits for a snapshot from the others."""
+    """How an empty folder starts: as one of the first `members` of a cluster, at `version` of the rules of apply; or,
+    with none, as an admitted member that waits for a snapshot from the others."""
 
     cluster_id: int
     member_id: NodeId
@@ -28,11 +28,11 @@ class Bootstrap:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """`tail_*_max`: how much of the log is kept in memory behind a snapshot, so that a slow follower needs none.
-    `snapshot_log_bytes`: log written since the last snapshot before the next is due, or as much as that one was large,
-    whichever is more; with other members, who hold all of that log in memory, `log_bytes_max` at most. A read is
-    refused after `read_ticks` without a leader; `version`: the rules of apply that this member knows (`mvcc.versions`);
-    for the others see RaftConfig."""
+    """`tail_*_max`: how much log stays in memory behind a snapshot, so that a slow follower needs none.
+    `snapshot_log_bytes`: the next snapshot is due after this much log, or as much as the last one's size, whichever is
+    more; with other members, which hold all of that log in memory, after `log_bytes_max` at most. A read is refused
+    after `read_ticks` without a leader; `version`: the rules of apply that this member supports (`mvcc.versions`); for
+    the rest see RaftConfig."""
 
     request_bytes_max: int = REQUEST_BYTES_MAX
     tail_entries_max: int = 20_000
@@ -49,8 +49,8 @@ class ReplicaConfig:
 
 
 class Turn(NamedTuple):
-    """What is to be done outside: `messages` to be sent at once, and a `sync` to be run, wherever; when it has ended,
-    `synced` is to be called. Either may be missing. `entries`: how many the sync makes durable."""
+    """Work for the driver: `messages` to send at once, and a `sync` to run, on any thread; call `synced` when it has
+    ended. Either may be missing. `entries`: how many entries the sync makes durable."""
 
     messages: Sequence[Message] = ()
     sync: Callable[[], None] | None = None

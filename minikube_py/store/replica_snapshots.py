@@ -1,4 +1,5 @@
-"""A replica's snapshots: when the next is due, how it is taken, which one comes in, and what of the log may go."""
+"""A replica's snapshots: when the next is due, how it is taken and received, and which part of the log may be
+removed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter
 
 SYNC_BYTES: Final = 1 << 20
 ENTRY_BYTES: Final = 64
-"""Counted for each entry of the tail beside its data."""
+"""Overhead counted for each entry of the tail in addition to its data."""
 
 
 class Snapshots:
@@ -27,11 +28,11 @@ class Snapshots:
         self._incoming: IncomingSnapshot | None = None
 
     def begin(self, log_bytes: int) -> None:
-        """`log_bytes`: what the log holds already beyond the snapshot that was loaded."""
+        """`log_bytes`: how much log already follows the loaded snapshot."""
         self._written_before = self._files.written_bytes - log_bytes
 
     def due(self, raft: Raft, alone: bool, short_of: int | None) -> bool:
-        """`short_of`: the data's size where the disk has no room, which only snapshots give back."""
+        """`short_of`: the data's size if the disk is full, which only snapshots relieve."""
         if self._taking or not raft.log.applied:
             return False
         newest, limits = self._files.snapshot, self._limits
@@ -44,14 +45,14 @@ class Snapshots:
         return written_bytes >= max(limits.snapshot_log_bytes, enough_bytes) or raft.snapshot_wanted
 
     def lacks_entry(self, raft: Raft) -> bool:
-        """The newest snapshot is of all that there is: the next one needs an entry more."""
+        """The newest snapshot is up to date: the next one needs a new entry."""
         newest = self._files.snapshot
         return newest is not None and newest.head.index >= raft.log.applied
 
     def take(self, raft: Raft, meta: SnapshotMeta, head: SnapshotHead, state: StateMachine) -> Steps:
         """Writes `state` as of the first step, which `head` and `meta` describe.
 
-        Raises: OSError, after which nothing is left of it; FolderLost."""
+        Raises: OSError, after which it is deleted; FolderLost."""
         newest = self._files.snapshot
         if self._taking or not meta.index or (newest is not None and newest.head.index >= meta.index):
             return
@@ -80,7 +81,7 @@ class Snapshots:
                     file.write_at(offset, writer.chunk(records))
                     unsynced_bytes += writer.size_bytes - offset
                 if unsynced_bytes >= SYNC_BYTES:
-                    # Little by little: one sync of all at the end would hold up the log's own.
+                    # Sync incrementally: one sync of everything at the end would delay the log's.
                     yield file.sync
                     unsynced_bytes = 0
                 yield None
@@ -97,7 +98,7 @@ class Snapshots:
             self._forget_log(raft, meta.index)
 
     def _forget_log(self, raft: Raft, snapshot_index: LogIndex) -> None:
-        """All before the snapshot but a tail, for followers that are a little behind it."""
+        """Removes the log before the snapshot except a tail for slightly lagging followers."""
         log, limits = raft.log, self._limits
         first = max(log.offset, LogIndex(snapshot_index - limits.tail_entries_max))
         size_bytes = 0
@@ -120,12 +121,12 @@ class Snapshots:
         return self._incoming
 
     def arrived(self, meta: SnapshotMeta | None) -> IncomingSnapshot | None:
-        """The snapshot of `meta`, where it is here, verified and restored."""
+        """The snapshot of `meta` if it has arrived, verified and restored."""
         incoming = self._incoming
         return incoming if incoming is not None and incoming.complete and incoming.offer.meta == meta else None
 
     def install(self, part: str, file: SnapshotFile, hard_state: HardState | None) -> None:
-        """What arrived is in force from here on. Raises: OSError."""
+        """Makes the received snapshot the current state. Raises: OSError."""
         self._incoming = None
         self._files.install_snapshot(part, file, hard_state)
         self._written_before = self._files.written_bytes

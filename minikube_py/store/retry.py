@@ -1,4 +1,4 @@
-"""When work on files that failed is due again."""
+"""Schedules retries of failed work on files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ RETRY_S_MAX = 60.0
 
 
 class Retry:
-    """Work on files that may fail without harm: it is tried again, later each time. `failure`: why it failed last, ""
-    once it has succeeded."""
+    """Work on files that may fail without harm: retried with growing delays. `failure`: why it last failed, "" once it
+    has succeeded."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -18,14 +18,14 @@ class Retry:
         self._next_s = 0.0
         self.failure = ""
         self.failures = 0
-        """In all."""
+        """Total failures."""
 
     @property
     def due(self) -> bool:
         return not self.failure or self._clock.monotonic_s() >= self._next_s
 
     def failed(self, why: str) -> float:
-        """After how many seconds it is due again."""
+        """Seconds until the next retry."""
         self.failures += 1
         self.failure = why
         self.pause_s = min(RETRY_S_MAX, self.pause_s * 2 or RETRY_S)

@@ -1,4 +1,4 @@
-"""How much room a member's data have, and what is said where it is not enough."""
+"""Space for a member's data, and the errors when it runs out."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 QUOTA_BYTES: Final = 2 << 30
 """etcd's default (`--quota-backend-bytes`)."""
 SEGMENTS_RESERVED: Final = 4
-"""Room for as many segments of the log is kept for deletes, unless the configuration says otherwise."""
+"""Space of this many log segments is reserved for deletes, unless configured otherwise."""
 SLACK: Final = 20
-"""There is room again when one part in so many is free besides; an alarm is not to come and go with each write."""
+"""The alarm clears only when one part in this many is free in addition, so that it does not flap with each write."""
 
 
 class Room:
-    """One member's. `look` finds out; `shortage` says why nothing may grow, "" while there is room.
+    """`look` measures; `shortage` is the reason why writes that grow are refused, "" while there is space.
 
-    `quota_bytes`: at most so much data, 0 for no bound. `reserve_bytes`: so much of the disk is left to deletes."""
+    `quota_bytes`: limit of the data, 0 for none. `reserve_bytes`: disk space reserved for deletes."""
 
     def __init__(self, disk: Disk, quota_bytes: int, reserve_bytes: int) -> None:
         self._disk = disk
@@ -30,13 +30,13 @@ class Room:
         self.shortage = ""
 
     def look(self, data_bytes: int, held_bytes: int = 0) -> None:
-        """`held_bytes` are taken on the disk by the log, which will be written to them: they are as good as free."""
+        """`held_bytes` of the disk are preallocated for the log and count as free."""
         quota, reserve = self.quota_bytes, self.reserve_bytes
         enough_quota, enough = quota - quota // SLACK, reserve + reserve // SLACK
         try:
             self.free_bytes = self._disk.free_bytes() + held_bytes
         except OSError:
-            # Whoever writes next finds out more.
+            # The next write reports the error.
             self.free_bytes = reserve
         if self.shortage:
             quota, reserve = enough_quota, enough
@@ -56,12 +56,12 @@ class Room:
 
 
 def where(disk: Disk) -> str:
-    """The folder, for people."""
+    """The folder, for display."""
     return str(getattr(disk, "folder", "its folder"))
 
 
 def explained(error: OSError, disk: Disk, needed_bytes: int = 0) -> str:
-    """The error with the folder; where it is full, with the bytes that are free and needed, and what to do."""
+    """The error with the folder; if it is full, also the free and required bytes, and what to do."""
     text = error.strerror or str(error)
     if error.errno not in FULL:
         return f"{text} ({where(disk)})"

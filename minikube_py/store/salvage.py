@@ -1,9 +1,8 @@
-"""The state that can be had from a damaged folder: from the best snapshot, and from the log as far as it leads.
+"""Recovers the state from a damaged folder: the best snapshot, and the log as far as it is contiguous.
 
-`exact` is a state that was: that after entry `applied`. Where more can be read than leads there - parts of a newer
-snapshot, entries behind a gap - `state` has that, too (`behind_gaps`): each value was written, but keys that were
-deleted in a gap may be there, and others may be old.
-"""
+`exact` is a true past state: that after entry `applied`. If more is readable - parts of a newer snapshot, entries
+behind a gap - `state` includes that (`behind_gaps`): each value was written, but keys deleted in a gap may be present,
+and others may be stale."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ BEGINNING: Final = FoundSnapshot("", 0, None, [], [], [])
 
 
 class Gap(NamedTuple):
-    """Entries `first` to `last` are not there. They made the revisions from `after` + 1 on, up to `revision`."""
+    """Entries `first` to `last` are missing. They made the revisions from `after` + 1 up to `revision`."""
 
     first: int
     last: int
@@ -40,12 +39,11 @@ class Gap(NamedTuple):
 
 @dataclass(slots=True)
 class Salvaged:
-    """`exact` is the state after entry `applied`, from the snapshot of entry `base` on; `state` is `exact` itself where
-    nothing more can be had, up to entry `reached`, of `term`. `assumed`: ranges of entries behind gaps whose conditions
-    could not be decided. `doubtful`: ranges of entries that read, and may have been replaced in a part of the log which
-    does not. `missing`: ranges of entries that are known to have been there. `unconfirmed`: entries at the end of which
-    the log does not say that a majority had them; alone, that is all the same. `known_revision`: the newest that any
-    sound part names."""
+    """`exact` is the state after entry `applied`, starting from the snapshot of entry `base`; `state` is the same
+    object if nothing more is readable, up to entry `reached`, of `term`. `assumed`: ranges of entries behind gaps whose
+    conditions are undecidable. `doubtful`: readable ranges that an unreadable part of the log may have replaced.
+    `missing`: ranges of entries known to have existed. `unconfirmed`: final entries without evidence of a majority;
+    irrelevant for a single member. `known_revision`: the newest that any sound part names."""
 
     exact: StateMachine
     base: int
@@ -59,23 +57,23 @@ class Salvaged:
     assumed: list[tuple[int, int]] = field(default_factory=list)
     doubtful: list[tuple[int, int]] = field(default_factory=list)
     partial: str = ""
-    """The snapshot that `state` has the sound parts of."""
+    """The snapshot whose sound parts are in `state`."""
     unconfirmed: int = 0
     known_revision: int = 0
     users_lost: bool = False
-    """Of the users and roles of `partial` nothing is there, and there may have been some."""
+    """The users and roles of `partial` are missing, and may have existed."""
     users_unsure: bool = False
-    """They are used, and a gap may have changed them."""
+    """Users and roles are in use, and a gap may have changed them."""
     unsure_changes: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of entries behind gaps that changed users and roles, or were refused."""
 
     @property
     def whole(self) -> bool:
-        """Nothing is missing, for all that checksums can say."""
+        """Nothing is missing, as far as checksums show."""
         return self.state is self.exact and not (self.gaps or self.doubtful or any(map(self.needed, self.losses)))
 
     def needed(self, loss: Loss) -> bool:
-        """Whether it may have held something that follows the snapshot which the state begins with."""
+        """Whether it may have held something that follows the snapshot on which the state is based."""
         if loss.harmless:
             return False
         if snapshot_index(loss.file) is not None:
@@ -83,7 +81,7 @@ class Salvaged:
         return not loss.last or loss.last > self.base
 
     def revisions(self, loss: Loss) -> tuple[int, int]:
-        """Those that a lost part of the log may have made; (0, 0): nobody knows."""
+        """The revisions that a lost part of the log may have made; (0, 0): unknown."""
         for gap in self.gaps:
             if loss.first and loss.first <= gap.last and (not loss.last or loss.last >= gap.first):
                 return gap.after + 1, gap.revision
@@ -91,7 +89,7 @@ class Salvaged:
 
 
 def salvage(names: Sequence[str], read: Callable[[str], bytes]) -> Salvaged | None:
-    """None: nothing can be had."""
+    """None: nothing is recoverable."""
     files = [name for name in names if snapshot_index(name) is not None or segment_sequence(name) is not None]
     snapshots = [name for name in files if is_snapshot(name, read(name))]
     log = salvage_log([name for name in files if name not in snapshots], read)
@@ -108,14 +106,14 @@ def salvage(names: Sequence[str], read: Callable[[str], bytes]) -> Salvaged | No
     last = max([each.index for each in found] + [*log.entries, *doubtful, log.state.commit])
     heads = [each.records[0] for each in found if each.records and each.records[0][0] == records_of.HEAD]
     made.known_revision = max([head[2] for head in heads] + [made.exact.revision])
-    # A snapshot of which nobody knows the index is better than nothing.
+    # A snapshot of unknown index is better than nothing.
     newer = (each for each in found if each.records and (each.index > made.applied or not made.applied))
     _add_rest(made, next(newer, None), last)
     return made
 
 
 def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Salvaged:
-    """From the whole snapshot (or the beginning) that the log leads farthest from."""
+    """From the whole snapshot (or the beginning) from which the log leads farthest."""
     bases = [each for each in found if not each.losses and each.head is not None]
     for base in sorted([*bases, BEGINNING], key=lambda each: (_reach(each.index, log), each.index), reverse=True):
         try:
@@ -137,7 +135,7 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
 
 
 def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
-    """What sound parts of a newer snapshot and entries behind gaps say, and which entries are missing."""
+    """Adds sound parts of a newer snapshot and entries behind gaps, and finds missing entries."""
     entries = made.log.entries
     rest = BehindGaps(made.exact)
     if newer is not None:
@@ -163,7 +161,7 @@ def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
 
 
 def _first_version(log: FoundLog) -> int:
-    """Of the rules that the log begins with."""
+    """The version of the rules at the start of the log."""
     first = log.entries.get(1)
     if first is not None and first.kind == CHANGE:
         with contextlib.suppress(MinikubeError, ValueError):
@@ -172,14 +170,14 @@ def _first_version(log: FoundLog) -> int:
 
 
 def _reach(index: int, log: FoundLog) -> int:
-    """The last entry that the log leads to from a snapshot at `index`."""
+    """The last entry that the log reaches from a snapshot at `index`."""
     while index + 1 in log.entries:
         index += 1
     return index
 
 
 def _alone(found: Iterable[FoundSnapshot], log: FoundLog) -> bool:
-    """Whether no configuration that is there has more than one voter: then no entry was ever replaced."""
+    """Whether every readable configuration has at most one voter: then no entry was ever replaced."""
     try:
         configurations = [meta_of(each.head).configuration for each in found if each.head is not None]
         changes = [
@@ -194,7 +192,7 @@ def _alone(found: Iterable[FoundSnapshot], log: FoundLog) -> bool:
 
 
 def _apply(state: StateMachine, entry: LogEntry) -> None:
-    """As a replica does. Raises: NewerMessage, and what `apply` raises that is no refusal."""
+    """Applies as a replica does. Raises: NewerMessage, and errors of `apply` other than refusals."""
     if not entry.data or entry.kind == CHANGE:
         return
     try:
@@ -208,7 +206,7 @@ def _apply(state: StateMachine, entry: LogEntry) -> None:
 
 
 def _of_a_state(found: FoundSnapshot) -> FoundSnapshot:
-    """Without the records that are sound and none of a state: something else wrote them."""
+    """Drops sound records that belong to no state: something else wrote them."""
     wrong = [at for at, record in enumerate(found.records) if not records_of.is_record(record)]
     if not wrong:
         return found
@@ -218,7 +216,7 @@ def _of_a_state(found: FoundSnapshot) -> FoundSnapshot:
 
 
 def _described(snapshot: FoundSnapshot) -> list[Loss]:
-    """Its losses, with the revisions that they may have held, by the parts before and behind."""
+    """The losses, with the revisions they may have held, by the parts before and behind."""
     head = snapshot.records[0] if snapshot.records and snapshot.records[0][0] == records_of.HEAD else None
     told = []
     for loss, position in zip(snapshot.losses, snapshot.gaps):

@@ -1,6 +1,6 @@
 """The native protocol's server: one member's part of the store over TCP or TLS.
 
-It tells its clients who leads, when they come and whenever that changes, so that they go there by themselves.
+It reports the leader to its clients when they connect and whenever it changes, so that they move there by themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StoreServer:
-    """Serves `member` to whoever shows `token`. `port` 0 takes a free one; `address` says which."""
+    """Serves `member` to clients that show `token`. `port` 0 takes a free one; see `address`."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class StoreServer:
         wanted = PortLimits.proving(self.limits.connections_max, self.limits.hello_s)
         self.port = Port("store clients", partial(Connection, self), wanted, member.clock, tls, descriptors)
         self.connections: dict[Connection, None] = {}
-        """In order of arrival: whoever tells all of them does so in the same order in every run of a simulation."""
+        """In order of arrival, so that broadcasts have the same order in every run of a simulation."""
         self.watches_cut_off = 0
         self.work: set[asyncio.Task[None]] = set()
         self.reading = asyncio.Semaphore(LARGE_AT_ONCE)
-        """What takes more than one turn of the loop for a connection."""
+        """Work that takes a connection more than one turn of the loop."""
 
     async def start(self) -> None:
-        """Raises: MinikubeError where the address cannot be had."""
+        """Raises: MinikubeError if the address cannot be bound."""
         try:
             await self.port.listen(*self._where)
         except OSError as error:
@@ -58,7 +58,7 @@ class StoreServer:
         self.member.leader_listeners.append(self._tell_leader)
 
     async def stop(self) -> None:
-        """Takes no more connections and ends those there are, after what they wait for was answered."""
+        """Accepts no more connections and ends the existing ones after answering their requests."""
         if self._tell_leader not in self.member.leader_listeners:
             return
         self.member.leader_listeners.remove(self._tell_leader)
@@ -76,7 +76,7 @@ class StoreServer:
         return self.port.address
 
     def welcome(self, hello: tuple[Any, ...]) -> MinikubeError | None:
-        """Why this hello is not answered by a welcome, None if it is."""
+        """Why this hello is refused, None if it is accepted."""
         refusal = GREETING.refuses(hello, self._token)
         if refusal is not None:
             return MinikubeError(refusal[1])

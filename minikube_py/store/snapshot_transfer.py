@@ -1,9 +1,8 @@
-"""A snapshot on its way from one member to another: the file's bytes piece by piece, and a state machine out of them.
+"""Sends a snapshot from one member to another: the file's bytes in pieces, and a state machine restored from them.
 
-The sender offers its newest snapshot: what it is, how long, and its hash. The receiver says from which offset on it
-wants the bytes: 0, or where an earlier transfer of that very file broke off. When all are there they are verified and
-restored, a slice at a time, while both members serve; only then is the SNAPSHOT message stepped, which makes the
-snapshot the receiver's state in one step.
+The sender offers its newest snapshot: metadata, size and hash. The receiver requests the bytes from an offset: 0, or
+where an earlier transfer of the same file stopped. When complete they are verified and restored in slices, while both
+members serve; only then is the SNAPSHOT message stepped, which atomically makes the snapshot the receiver's state.
 
     source = sender.snapshot_source()                            None: there is none yet
     incoming = receiver.incoming_snapshot(source.offer)
@@ -33,15 +32,15 @@ from minikube_py.wal.snapshot import SnapshotHead, SnapshotReader
 
 CHUNK_BYTES: Final = 256 << 10
 SNAPSHOT_BYTES_MAX: Final = 16 << 30
-"""No store holds so much in memory; a larger offer is refused before it fills the disk."""
+"""No store holds this much in memory; a larger offer is refused before it fills the disk."""
 SYNC_BYTES: Final = 4 << 20
-"""Received bytes before they are synced: one sync of all at the end would hold up the log's own for long."""
+"""Received bytes per sync: a single sync at the end would delay the log's for long."""
 INCOMING: Final = "the snapshot that came in"
 
 
 class SnapshotOffer(NamedTuple):
-    """Which snapshot, and which file of it: members that took a snapshot at the same index wrote different bytes.
-    `sha256` is that of the whole file."""
+    """Identifies a snapshot and its file: snapshots of two members at the same index differ in bytes. `sha256` is that
+    of the whole file."""
 
     meta: SnapshotMeta
     size_bytes: int
@@ -49,13 +48,13 @@ class SnapshotOffer(NamedTuple):
 
 
 class TransferRefused(MinikubeError):
-    """The bytes are not those that were announced, or come where they were not asked for; begin again."""
+    """The bytes are not the announced ones, or arrived unrequested; start again."""
 
 
 def meta_of(head: SnapshotHead) -> SnapshotMeta:
-    """Raises: Corruption where the head's configuration is none."""
+    """Raises: Corruption if the head has no valid configuration."""
     if head.configuration is None:
-        # From before there could be several: whoever wrote it was alone.
+        # From before clusters had several members: the writer was alone.
         configuration = Configuration(frozenset((NodeId(head.member_id),)))
     else:
         try:
@@ -72,7 +71,7 @@ def head_of(cluster_id: int, member_id: int, meta: SnapshotMeta, members: Any) -
 
 
 class SnapshotSource:
-    """The newest snapshot, open for reading; a newer one may replace it meanwhile. `close` when it is sent."""
+    """The newest snapshot, open for reading; a newer one may replace it meanwhile. Call `close` when it is sent."""
 
     def __init__(self, files: LogFiles) -> None:
         assert files.snapshot is not None, "there is no snapshot"
@@ -89,8 +88,8 @@ class SnapshotSource:
 
 
 class IncomingSnapshot:
-    """What has come of an offered snapshot, in a file of its own. `offset`: where the next bytes go. A transfer that
-    breaks off may go on with the same offer later; one of another offer takes its place."""
+    """The received part of an offered snapshot, in a separate file. `offset`: where the next bytes go. An interrupted
+    transfer may continue with the same offer later; another offer replaces it."""
 
     def __init__(self, files: LogFiles, offer: SnapshotOffer, cluster_id: int) -> None:
         if not 0 < offer.size_bytes <= SNAPSHOT_BYTES_MAX:
@@ -115,7 +114,7 @@ class IncomingSnapshot:
         return self._file is None
 
     def write(self, offset: int, data: bytes) -> Callable[[], None] | None:
-        """Takes the bytes at `offset`. Returns a sync to run before the next ones, now and then.
+        """Takes the bytes at `offset`. From time to time returns a sync to run before the next ones.
 
         Raises: TransferRefused; OSError."""
         if self._file is None or self.complete:
@@ -133,8 +132,8 @@ class IncomingSnapshot:
         return self._sync
 
     def _sync(self) -> None:
-        """After one that failed nobody knows what is on the disk, and no other one brings it there: what came is to
-        come again. Raises: OSError; TransferRefused."""
+        """After a failed sync the disk's content is unknown, and a later one does not repair it: the bytes must be sent
+        again. Raises: OSError; TransferRefused."""
         file = self._open()
         try:
             file.sync()
@@ -145,7 +144,7 @@ class IncomingSnapshot:
     def finish(self) -> Steps:
         """Verifies all of it and restores the state.
 
-        Raises: TransferRefused, after which nothing is left of it; OSError, likewise where a sync fails."""
+        Raises: TransferRefused, after which it is deleted; OSError, likewise if a sync fails."""
         if self.complete:
             return
         if self._file is None or self.offset != self.offer.size_bytes:
@@ -168,13 +167,13 @@ class IncomingSnapshot:
         self._state = loader.state
 
     def _open(self) -> File:
-        """Raises: TransferRefused, where it was closed meanwhile."""
+        """Raises: TransferRefused if it was closed meanwhile."""
         if self._file is None:
             raise TransferRefused("another offer took its place")
         return self._file
 
     def result(self) -> tuple[str, SnapshotFile, StateMachine]:
-        """To be installed, under which name its file is now; the transfer is closed, and the file another's."""
+        """The snapshot to install and the current name of its file; closes the transfer and hands over the file."""
         assert self._state is not None, "not complete"
         self.close()
         return self._part, SnapshotFile(self._head, self.offer.size_bytes, self.offer.sha256), self._state
@@ -185,7 +184,7 @@ class IncomingSnapshot:
             self._file = None
 
     def discard(self) -> None:
-        """Closes it and gives its room back. Raises: OSError."""
+        """Closes it and frees its space. Raises: OSError."""
         if self._file is not None:
             self.close()
             self._disk.remove(self._part)

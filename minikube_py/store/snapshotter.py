@@ -1,4 +1,5 @@
-"""Long work in slices between the loop's other work: snapshots of the state machine, and states out of snapshots."""
+"""Long work in slices between the loop's other work: snapshots of the state machine, and states restored from
+snapshots."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from minikube_py.store.room import explained
 
 SLICE_S = 0.003
 PAUSE_S = 0.006
-"""A slice of the loop's time, then twice as long a pause: a third of a busy loop at most."""
+"""A slice of the loop's time, then a pause twice as long: at most a third of a busy loop."""
 
 Sync = Callable[[], None]
 End = TypeVar("End")
@@ -23,8 +24,8 @@ Wait = Callable[[Sync], Awaitable[None]]
 async def drive(
     steps: Generator[Sync | None, None, End], wait: Wait, clock: Clock, pause_s: float | None = None
 ) -> End:
-    """Takes steps to their end, and gives it: of each item that is a sync, `wait` says when it has ended. `pause_s`: so
-    long after each item; None: a pause after each slice of time. Raises: what the steps raise."""
+    """Runs steps to their end and returns their result; `wait` awaits each item that is a sync. `pause_s`: the pause
+    after each item; None: a pause after each slice of time. Raises: what the steps raise."""
     slice_end_s = clock.monotonic_s() + SLICE_S
     try:
         while True:
@@ -33,7 +34,7 @@ async def drive(
                 if sync is not None:
                     await wait(sync)
             except OSError as error:
-                # Whoever asked for the sync knows what has to be undone.
+                # The code that yielded the sync knows what to undo.
                 steps.throw(error)
             if pause_s is not None or clock.monotonic_s() >= slice_end_s:
                 await clock.sleep(PAUSE_S if pause_s is None else pause_s)
@@ -41,7 +42,7 @@ async def drive(
     except StopIteration as end:
         return cast(End, end.value)
     except BaseException:
-        # What fails as they close must not hide a cancellation: whoever ended this would wait for ever.
+        # An error while they close must not hide a cancellation: the canceller would wait forever.
         with suppress(OSError):
             steps.close()
         raise
@@ -59,7 +60,7 @@ class Snapshotter:
         self.retry = Retry(clock)
 
     async def take(self, replica: Replica) -> None:
-        """Returns when it is durable and what it makes needless is gone. Raises: OSError, FolderLost."""
+        """Returns when it is durable and what it replaces is removed. Raises: OSError, FolderLost."""
         start_s = self._clock.monotonic_s()
         try:
             await drive(replica.take_snapshot(), self._wait, self._clock)
@@ -73,7 +74,7 @@ class Snapshotter:
 
     @property
     def age_s(self) -> float | None:
-        """Since the last one that this member took in this life."""
+        """Since the last one that this member took in this run."""
         return None if self._taken_at_s is None else self._clock.monotonic_s() - self._taken_at_s
 
     def metrics(self, prefix: str) -> dict[str, float]:

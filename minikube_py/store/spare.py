@@ -1,8 +1,7 @@
-"""The next segment's file, made ready ahead of time: it is what a full disk still has room for.
+"""The next segment's file, prepared ahead of time, so that a full disk still has space for it.
 
-Ready means zeros that are durable, so that appends change no file metadata and sync faster. It is made out of a segment
-that nobody needs any more where there is one, and survives a restart: its room is never given back.
-"""
+Ready means durable zeros, so that appends change no file metadata and sync faster. It reuses an obsolete segment if
+there is one, and survives a restart: its space is never freed."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ class Spare:
 
     @property
     def begun(self) -> bool:
-        """It is ready, or being made so."""
+        """It is ready, or being prepared."""
         return self._file is not None
 
     @property
     def held_bytes(self) -> int:
-        """Room of the disk that is taken, and is the log's to write to."""
+        """Disk space preallocated for the log."""
         return self._size_bytes * (self.begun + (self._recycled is not None))
 
     def adopt(self) -> bool:
-        """Takes over what an earlier life left. False: there is nothing of use under the spare's name."""
+        """Takes over the spare of an earlier run. False: the file of that name is not usable."""
         if SPARE_NAME not in self._disk.names():
             return False
         file = self._disk.open(SPARE_NAME)
@@ -51,15 +50,15 @@ class Spare:
         return whole
 
     def offer(self, name: str) -> bool:
-        """A segment that nobody needs any more. False: there is no use for it."""
+        """Offers an obsolete segment. False: it is not used."""
         if self._recycled is not None:
             return False
         self._recycled = name
         return True
 
     def prepare(self) -> Steps:
-        """Makes it ready, slice by slice; yields a sync to run before going on. Raises: OSError, after which there is
-        none, and it may be begun again."""
+        """Prepares it in slices; yields a sync to run before continuing. Raises: OSError, after which there is none,
+        and it may be started again."""
         if self._file is not None:
             return
         yield from self._open()
@@ -71,7 +70,7 @@ class Spare:
                 spare.write_at(offset, ZERO_SLICE[: self._size_bytes - offset])
                 yield spare.sync
                 if self._file is not spare:
-                    # The log was faster and took a fresh file; this one has lost its name.
+                    # The log was faster and took a fresh file; this one is no longer the spare.
                     spare.close()
                     return
         except OSError:
@@ -81,10 +80,9 @@ class Spare:
         self._ready = True
 
     def take(self, name: str, size_bytes: int) -> File:
-        """A file of zeros, which has the name `name` from now on; what was written to it is not durable yet. It has
-        `size_bytes`, or those of a spare.
+        """A file of zeros, now named `name`, not yet durable. It has `size_bytes`, or the size of a spare.
 
-        Raises: OSError where there is no room for one."""
+        Raises: OSError if there is no space for one."""
         if self._ready:
             file, self._file, self._ready = self._file, None, False
             assert file is not None
@@ -96,7 +94,7 @@ class Spare:
         except OSError:
             if self._recycled is None:
                 raise
-            # The disk is full: the room of a segment that is not needed.
+            # The disk is full: use the space of an obsolete segment.
             return self._zeroed(name)
 
     def close(self) -> None:
@@ -104,7 +102,7 @@ class Spare:
             self._file.close()
 
     def _drop(self) -> None:
-        """One that is not ready loses its name and its room at once; whoever makes it ready, and may be syncing it,
+        """A file that is not ready loses its name and space at once; the code that prepares it, and may be syncing it,
         closes it."""
         file, self._file = self._file, None
         if file is not None:

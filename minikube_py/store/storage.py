@@ -1,8 +1,7 @@
-"""`Storage`: what the API server asks of a store, whichever stands behind it.
+"""`Storage`: the store interface of the API server, independent of the implementation.
 
 Three implementations: embedded (in this process), the store's own client (framed msgpack over TLS), and a real etcd
-(`etcd.storage`). A write ends as done (its result), refused (RequestError, Unavailable) or unknown (OutcomeUnknown).
-"""
+(`etcd.storage`). A write ends as done (its result), refused (RequestError, Unavailable) or unknown (OutcomeUnknown)."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ from minikube_py.mvcc.types import WatchBatch as WatchBatch
 
 WatchSink = Callable[[WatchBatch], None]
 """Called on the event loop, in order; must neither block nor raise. On the embedded store it runs before the write's
-own future resolves, so every watch cache already has what a writer is answered."""
+own future resolves, so every watch cache is up to date when a writer gets its answer."""
 
 
 ALARM_ADVICE: Final = (
@@ -58,12 +57,12 @@ class Storage(Protocol):
         """Raises: Compacted, FutureRevision, InvalidRequest."""
 
     async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
-        """All compares hold: `success`, else `failure`; answered once durable and applied.
+        """If all compares hold runs `success`, else `failure`; returns once durable and applied.
 
         Raises: InvalidRequest, LeaseNotFound, RequestTooLarge, Unavailable, OutcomeUnknown."""
 
     async def release(self, txn: Txn) -> TxnResult:
-        """For a write that a deletion needs, with alarm NOSPACE, too. Raises: as `txn`; NoSpace, Unavailable."""
+        """A write required for a deletion, permitted under alarm NOSPACE. Raises: as `txn`; NoSpace, Unavailable."""
 
     def watch(
         self, key: bytes, range_end: bytes, start_revision: int, sink: WatchSink, where: Where | None = None
@@ -71,11 +70,11 @@ class Storage(Protocol):
         """Sends every change in [key, range_end) from `start_revision` on (0: from now). prev_kv always filled.
 
         With `where`, an object that enters the set comes as PUT without prev_kv, one that leaves as DELETE whose
-        kv.mod_revision is the revision at which it left (prev_kv: its last state), one that changes inside as PUT
-        with prev_kv; a PUT's kv keeps the object's own mod_revision.
+        kv.mod_revision is the revision at which it left (prev_kv: its last state), one that changes inside as PUT with
+        prev_kv; a PUT's kv keeps the object's own mod_revision.
 
-        A watch that cannot be (InvalidRequest, Unavailable): within the store's process this raises, over a connection
-        the sink gets it as `error`."""
+        A watch that is refused (InvalidRequest, Unavailable) raises within the store's process; over a connection the
+        sink gets it as `error`."""
 
     async def lease_grant(self, ttl_s: int, lease_id: int = 0) -> LeaseResult: ...
 
@@ -87,33 +86,33 @@ class Storage(Protocol):
     async def compact(self, revision: int) -> CompactResult: ...
 
     async def declare(self, field_set: FieldSet) -> None:
-        """Makes the fields askable; idempotent. Returns when the index is complete."""
+        """Makes the fields queryable; idempotent. Returns when the index is complete."""
 
     async def declare_index(self, spec: IndexSpec) -> int:
         """Declares an index over fields that were declared, or that `spec` declares; idempotent. Returns the revision
-        at which it stands among the keys; members build it beside their other work.
+        of its key; members build it in the background.
 
         Raises: InvalidRequest for a name that is taken, a field, structure or option that is unknown."""
 
     async def drop_index(self, name: str) -> int:
-        """Returns the revision from which on it is gone. Raises: InvalidRequest if there is no such index."""
+        """Returns the revision at which it is removed. Raises: InvalidRequest if there is no such index."""
 
     async def indexes(self) -> list[IndexReport]:
-        """How the declared indexes stand at the member at hand, by name."""
+        """The state of the declared indexes at the connected member, by name."""
 
     async def explain(self, request: RangeRequest) -> Explanation:
-        """How a request with a `where` is answered, and what the other ways would have cost: all are tried.
+        """The plan for a request with a `where`, and the cost of the alternatives: all are run.
 
         Raises: as `range`; InvalidRequest without a `where`."""
 
     alarm_advice: str
 
     async def alarms(self) -> list[Alarm]:
-        """What all members have agreed is wrong; see `mvcc.alarms`. `alarm_advice`: how people end it."""
+        """The alarms that all members have agreed on; see `mvcc.alarms`. `alarm_advice`: how to clear them."""
 
     @property
     def revision(self) -> int:
-        """The last revision this side has seen applied."""
+        """The latest revision this side has seen applied."""
 
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by Prometheus name."""
@@ -122,7 +121,7 @@ class Storage(Protocol):
 
 
 class CommandStorage:
-    """The writes of a `Storage` as what they are: one command each. Whoever can send a command has them all."""
+    """The writes of a `Storage`, each as one command. A subclass only needs to send commands."""
 
     alarm_advice = ALARM_ADVICE
 

@@ -1,4 +1,4 @@
-"""Telling those who wait how something ended. What a receiver raises is its own affair, and ends nobody else's."""
+"""Runs callbacks of waiters. An exception in one does not affect the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Telling:
-    """Called with a callback and what to tell it. `in_vain`: how many raised something; `last` says what and where."""
+    """Call it with a callback and its arguments. `in_vain`: how many raised; `last` is the latest error and its
+    place."""
 
     __slots__ = ("in_vain", "last")
 

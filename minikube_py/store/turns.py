@@ -1,7 +1,6 @@
-"""A replica's turns on an event loop: what came in becomes one write, one sync and one message per peer.
+"""A replica's turns on an event loop: all input becomes one write, one sync and one message per peer.
 
-At most one sync is in flight; what arrives meanwhile is the next batch.
-"""
+At most one sync is in flight; what arrives meanwhile is the next batch."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from minikube_py.store.telling import describe
 GATHER_MIN: Final = 16
 GATHER_S: Final = 0.001
 TURN_S: Final = 0.02
-"""After so long the loop has its turn before the next entries are applied: heartbeats must not wait for them."""
+"""After this long the loop gets a turn before more entries are applied: heartbeats must not wait."""
 
 
 class Turns:
-    """Runs `replica`. `turned` is called at the end of each turn, `fail` where the member cannot go on; after it, set
-    `stopped`. `due`: a turn comes at the end of this turn of the loop."""
+    """Runs `replica`. `turned` is called at the end of each turn, `fail` when the member cannot continue; then set
+    `stopped`. `due`: a replica turn runs at the end of this turn of the loop."""
 
     def __init__(
         self, replica: Replica, fsync: SyncRunner, clock: Clock, turned: Callable[[], None], fail: Callable[[str], None]
@@ -54,28 +53,28 @@ class Turns:
         self._idle.set()
 
     async def settle(self) -> None:
-        """Returns when all that can be done here is done, or the member has failed."""
+        """Returns when everything possible here is done, or the member has failed."""
         self._turn()
         while (self.due or self._replica.syncing) and not self.stopped:
             self._idle.clear()
             await self._idle.wait()
 
     def soon(self) -> None:
-        """There is something to do."""
+        """Schedules a turn."""
         if not self.due:
             self.due = True
             self._loop.call_soon(self._turn)
 
     def gather(self) -> None:
-        """The same for a proposal, of which there may be more to come. Only where no turn is due."""
+        """Schedules a turn for a proposal, of which more may follow. Only if no turn is due."""
         self.due = True
         self._gathered = 0
         self._gather_until_s = self._clock.monotonic_s() + GATHER_S
         self._loop.call_soon(self._gather)
 
     def _gather(self) -> None:
-        """Waits another turn of the loop while turns are short and proposals keep coming in: one sync for them all.
-        A few do not wait, and nobody waits behind a long turn, which costs more than a sync."""
+        """Waits another turn of the loop while turns are short and proposals keep arriving, to sync them together. A
+        few proposals do not wait, and none waits behind a long turn, which costs more than a sync."""
         waiting = self._replica.waiting
         growing = waiting >= max(GATHER_MIN, self._gathered * 2)
         if growing and self._clock.monotonic_s() < self._gather_until_s:
@@ -85,7 +84,7 @@ class Turns:
             self._turn()
 
     def _turn(self) -> None:
-        """Runs once at the end of a turn of the loop in which something came in, and when a sync has ended."""
+        """Runs once at the end of a turn of the loop with input, and when a sync has ended."""
         self.due = False
         self._in_turn = True
         replica = self._replica
@@ -96,7 +95,7 @@ class Turns:
                 if messages:
                     self.links.send(messages)
                 if sync is not None:
-                    self._turned()  # Who came to lead by this turn owes heartbeats: its first sync is threaded, too.
+                    self._turned()  # A leader elected in this turn owes heartbeats: its first sync is threaded, too.
                     self.batches.observe(entries)
                     self._fsync.run(sync, self._synced)
                 if until_s and self._clock.monotonic_s() > until_s:
@@ -129,5 +128,5 @@ class Turns:
             self._turn()
 
     def _fail_of(self, error: Exception) -> None:
-        """Half a turn was done, and nobody would take it up again: who waits would wait for ever."""
+        """A turn failed halfway and cannot be resumed: waiters would wait forever."""
         self._fail(str(error) if isinstance(error, Failed) else f"cannot go on: {describe(error)}")

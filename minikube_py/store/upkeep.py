@@ -1,5 +1,5 @@
-"""What a member does by the clock: ticks, leases that end, history that may go, learners that have caught up; and its
-housekeeping: snapshots, the next segment and indexes, a slice at a time, between the loop's other work."""
+"""A member's periodic work: ticks, lease expiry, compaction, promotion of learners; and housekeeping: snapshots, the
+next segment and indexes, in slices between the loop's other work."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 UPKEEP_TICKS = 2
 PROPOSE = 0
-"""First word of what one member tells another; for the others see `hash_check`."""
+"""First word of one kind of message between members; for the others see `hash_check`."""
 TRIM_PER_UPKEEP = 1000
 SLICE_PAUSE_S = 0.005
 BUILD_SLICE_S = 0.004
-"""About how long one slice of an index takes to build."""
+"""Target duration of one slice of building an index."""
 BUILD_ROWS = 48
 BUILD_STEPS_MAX = 64
 
 
 class Upkeep:
-    """One member's. Only a leader proposes; what is refused now comes due again."""
+    """One member's. Only a leader proposes; what is refused now becomes due again."""
 
     def __init__(self, member: StoreMember) -> None:
         config = member.config
@@ -56,7 +56,7 @@ class Upkeep:
         self.compaction = CompactionPolicy(config.retain_s, config.retain_bytes)
 
     def start(self) -> list[asyncio.Task[None]]:
-        """The work as tasks; it ends by their cancellation."""
+        """Starts the work as tasks; cancel them to stop."""
         if self._collector is not None:
             self._collector.start()
         loop = self._member.loop
@@ -74,8 +74,8 @@ class Upkeep:
         while True:
             now_s, due_s = self._clock.monotonic_s(), due_s + self._member.config.tick_s
             if due_s <= now_s:
-                # What was missed is not made up for: to this member the leader would seem silent, though its messages
-                # wait to be read. A tick that was merely late does not make the next one late.
+                # Missed ticks are not made up for: the leader would seem silent, though its messages wait to be read. A
+                # late tick does not delay the next one.
                 due_s = now_s + self._member.config.tick_s
             await self._clock.sleep(due_s - now_s)
             ticks += 1
@@ -109,7 +109,7 @@ class Upkeep:
             self._promote()
 
     def heard(self, sender: NodeId, words: bytes) -> None:
-        """What another member said; what is not understood is passed over, as from a later version."""
+        """A message from another member; unknown ones are ignored, as from a later version."""
         try:
             kind, *arguments = msgpack.unpackb(words)
             if kind != PROPOSE:
@@ -122,7 +122,7 @@ class Upkeep:
             pass
 
     def _ask(self, command: Command) -> None:
-        """Has the leader propose it, whoever that is."""
+        """Has the current leader propose it."""
         leader = self._member.raft.leader
         if self._member.state.version < ALARMS:
             return
@@ -132,7 +132,7 @@ class Upkeep:
             self._member.tell(leader, msgpack.packb((PROPOSE, pack(command))))
 
     def _say_what_failed(self) -> None:
-        """In the log, once each: what does not stop the member, and should be looked at."""
+        """Logs, once each, failures that do not stop the member but need attention."""
         member = self._member
         degraded = member.state.tables.degraded
         if degraded != self._degraded:
@@ -155,7 +155,7 @@ class Upkeep:
             pass
 
     def _promote(self) -> None:
-        """Learners that are to vote do so once they have caught up, one at a time."""
+        """Promotes learners marked for it once they have caught up, one at a time."""
         member = self._member
         due = [each.id for each in member.membership.members if each.learner and each.auto_promote]
         ready = caught_up(member.raft.status()) if due else set()
@@ -164,7 +164,7 @@ class Upkeep:
                 try:
                     member.propose_change(MemberChange(ChangeKind.PROMOTE, node), _ignore)
                 except MinikubeError:
-                    # The change before is still under way, or leadership is.
+                    # The previous change is still in progress, or a leadership transfer is.
                     pass
                 return
 
@@ -193,7 +193,7 @@ class Upkeep:
                 member.say(f"cannot take a snapshot: {taking.failure}; trying again in {again_s:g} s, the log stays")
 
     async def _build_indexes(self) -> None:
-        """A few rows at a time until the slice is over: what one costs differs a hundredfold, and from row to row."""
+        """A few rows at a time until the slice is over: costs differ a hundredfold, and from row to row."""
         member, clock = self._member, self._clock
         while True:
             await self._unbuilt.wait()
@@ -212,4 +212,4 @@ class Upkeep:
 
 
 def _ignore(result: Result | None, error: MinikubeError | None) -> None:
-    """Nobody waits for it."""
+    """The result is not needed."""

@@ -1,15 +1,14 @@
-"""One record of the log: a header that can be found and checked alone, and a payload.
+"""One record of the log: a header that can be found and checked by itself, and a payload.
 
     magic 3 | type 1 | payload length 4 | synced 4 | crc32 4 | payload          (little endian)
 
-The checksum covers type, length, `synced` and payload, and starts from `seed + offset`, so a record's bytes are valid
-only at the place they were written to, in the segment they were written for: neither a stale record of a reused file
-nor a value that happens to look like a record can be taken for one.
+The checksum covers type, length, `synced` and payload, and starts from `seed + offset`, so a record is valid only at
+its own offset in its own segment: neither a stale record of a reused file nor a value that looks like a record is
+mistaken for one.
 
-`synced` is the offset up to which the file was known to be durable when the record was written. It is what tells a
-torn write from damage: a record that is broken although a later one says "all before me was durable" was damaged
-later; without such a witness it was never finished, and nobody was answered that it was.
-"""
+`synced` is the offset up to which the file was known to be durable when the record was written. It distinguishes a torn
+write from damage: a broken record that a later one declares durable was damaged later; without such a witness it was
+never finished and never acknowledged."""
 
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ PAYLOAD_BYTES_MAX = 64 << 20
 
 
 class RecordType(IntEnum):
-    """Stands in files on disk: never change a number.
+    """Stored in files on disk: never change a number.
 
-    ENTRIES: (term, first index, [data...]), and a kind behind them where it is not 0. HARD_STATE: (term, vote, commit).
-    JOINED: this log began without an entry, as that of a member which waits for a snapshot from the others. INSTALLED:
-    (index, term) of a snapshot that came from another member; the log before does not lead to what follows."""
+    ENTRIES: (term, first index, [data...]), followed by a kind if it is not 0. HARD_STATE: (term, vote, commit).
+    JOINED: this log began without an entry, in a member that waits for a snapshot from the others. INSTALLED: (index,
+    term) of a snapshot from another member; the log before is not continued after it."""
 
     SEGMENT = 1
     ENTRIES = 2
@@ -56,7 +55,7 @@ class Record(NamedTuple):
 def encode_record(type: int, payload: bytes, *, seed: int, offset: int, synced: int) -> bytes:
     """The bytes to write at `offset`.
 
-    Raises: ValueError for a payload above PAYLOAD_BYTES_MAX: the caller's own limit must be lower."""
+    Raises: ValueError for a payload above PAYLOAD_BYTES_MAX: the caller's limit must be lower."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a record of {len(payload)} bytes is over the limit of {PAYLOAD_BYTES_MAX}")
     tag = MAGIC + bytes((type,))
@@ -65,7 +64,7 @@ def encode_record(type: int, payload: bytes, *, seed: int, offset: int, synced: 
 
 
 def decode_record(data: bytes, offset: int, seed: int) -> Record | None:
-    """The record at `offset`, or None if there is no whole and sound one."""
+    """The record at `offset`, or None if there is no complete and valid one."""
     start = offset + HEADER_BYTES
     if start > len(data):
         return None
@@ -79,13 +78,13 @@ def decode_record(data: bytes, offset: int, seed: int) -> Record | None:
 
 
 def payload_bytes(header: bytes) -> int:
-    """What a header says of its payload's length, sound or not; 0 where it is no length."""
+    """The payload length in a header, valid or not; 0 if it is not a possible length."""
     length: int = HEADER.unpack_from(header)[1]
     return length if length <= PAYLOAD_BYTES_MAX else 0
 
 
 def find_records(data: bytes, start: int, seed: int) -> Iterator[Record]:
-    """Every sound record at or after `start`, whatever lies between them."""
+    """Every valid record at or after `start`, whatever lies between them."""
     offset = data.find(MAGIC, start)
     while offset >= 0:
         record = decode_record(data, offset, seed)

@@ -1,10 +1,9 @@
-"""From the bytes of the segments to what the log holds: entries, hard state, and where to go on writing.
+"""Reads the log from the segments: entries, hard state, and where to continue writing.
 
-A torn tail - the last write, not finished when the process or the machine went down - is cut, since nobody was
-answered that it was done. Anything else that cannot be read is damage, and is refused with file and offset. Witnesses
-tell the two apart (see `record.py`): a later record that was written when the broken place was already durable, or a
-later segment, which exists only after all of the one before it was durable.
-"""
+A torn tail - the last write, unfinished when the process or the machine stopped - is cut, since it was never
+acknowledged. Anything else that is unreadable is damage, and is refused with file and offset. Witnesses distinguish the
+two (see `record.py`): a later record written when the broken part was already durable, or a later segment, which exists
+only once the previous one was fully durable."""
 
 from __future__ import annotations
 
@@ -43,10 +42,10 @@ class SavedState(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The segment to go on with. Bytes [end, dirty_end) are remains of a torn write: zero and sync them first.
+    """The segment to continue. Bytes [end, dirty_end) are remains of a torn write: zero and sync them first.
 
-    `unsure`: the records from `sure_end` on, up to `end`. They were read, but nothing says that they are durable: after
-    a failed sync they may be in the page cache alone, which calls them clean. Write them again before that sync."""
+    `unsure`: the records from `sure_end` on, up to `end`. They were read but may not be durable: after a failed sync
+    they may be only in the page cache, marked clean. Write them again before that sync."""
 
     head: SegmentHead
     end: int
@@ -56,12 +55,11 @@ class Tail(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """`entries` are those after the snapshot, without gaps. `tail` None: there is no log yet. `obsolete`: segments
-    that can never be read from: they lie before a gap, or before one whose head does not read. `segments`: the heads of
-    the others, in order; the first `past` of them hold nothing after the snapshot, and were not read. `warnings`: what
-    is damaged there, and is not needed. `void`: the snapshot is another member's and newer than this log, whose end it
-    never saw; the log has to begin again after it. `joined`: the log began as that of a member which waits for a
-    snapshot."""
+    """`entries` are those after the snapshot, without gaps. `tail` None: there is no log yet. `obsolete`: segments that
+    are never read again: they precede a gap, or a segment with an unreadable head. `segments`: the heads of the others,
+    in order; the first `past` of them hold nothing after the snapshot, and were not read. `warnings`: damage there,
+    which is harmless. `void`: the snapshot is another member's and newer than this log; a new log has to begin after
+    it. `joined`: the log began in a member that waits for a snapshot."""
 
     entries: list[LogEntry]
     state: SavedState
@@ -76,14 +74,14 @@ class Recovered(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of segments hold what follows the snapshot, the last one up to its end."""
+        """Bytes of segments with entries after the snapshot, the last one up to its end."""
         if self.tail is None:
             return 0
         return sum(head.size_bytes for head in self.segments[self.past : -1]) + self.tail.end
 
 
 Read = Callable[[str, int], bytes]
-"""A file's first bytes, so many at most."""
+"""A file's first bytes, up to a limit."""
 
 
 def recover(
@@ -93,8 +91,8 @@ def recover(
     snapshot_term: int,
     snapshot_member: int | None = None,
 ) -> Recovered:
-    """Reads all that the log adds to a snapshot that ends with `snapshot_index` (0: none). `snapshot_member`: who took
-    it; None where it was this member for sure.
+    """Reads the log after a snapshot that ends with `snapshot_index` (0: none). `snapshot_member`: the member that took
+    it; None if it was certainly this one.
 
     Raises: Corruption."""
     chain, obsolete = _newest_run(names)
@@ -138,8 +136,8 @@ def recover(
 def _split_past(chain: range, read: Read, snapshot_index: int) -> tuple[list[SegmentHead], list[int], tuple[str, ...]]:
     """The heads of the segments that hold nothing after the snapshot, and the numbers of the others.
 
-    A segment holds nothing beyond the index that the next one begins with. Those before the snapshot are kept for the
-    day on which it does not read any more: damage to them is worth a warning, and no more."""
+    A segment holds nothing beyond the index that the next one begins with. Those before the snapshot are kept in case
+    it becomes unreadable: damage to them is only a warning."""
     if not chain:
         return [], [], ()
     heads: dict[int, SegmentHead] = {}
@@ -163,10 +161,10 @@ def _split_past(chain: range, read: Read, snapshot_index: int) -> tuple[list[Seg
 
 
 def _check_end(replay: _Replay, tail: Tail, heads: list[SegmentHead], foreign: bool) -> bool:
-    """True where the log is void beside a snapshot that came from another member.
+    """True if a snapshot from another member makes the log void.
 
-    Such a snapshot is in force as soon as it has its name, and only then does a segment begin behind it; the power may
-    have gone in between."""
+    Such a snapshot takes effect with its name, and only then does a segment begin behind it; the power may have failed
+    in between."""
     name, index = segment_name(tail.head.sequence), replay.snapshot_index
     if max(replay.reached, heads[-1].first_index - 1) < index:
         if foreign:
@@ -189,7 +187,7 @@ def _check_end(replay: _Replay, tail: Tail, heads: list[SegmentHead], foreign: b
 def read_segment(name: str, data: bytes, head: SegmentHead, following: SegmentHead | None) -> Iterator[Record]:
     """The segment's records up to its end or its torn tail.
 
-    Raises: Corruption where bytes that were durable once do not read any more."""
+    Raises: Corruption if bytes that were durable are unreadable."""
     offset = HEAD_BYTES
     while (record := decode_record(data, offset, head.seed)) is not None:
         yield record
@@ -206,7 +204,7 @@ def read_segment(name: str, data: bytes, head: SegmentHead, following: SegmentHe
 
 
 def _newest_run(names: Sequence[str]) -> tuple[range, list[str]]:
-    """The segments whose numbers lead without a gap to the newest one, and the names of those before a gap."""
+    """The segments numbered without a gap up to the newest one, and the names of those before a gap."""
     sequences = sorted(sequence for name in names if (sequence := segment_sequence(name)) is not None)
     if not sequences:
         return range(0), []
@@ -232,8 +230,8 @@ def _check_head(name: str, head: SegmentHead, sequence: int, before: list[Segmen
 
 
 class _Replay:
-    """What the records say so far. `reached` is the last entry's index, `term_there` the term that the log has for the
-    snapshot's last entry (None: it does not have it)."""
+    """The state after the records so far. `reached` is the last entry's index, `term_there` the term that the log has
+    for the snapshot's last entry (None: it is not in the log)."""
 
     def __init__(self, snapshot_index: int, snapshot_term: int) -> None:
         self.snapshot_index = snapshot_index
@@ -246,7 +244,7 @@ class _Replay:
 
     def segment(self, head: SegmentHead) -> None:
         """Entries from a segment's first index on were void when it began: it may follow an installed snapshot. Then
-        what the log had for the snapshot's last entry does not count either."""
+        the log's term for the snapshot's last entry is void, too."""
         self._truncate(head.first_index)
         if head.first_index == self.snapshot_index + 1:
             self.term_there = None
@@ -271,7 +269,7 @@ class _Replay:
             raise damage(name, record.offset, f"unknown record type {record.type}")
 
     def _take(self, name: str, offset: int, term: int, first: int, datas: list[bytes], kind: int) -> None:
-        """Appends a run of entries; one at an index that is there already replaces it and all after it (Raft, 5.3)."""
+        """Appends a run of entries; one at an existing index replaces it and all after it (Raft, 5.3)."""
         snapshot_index = self.snapshot_index
         expected = snapshot_index + len(self.entries) + 1
         if first > expected:
@@ -285,7 +283,7 @@ class _Replay:
             first = snapshot_index + 1
         self.entries.extend(LogEntry(term, first + i, data, kind) for i, data in enumerate(datas))
         if term > self.state.term:
-            # Logs from before a segment began with the hard state: whom it voted for then is not known any more.
+            # Logs from before segments began with the hard state: the vote of that term is unknown.
             self.state = SavedState(term, 0, self.state.commit)
 
     def _truncate(self, first: int) -> None:
@@ -295,7 +293,7 @@ class _Replay:
 
 
 def well_formed(type: int, payload: Any) -> bool:
-    """A checksum vouches for what was written, and not for who wrote it."""
+    """A checksum proves what was written, not who wrote it."""
     if type == RecordType.ENTRIES:
         if not isinstance(payload, list) or len(payload) < 3 or not isinstance(payload[2], list):
             return False
@@ -313,7 +311,7 @@ def are_counts(*values: Any) -> bool:
 
 
 def check_identity(head: SegmentHead, cluster_id: int) -> None:
-    """Raises: Corruption where the log is of another cluster than its snapshot."""
+    """Raises: Corruption if the log is of another cluster than its snapshot."""
     if head.cluster_id != cluster_id:
         name = segment_name(head.sequence)
         raise damage(name, 0, f"it belongs to cluster {head.cluster_id:x}, the snapshot to cluster {cluster_id:x}")

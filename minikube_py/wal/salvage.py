@@ -1,7 +1,6 @@
-"""What checksums vouch for in a damaged folder, and what they do not: nothing is refused, every loss is named.
+"""Finds what is valid in a damaged folder by checksums: nothing is refused, every loss is reported.
 
-Bytes in, findings out. A start refuses where this goes on (`recovery`, `snapshot`): it must not guess; a person may.
-"""
+Bytes in, findings out. A start refuses where this continues (`recovery`, `snapshot`): it must not guess; a user may."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from minikube_py.wal.snapshot import SnapshotHead, is_head, snapshot_index
 
 
 class Loss(NamedTuple):
-    """`size_bytes` of `file` from `offset` on do not read. 0 bytes: the file is not there.
+    """`size_bytes` of `file` from `offset` on are unreadable. 0 bytes: the file is missing.
 
-    Of the log: entries `first` to `last` may have been there, and no others; `last` 0: nothing says where they end.
-    `harmless`: what was there is known all the same."""
+    Of the log: entries `first` to `last` may be lost, and no others; `last` 0: the end is unknown. `harmless`: the lost
+    content is known anyway."""
 
     file: str
     offset: int
@@ -36,8 +35,8 @@ class Loss(NamedTuple):
 
 
 class FoundSnapshot(NamedTuple):
-    """`records`: of the chunks that read, in order. Without losses it is whole. `gaps`: how many records lie before
-    each of `losses`."""
+    """`records`: of the readable chunks, in order. Without losses it is complete. `gaps`: how many records precede each
+    of `losses`."""
 
     name: str
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -48,9 +47,9 @@ class FoundSnapshot(NamedTuple):
 
 
 class FoundLog(NamedTuple):
-    """`entries` by index; there may be gaps. `doubtful`: those of them that were not known to be committed before a
-    part of the log which does not read: with several members that part may have replaced them. `torn_bytes`: of a last
-    write that was never finished, and not promised."""
+    """`entries` by index; there may be gaps. `doubtful`: entries not known to be committed before an unreadable part of
+    the log: with several members that part may have replaced them. `torn_bytes`: of a last write that was never
+    finished or acknowledged."""
 
     entries: dict[int, LogEntry]
     doubtful: set[int]
@@ -60,7 +59,7 @@ class FoundLog(NamedTuple):
 
 
 def is_snapshot(name: str, data: bytes) -> bool:
-    """By what the file says itself; by its name where it says nothing. A segment's records have a seed."""
+    """By the file's content; by its name if the content is unreadable. A segment's records have a seed."""
     first = next(_records(data, 0, 0), None)
     if first is not None:
         return bool(first.type != RecordType.SEGMENT)
@@ -68,7 +67,7 @@ def is_snapshot(name: str, data: bytes) -> bool:
 
 
 def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
-    """All chunks whose own checksums hold."""
+    """All chunks with valid checksums."""
     index = snapshot_index(name) or 0
     head: SnapshotHead | None = None
     records: list[Any] = []
@@ -105,7 +104,7 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
 
 
 def salvage_log(names: Iterable[str], read: Callable[[str], bytes]) -> FoundLog:
-    """Entries of all records whose own checksums hold, later ones in place of earlier ones as they were written."""
+    """Entries of all records with valid checksums, later ones replacing earlier ones as they were written."""
     found = _Found()
     segments = _placed([_segment(name, read(name)) for name in names], found)
     for position, segment in enumerate(segments):
@@ -120,7 +119,7 @@ def salvage_log(names: Iterable[str], read: Callable[[str], bytes]) -> FoundLog:
 
 
 class _Segment(NamedTuple):
-    """`sequence`: by what it says itself, for a file may have another's name. `seed` None: nothing vouches for it."""
+    """`sequence`: from the head, since a file may have another's name. `seed` None: unknown."""
 
     sequence: int
     name: str
@@ -138,8 +137,8 @@ def _segment(name: str, data: bytes) -> _Segment:
 
 
 def _placed(segments: list[_Segment], found: _Found) -> list[_Segment]:
-    """In order, one of each number and all of one member. A name says where a segment without a head belongs, unless
-    another's head says that it does."""
+    """In order, one per number and all of one member. A segment without a head is placed by its name, unless another's
+    head claims that number."""
     owners = Counter((each.head.cluster_id, each.head.member_id) for each in segments if each.head is not None)
     newest = {(each.head.cluster_id, each.head.member_id): each.sequence for each in segments if each.head is not None}
     owner = max(owners, key=lambda each: (owners[each], newest[each]), default=None)
@@ -173,7 +172,7 @@ class _Found:
         self.torn_bytes = 0
         self._last = 0
         self._commit_before = 0
-        """What was known to be committed before the present segment."""
+        """Entries known to be committed before the current segment."""
 
     def lose(self, name: str, offset: int, size_bytes: int, what: str, *, harmless: bool = False) -> None:
         self.losses.append(Loss(name, offset, size_bytes, what, self._last + 1, 0, harmless))
@@ -187,7 +186,7 @@ class _Found:
             return
         self._commit_before = self.state.commit
         if head is None:
-            # Of the last one nobody else says where it ends.
+            # No later segment records where the last one ends.
             harmless = following is not None
             self.lose(name, 0, min(HEAD_BYTES, len(data)), "the segment's head does not read", harmless=harmless)
         else:
@@ -198,19 +197,19 @@ class _Found:
             if record.offset > end:
                 witnessed = any(later.synced > end for later in records[position:])
                 if following is None and not witnessed:
-                    # Never finished, and nobody was promised anything of it.
+                    # Never finished and never acknowledged.
                     break
                 self.lose(name, end, record.offset - end, "a part of the log is broken")
             try:
                 self._take(record)
             except ValueError:
-                # Sound, and written by something else.
+                # Valid, but written by something else.
                 self.lose(name, record.offset, record.end - record.offset, "a record of a shape that is unknown")
             end = record.end
         self._end(segment, data, end, following)
 
     def _end(self, segment: _Segment, data: bytes, end: int, following: _Segment | None) -> None:
-        """What lies behind the last record at `end`."""
+        """Examines the bytes behind the last record at `end`."""
         name, written = segment.name, len(data.rstrip(b"\0"))
         if segment.head is not None and len(data) < segment.head.size_bytes:
             reach = segment.head.size_bytes
@@ -227,14 +226,14 @@ class _Found:
             self.lose(name, end, reach - end, what)
 
     def _take(self, record: Record) -> None:
-        """Raises: ValueError where it does not hold what its type says."""
+        """Raises: ValueError if its content does not match its type."""
         plain = _unpacked(record)
         if not well_formed(record.type, plain):
             raise ValueError(record.type)
         if record.type == RecordType.HARD_STATE:
             self.state = SavedState(*plain)
         elif record.type == RecordType.INSTALLED:
-            # What the log says before leads nowhere; but what was committed is so everywhere.
+            # The earlier log is not continued; but committed entries are the same everywhere.
             self._forget(self._commit_before + 1)
             self._name_losses(plain[0] + 1)
             self._last = plain[0]
@@ -244,7 +243,7 @@ class _Found:
             entries = [LogEntry(term, first + i, data, kind) for i, data in enumerate(datas)]
             self._forget(first)
             self._name_losses(first)
-            # A term has one leader, who never replaces what it wrote: what lies before is as it was then.
+            # A term has one leader, which never replaces its own entries: earlier ones of the term are final.
             sure = max((index for index in self.doubtful if self.entries[index].term == term), default=0)
             self.doubtful = {index for index in self.doubtful if index > sure}
             self.entries.update({entry.index: entry for entry in entries})
@@ -273,7 +272,7 @@ class _Found:
 
 
 def _records(data: bytes, start: int, seed: int) -> Iterator[Record]:
-    """The sound ones, also behind what is broken."""
+    """The valid ones, also behind broken ones."""
     offset = start
     while True:
         record = decode_record(data, offset, seed)

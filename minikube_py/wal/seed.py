@@ -1,9 +1,8 @@
-"""The seed of a segment whose head does not read, from its records.
+"""Computes the seed of a segment with an unreadable head from its records.
 
-A record's checksum is CRC-32 from the start value `seed + offset`, and CRC-32 is linear: what start value gives a
-checksum for given bytes can be computed. Two records that give one seed vouch for it and for one another; records of
-other segments, and values that look like records, give others (one in 2^32 the same).
-"""
+A record's checksum is CRC-32 from the start value `seed + offset`, and CRC-32 is linear: the start value that gives a
+checksum for given bytes can be computed. Two records that give the same seed confirm it and each other; records of
+other segments, and values that look like records, give other seeds (the same one in 2^32 cases)."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from minikube_py.wal.segment import HEAD_BYTES
 
 POLYNOMIAL: Final = 0xEDB88320
 ONE: Final = 1 << 31
-"""The polynomial 1, its bits reflected as everywhere in CRC-32."""
+"""The polynomial 1, with reflected bits as everywhere in CRC-32."""
 ORDER: Final = (1 << 32) - 1
 """x to this power is 1."""
 WITNESSES_MAX: Final = 1000
-"""More records are not asked."""
+"""How many records are examined."""
 
 
 def seed_of(data: bytes) -> int | None:
@@ -44,8 +43,8 @@ def seed_of(data: bytes) -> int | None:
 
 
 def start_value(data: bytes, checksum: int) -> int:
-    """The start with which `crc32(data, start)` is `checksum`."""
-    # A start is carried through n bytes as a polynomial times x^(8n).
+    """The start value with which `crc32(data, start)` is `checksum`."""
+    # A start value is carried through n bytes as a polynomial times x^(8n).
     return _times(crc32(data) ^ checksum, _power(-8 * len(data) % ORDER))
 
 

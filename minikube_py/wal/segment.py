@@ -1,8 +1,7 @@
-"""A segment: one file of the log, of a size fixed before its first record, zeros where nothing was written yet.
+"""A segment: one file of the log, of fixed size, with zeros where nothing was written yet.
 
-The first HEAD_BYTES hold one SEGMENT record; records follow without gaps. A segment gets its name only when its head
-is durable and its size is full, so a shorter file or a broken head is damage, never an unfinished write.
-"""
+The first HEAD_BYTES hold one SEGMENT record; records follow without gaps. A segment gets its name only when its head is
+durable and its size is complete, so a shorter file or a broken head is damage, never an unfinished write."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ _NAME = re.compile(r"wal-(\d{16})\.log")
 
 
 class SegmentHead(NamedTuple):
-    """`first_index`: the index that the first entry written here was to have. `previous_end`: where the records of the
-    segment before end, all of them durable before this one got its name. `seed` is random per segment."""
+    """`first_index`: the index of the first entry to be written here. `previous_end`: where the records of the previous
+    segment end, all of them durable before this one got its name. `seed` is random per segment."""
 
     cluster_id: int
     member_id: int
@@ -52,9 +51,9 @@ def encode_head(head: SegmentHead) -> bytes:
 
 
 def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
-    """`data`: all of the file, or, not `whole`, its beginning.
+    """`data`: the whole file or, unless `whole`, its beginning.
 
-    Raises: Corruption where the head does not read, or the file is shorter than it says."""
+    Raises: Corruption if the head is unreadable, or the file is shorter than it states."""
     record = decode_record(data[:HEAD_BYTES], 0, 0)
     if record is None or record.type != RecordType.SEGMENT:
         raise damage(name, 0, "the segment's head is not readable")
@@ -68,7 +67,7 @@ def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
 
 
 class Damage(Corruption):
-    """Bytes that were durable once do not read: file, offset, what. What to do says whoever knows the folder."""
+    """Bytes that were durable are unreadable: file, offset, what. The caller that knows the folder adds what to do."""
 
 
 def damage(name: str, offset: int, what: str) -> Damage:
@@ -82,7 +81,7 @@ def unknown_format(name: str, version: object) -> Corruption:
 
 
 def unpack_payload(name: str, offset: int, payload: bytes) -> Any:
-    """Raises: Corruption where a record with a sound checksum holds no msgpack: it was written by something else."""
+    """Raises: Corruption if a record with a valid checksum is not msgpack: it was written by something else."""
     try:
         return msgpack.unpackb(payload, raw=False, strict_map_key=False)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
@@ -90,10 +89,10 @@ def unpack_payload(name: str, offset: int, payload: bytes) -> Any:
 
 
 class SegmentWriter:
-    """Where the next record of a segment goes, and what of it is durable. Makes bytes; writing them is the caller's.
+    """Tracks where the next record of a segment goes, and which part is durable. Makes bytes; the caller writes them.
 
-    The caller writes what `encode` returned at once, in order, and calls `mark_synced` with the `end` it saw when it
-    began a sync that has returned."""
+    The caller writes what `encode` returned at once, in order, and calls `mark_synced` with the `end` at the start of a
+    sync that has returned."""
 
     __slots__ = ("end", "head", "synced")
 
@@ -106,7 +105,7 @@ class SegmentWriter:
         return self.end + HEADER_BYTES + payload_bytes <= self.head.size_bytes
 
     def encode(self, type: int, payload: bytes) -> bytes:
-        """The bytes to write at the present `end`, which moves behind them."""
+        """The bytes to write at the current `end`, which moves behind them."""
         data = encode_record(type, payload, seed=self.head.seed, offset=self.end, synced=self.synced)
         assert self.end + len(data) <= self.head.size_bytes, "encode() without fits()"
         self.end += len(data)

@@ -1,8 +1,7 @@
-"""A snapshot file: a head, chunks of records, and an end that holds the hash of all before it.
+"""A snapshot file: a head, chunks of records, and an end with the hash of everything before it.
 
-It is written under a temporary name and renamed when durable, so a snapshot under its own name is whole; one that is
-not was damaged.
-"""
+It is written under a temporary name and renamed when durable, so a snapshot under its final name is complete, or
+damaged."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ _NAME = re.compile(r"snapshot-(\d{20})\.snap")
 class SnapshotHead(NamedTuple):
     """The state after entry `index` of `term` was applied, as member `member_id` had it.
 
-    `configuration` and `members`, plain values, are Raft's and the store's own in force there; None in files from
-    before a store could have several members."""
+    `configuration` and `members`, plain values, are Raft's and the store's at that entry; None in files from before a
+    store could have several members."""
 
     cluster_id: int
     member_id: int
@@ -45,7 +44,7 @@ class SnapshotHead(NamedTuple):
 
 
 def is_head(plain: Any) -> bool:
-    """Whether a record holds what a head does, of whichever format: a checksum does not say who wrote it."""
+    """Whether a record is a head of any format: a checksum does not prove who wrote it."""
     return isinstance(plain, list) and 5 <= len(plain) <= 7 and are_counts(*plain[:5])
 
 
@@ -60,7 +59,7 @@ def snapshot_index(name: str) -> int | None:
 
 
 class SnapshotWriter:
-    """Makes the file's bytes piece by piece, in order: head, chunks, end."""
+    """Makes the file's bytes in order: head, chunks, end."""
 
     def __init__(self, head: SnapshotHead) -> None:
         self.head = head
@@ -72,7 +71,7 @@ class SnapshotWriter:
     def chunk(self, records: list[Any]) -> bytes:
         """`records`: one slice of the state, msgpack-able; one too large for a record is split.
 
-        Raises: ValueError where a single record is above PAYLOAD_BYTES_MAX."""
+        Raises: ValueError if a single record is above PAYLOAD_BYTES_MAX."""
         payload = msgpack.packb(records)
         if len(payload) > PAYLOAD_BYTES_MAX and len(records) > 1:
             middle = len(records) // 2
@@ -95,7 +94,7 @@ class SnapshotWriter:
 
 
 def read_snapshot(name: str, data: bytes) -> tuple[SnapshotHead, Iterator[list[Any]]]:
-    """The head, and the chunks as they were given to the writer; all is checked before the first one is handed out.
+    """The head, and the chunks as the writer got them; everything is checked before the first one is returned.
 
     Raises: Corruption."""
     reader = SnapshotReader(name, lambda offset, size_bytes: data[offset : offset + size_bytes])
@@ -104,12 +103,12 @@ def read_snapshot(name: str, data: bytes) -> tuple[SnapshotHead, Iterator[list[A
 
 
 class SnapshotReader:
-    """Reads a snapshot from first to last, a window of its bytes at a time, and checks it on the way.
+    """Reads and checks a snapshot sequentially, a window of its bytes at a time.
 
-    What `chunks` gave may be used only when it has come to its end: the hash of the whole is checked there, and only
-    then there is `sha256`, that of the file. `read(offset, size_bytes)` gives fewer bytes only at the end.
+    The output of `chunks` may be used only once it is exhausted: the hash of the file is checked there and becomes
+    `sha256`. `read(offset, size_bytes)` gives fewer bytes only at the end.
 
-    Raises: Corruption, here where the head does not read, later where anything else does not."""
+    Raises: Corruption, here if the head is unreadable, later if anything else is."""
 
     def __init__(self, name: str, read: Callable[[int, int], bytes]) -> None:
         self._name = name
@@ -129,7 +128,7 @@ class SnapshotReader:
         self._start = first.end
 
     def check(self) -> None:
-        """Reads all of it, and gives nothing."""
+        """Reads and checks all of it."""
         for _ in self._payloads():
             pass
 
@@ -156,7 +155,7 @@ class SnapshotReader:
         self.sha256 = digest.digest()
 
     def _record(self, offset: int) -> Record | None:
-        """The sound record at `offset`; its own `offset` and `end` count from there."""
+        """The valid record at `offset`; its `offset` and `end` are relative to it."""
         header = self._bytes(offset, offset + HEADER_BYTES)
         if len(header) < HEADER_BYTES:
             return None
