@@ -1,9 +1,8 @@
-"""Comparisons as a box of closed intervals, and what is left of them that no box can say.
+"""Comparisons as a box of closed intervals, and the residual tests that no box can express.
 
-Ints of any kind and the equality of texts, which the host knows as codes, are intervals; so is `exists`. What stays
-to be tested is `!=`, `in` with several values (its least and greatest bound the box), and the order of texts, whose
-codes have none.
-"""
+Ints of any kind and the equality of texts, which the host stores as codes, are intervals; so is `exists`. Residual are
+`!=`, `in` with several values (its least and greatest bound the box), and the order of texts, whose codes are
+unordered."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from minikube_py.fields.where import Test
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box
 
 CodeOf = Callable[[str, str], int]
-"""The code of a text in the column of a field; one that no row has where it is unknown there."""
+"""The code of a text in a field's column; for an unknown text one that no row has."""
 
 
 Boxed = tuple[Box, tuple[Test, ...]]
@@ -21,7 +20,8 @@ Boxed = tuple[Box, tuple[Test, ...]]
 
 def boxed(tests: tuple[Test, ...], places: Mapping[str, int], code_of: CodeOf) -> Boxed:
     """The box of `tests` with a dimension for each field in `places` (field to dimension), and the tests that a point
-    in it may still fail: those on fields without a dimension, and those that the box says in part or not at all."""
+    in it may still fail: those on fields without a dimension, and those that the box expresses in part or not at
+    all."""
     lows, highs = [MISSING] * len(places), [HIGH] * len(places)
     residual: list[Test] = []
     for test in tests:
@@ -38,7 +38,7 @@ def boxed(tests: tuple[Test, ...], places: Mapping[str, int], code_of: CodeOf) -
 
 
 def _interval(test: Test, code_of: CodeOf) -> tuple[int, int, bool]:
-    """(low, high) that hold every value the test lets pass, and whether they hold no other."""
+    """(low, high) of every value that passes the test, and whether every value between passes."""
     name, kind, op, values = test
     if op == "exists":
         return LOW, HIGH, True
@@ -57,12 +57,12 @@ def _interval(test: Test, code_of: CodeOf) -> tuple[int, int, bool]:
     if op == "<=":
         return LOW, bound, True
     if op == "<":
-        # LOW - 1 is MISSING, an interval that ends before it begins.
+        # LOW - 1 is MISSING: an interval that ends before it begins.
         return LOW, bound - 1, True
     return (bound + 1, HIGH, True) if bound < HIGH else (HIGH, LOW, True)
 
 
 def bounded(box: Box) -> int:
-    """How many dimensions are asked about."""
+    """How many dimensions are constrained."""
     lows, highs = box
     return len(lows) - sum([low == MISSING and high == HIGH for low, high in zip(lows, highs)])

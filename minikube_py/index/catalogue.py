@@ -1,13 +1,12 @@
-"""The structures there are, by name: the family of this package, those that others install, and those that whoever
-started this process named as `FILE.py:CLASS` or `MODULE:CLASS`.
+"""The available structures, by name: those of this package, those of installed distributions, and those named as
+`FILE.py:CLASS` or `MODULE:CLASS` at the start of this process.
 
 A distribution adds its own by an entry point of the group `minikube_py.structures`, whose name is the structure's:
 
     [project.entry-points."minikube_py.structures"]
     mine = "mine:MyIndex"
 
-Nothing is imported before it is asked for. A name of the family cannot be taken by another.
-"""
+Structures are imported on first use. A name of this package cannot be taken by another."""
 
 from __future__ import annotations
 
@@ -45,10 +44,10 @@ Options = Mapping[str, int | str]
 
 
 class Catalogue(Mapping[str, type[Structure]]):
-    """Name to class; a class is imported when it is first asked for."""
+    """Name to class; a class is imported on first use."""
 
     def __getitem__(self, name: str) -> type[Structure]:
-        """Raises: KeyError for a name that is not there, and whatever importing it raises."""
+        """Raises: KeyError for an unknown name, and whatever importing it raises."""
         place = FAMILY.get(name)
         if place is None and name in _ADMITTED:
             return _ADMITTED[name].kind
@@ -78,10 +77,10 @@ _ADMITTED: Final[dict[str, _Admitted]] = {}
 
 
 def admit(target: str) -> str:
-    """Makes a structure known to this process, and returns its name. `target`: `FILE.py:CLASS` or `MODULE:CLASS`; all
-    else is a name already. An API never calls this: whoever may declare an index may not have files run for it.
+    """Registers a structure in this process, and returns its name. `target`: `FILE.py:CLASS`, `MODULE:CLASS`, or a
+    name. No API calls this: permission to declare an index must not permit running files.
 
-    Raises: BadCode; InvalidRequest where another has the name."""
+    Raises: BadCode; InvalidRequest if the name is taken."""
     if ":" not in target:
         return target
     place = own_code.absolute(target)
@@ -98,7 +97,7 @@ def admit(target: str) -> str:
 
 
 def name_of(target: str) -> str:
-    """What a structure is called where it is known; all else than `FILE.py:CLASS` or `MODULE:CLASS` is a name already.
+    """The name of a structure; anything but `FILE.py:CLASS` or `MODULE:CLASS` is already a name.
 
     Raises: BadCode."""
     return _found(target)[0] if ":" in target else target
@@ -112,7 +111,7 @@ def _found(target: str) -> tuple[str, Any]:
 
 
 def admitted() -> tuple[str, ...]:
-    """What `admit` was given in this process, as another process finds it."""
+    """The arguments of `admit` in this process, in a form valid in another process."""
     return tuple(each.target for each in _ADMITTED.values())
 
 
@@ -126,7 +125,7 @@ def _installed() -> dict[str, EntryPoint]:
 def options_of(name: str) -> dict[str, int | str]:
     """The options of a structure and their defaults.
 
-    Raises: InvalidRequest for a name that is not there, or an option whose default is no whole number and no text."""
+    Raises: InvalidRequest for an unknown name, or an option whose default is neither an int nor a text."""
     options = {}
     for parameter in list(inspect.signature(_named(name)).parameters.values())[1:]:
         if type(parameter.default) not in (int, str):
@@ -138,7 +137,7 @@ def options_of(name: str) -> dict[str, int | str]:
 def build(name: str, dimensions: int, options: Options) -> Structure:
     """An empty structure.
 
-    Raises: InvalidRequest for a name or an option that is not there, or a value that an option does not take."""
+    Raises: InvalidRequest for an unknown name or option, or an invalid value."""
     structure: Any = _named(name)
     defaults = options_of(name)
     for option, value in options.items():

@@ -14,12 +14,12 @@ Cells = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 EXISTS = 0
-"""The column that says whether there is a row."""
+"""The column that says whether the row exists."""
 CHUNK_ENTRIES = 2048
 
 
 class Changed(NamedTuple):
-    """The rows that have changed since a revision: their `slots`, each once, and whether each passed at that time."""
+    """The rows changed since a revision: their `slots`, each once, and whether each passed then."""
 
     slots: Cells
     held: Mask
@@ -42,13 +42,13 @@ class Chunk:
 
 
 Bound = list[tuple[int | None, str, Any]]
-"""Tests as (column, operator, operand). Column None: no row has had that field yet. Beside those of `Where` there is
-the operator "table": a truth table by code."""
+"""Tests as (column, operator, operand). Column None: no row has had that field yet. In addition to those of `Where`
+there is the operator "table": a truth table by code."""
 
 
 class ChangesAt:
-    """What one revision did to the rows, to be read in slices while later ones are applied. `mask`: by slot, whether
-    the row passed after it; `bound` gives the tests as they are now."""
+    """The row changes of one revision, readable in slices while later ones are applied. `mask`: by slot, whether the
+    row passed after it; `bound` gives the current tests."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ChangesAt:
         self._slots, self._keys, self._bound = slots, keys, bound
 
     def __iter__(self) -> Iterator[list[tuple[bytes, bool, bool]]]:
-        """A slice of them at a time: the key, whether its row passed before, whether after."""
+        """Yields them in slices: the key, whether its row passed before, whether after."""
         for chunk in self._chunks:
             entries = slice(chunk.after(self._revision - 1), chunk.after(self._revision))
             slots = chunk.slots[entries]
@@ -116,7 +116,7 @@ def test(values: Cells, op: str, operand: Any) -> Mask:
     elif op == "in":
         result = np.isin(values, operand)
     else:
-        # A truth table by code; its last entry, which index -1 means, is that of a missing value.
+        # A truth table by code; its last entry, at index -1, is that of a missing value.
         table: Mask = operand
         return table[np.where(values == MISSING, -1, values)]
     mask: Mask = result

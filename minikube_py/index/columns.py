@@ -1,13 +1,12 @@
-"""The first index: int64 columns of the present, and a log of what each change replaced.
+"""The basic index: int64 columns of the current rows, and a log of what each change replaced.
 
 Rows live in slots; `cells[column, slot]` is a value, MISSING where the row has none; column 0 says whether the object
-exists. Before a row changes, its old cells go to the log with revision and slot. The state at a revision is the
-present with the logged cells put back, newest first, so that the oldest change after the revision wins; only rows
-changed since are touched, and never one by one in Python. Strings are codes into a table per column.
+exists. Before a row changes, its old cells go to the log with revision and slot. The state at a revision is the current
+one with the logged cells restored, newest first, so that the oldest change after the revision wins; only rows changed
+since are touched, vectorised. Strings are codes into a table per column.
 
 A query costs one numpy pass per comparison (about 20 us per 100,000 rows); ANY stops at the first blocks that hold
-enough. Memory: 8 bytes per cell and per logged cell; `compact` frees the log in chunks.
-"""
+enough. Memory: 8 bytes per cell and per logged cell; `compact` frees the log in chunks."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ from minikube_py.index.structure import MISSING
 
 BLOCK_ROWS = 4096
 COLUMNS_MAX = 256
-"""Each costs 8 bytes for every row and every logged change, whether or not the row has the field."""
+"""Limit of columns: each costs 8 bytes for every row and every logged change, whether or not the row has the field."""
 FORGET_PER_COMPACT = 2000
 FORGET_PER_APPLY = 32
-"""Rows whose slots a compaction gives back at once, and those that each later change gives back of what is left."""
+"""Rows whose slots a compaction frees at once, and those that each later change frees of the rest."""
 
 
 NARROW_SHARE = 8
-"""Where the keys asked about are fewer than one in this many, their rows are picked out one by one."""
+"""If the keys in the range are fewer than one in this many, their rows are looked up one by one."""
 
 
 class ColumnIndex(Answering):
@@ -61,18 +60,18 @@ class ColumnIndex(Answering):
         self._chunks: list[Chunk] = []
         self._live = 0
         self.key_order = KeyOrder(self._slots, self._keys)
-        """For whoever gives out slots by key."""
+        """For callers that assign slots by key."""
         self._followers: list[Follower] = []
         self.full = False
-        """Rows have more fields than there are columns: those without one are answered without this index."""
+        """Rows have more fields than there are columns: those without a column are answered without this index."""
         self.changes = 0
-        """Changes of rows since it was made."""
+        """Row changes since its creation."""
         self.load(rows)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def load(self, rows: Iterable[RowChange]) -> None:
-        """More of what stood at the oldest revision, or in place of what was said of it; before the first `apply`."""
+        """Loads more rows of the oldest revision, or replaces them; before the first `apply`."""
         for key, row in rows:
             if row is None:
                 continue
@@ -86,14 +85,14 @@ class ColumnIndex(Answering):
             self._rows[slot] = row
 
     def dispose(self, rows: int) -> None:
-        """Frees about `rows` of its rows; nobody is to ask or change it any more."""
+        """Frees about `rows` of its rows; it must not be used any more."""
         del self._rows[-rows:], self._keys[-rows:]
         self.key_order.dispose(rows)
         for _ in range(min(rows, len(self._slots))):
             self._slots.popitem()
 
     def follow(self, follower: Follower) -> None:
-        """Tells `follower` of all that changes from now on, and of the columns there are."""
+        """Notifies `follower` of the existing columns and of all later changes."""
         self._followers.append(follower)
         for name, column in self._columns.items():
             follower.column_added(name, column)
@@ -140,13 +139,13 @@ class ColumnIndex(Answering):
 
     def _applied(self, rows: int) -> None:
         self.changes += rows
-        # One that fails follows no more.
+        # A follower that fails is dropped.
         for follower in tuple(self._followers):
             follower.revision_applied(self.revision)
 
     def prepare(self, ahead: RowsAhead, changes: Iterable[RowChange]) -> None:
-        """Takes a slice of changes into `ahead`; nothing can be seen of it. Each is of another row, which exists, and
-        no row gets a field that none has had."""
+        """Adds a slice of changes to `ahead`, with no visible effect. Each is of another, existing row, and adds no new
+        column."""
         found = [(slot, row) for key, row in changes if self._rows[slot := self._slots[key]] != row]
         slots = np.array([slot for slot, _ in found], dtype=np.int64)
         cells = self._cells[: len(self._names), slots]
@@ -164,7 +163,7 @@ class ColumnIndex(Answering):
         ahead.written(slots, cells, [row for _, row in found], written)
 
     def finish(self, ahead: RowsAhead) -> None:
-        """What was prepared takes effect, as if by `apply`; nothing else may have been applied since."""
+        """Makes the prepared changes take effect, as if by `apply`; nothing else may have been applied since."""
         self.revision = ahead.revision
         self._chunks += ahead.chunks
         for slots, cells in ahead.cells:
@@ -180,7 +179,7 @@ class ColumnIndex(Answering):
             self._applied(len(ahead.slots))
 
     def _write(self, slot: int, old: Row, row: Row) -> int:
-        """Returns the columns whose cells were written, a bit each."""
+        """Returns the changed columns as a bit set."""
         columns = 0
         for name, value in row.items():
             before = old.get(name)
@@ -203,7 +202,7 @@ class ColumnIndex(Answering):
         return columns
 
     def has_column(self, name: str) -> bool:
-        """False: some row has the field, and where is not kept."""
+        """False: some row has the field, but it has no column."""
         return not self.full or name in self._columns
 
     def _add_column(self, name: str) -> int | None:
@@ -281,13 +280,13 @@ class ColumnIndex(Answering):
         return Matches(found, count, count > len(found), len(self._keys))
 
     def _narrow(self, tests: tuple[Test, ...], within: Cells, limit: int) -> Matches:
-        """Of the rows in `within`, which are in key order, and no others."""
+        """Searches only the rows in `within`, which are in key order."""
         slots = within[evaluate(self._cells, within, self.bound(tests))]
         found = self.keys_of(slots[:limit] if limit else slots)
         return Matches(found, len(slots), len(slots) > len(found), len(within))
 
     def _any(self, tests: tuple[Test, ...], limit: int) -> Matches:
-        """The first `limit` matches by slot, block by block. Not counted unless all rows were looked at."""
+        """The first `limit` matches by slot, block by block. Counted only if all rows were examined."""
         total = len(self._keys)
         bound = self.bound(tests)
         found: list[bytes] = []
@@ -299,12 +298,12 @@ class ColumnIndex(Answering):
             found += [self._keys[start + slot] for slot in slots[:room].tolist()]
             if len(slots) > room:
                 return Matches(found, -1, True, stop)
-            # The rarer the matches turn out, the less a call of numpy should be paid per row.
+            # The rarer the matches, the larger the blocks, to save numpy calls.
             start, block = stop, block * 4
         return Matches(found, len(found), False, total)
 
     def require_retained(self, revision: int) -> None:
-        """Raises: Compacted or FutureRevision where `revision` cannot be answered."""
+        """Raises: Compacted or FutureRevision if `revision` cannot be answered."""
         if revision < self.oldest_revision:
             raise Compacted(revision, self.oldest_revision)
         if revision > self.revision:
@@ -323,7 +322,7 @@ class ColumnIndex(Answering):
         return self._rows[slot]
 
     def rows(self, keys: Sequence[bytes], revision: int) -> list[Row | None]:
-        """As `row`, for many keys: one pass over what changed since."""
+        """As `row`, for many keys: one pass over the changes since."""
         self.require_retained(revision)
         slots = self._slots
         found = [None if (slot := slots.get(key)) is None else self._rows[slot] for key in keys]
@@ -338,7 +337,7 @@ class ColumnIndex(Answering):
         return found
 
     def matching(self, where: Where, revision: int, keys: list[bytes]) -> list[bool]:
-        """Whether `where` held for each of `keys` at `revision`; False where the object did not exist."""
+        """Whether `where` held for each of `keys` at `revision`; False if the object did not exist."""
         compiled = self._compiled(where, revision)
         if revision >= self._last_change() or len(keys) < 8:
             return [row is not None and compiled.matches(row) for row in self.rows(keys, revision)]
@@ -382,7 +381,8 @@ class ColumnIndex(Answering):
         return found
 
     def changes_at(self, where: Where, revision: int) -> ChangesAt:
-        """What `revision` did to the rows. Nothing from the one before it on may be compacted while it is read."""
+        """The row changes of `revision`. The revision before it and later ones must not be compacted while it is
+        read."""
         self._check_window(revision - 1)
         tests = self._compiled(where, min(revision, self.revision)).tests
         mask, chunks = self._mask(tests, min(revision, self.revision)), self._chunks_after(revision - 1)
@@ -392,12 +392,12 @@ class ColumnIndex(Answering):
 
     @property
     def slot_end(self) -> int:
-        """Above every slot that a row stands in, or stood in at a retained revision."""
+        """Above every slot with a row now or at a retained revision."""
         return len(self._keys)
 
     @property
     def live(self) -> int:
-        """How many objects there are."""
+        """How many objects exist."""
         return self._live
 
     @property
@@ -408,17 +408,17 @@ class ColumnIndex(Answering):
         return self._rows[slot] is not None
 
     def live_slots(self, start: int, stop: int) -> Cells:
-        """Those of the slots [start, stop) in which an object stands."""
+        """The slots of [start, stop) with an existing object."""
         found: Cells = np.flatnonzero(self._cells[EXISTS, start : min(stop, len(self._keys))] != MISSING) + start
         return found
 
     def point(self, slot: int, columns: Sequence[int]) -> tuple[int, ...]:
-        """The cells of a row; column -1, that of a field no row has had yet, is MISSING."""
+        """The cells of a row; column -1, for a field that no row has had, is MISSING."""
         item = self._cells.item
         return tuple([item(column, slot) if column >= 0 else MISSING for column in columns])
 
     def points(self, slots: Cells, columns: Sequence[int]) -> Cells:
-        """The same for many, a row each."""
+        """The same for many rows."""
         found: Cells = np.full((len(slots), len(columns)), MISSING, dtype=np.int64)
         for place, column in enumerate(columns):
             if column >= 0:
@@ -426,21 +426,21 @@ class ColumnIndex(Answering):
         return found
 
     def rows_at(self, slots: Cells) -> Cells:
-        """The cells of the rows in `slots`, those that never had a row included."""
+        """The cells of the rows in `slots`, including slots that never had a row."""
         return self._cells[: len(self._names), slots]
 
     def code_of(self, name: str, text: str) -> int:
-        """What stands for `text` in the column of field `name`; UNKNOWN where no row has it."""
+        """The code of `text` in the column of field `name`; UNKNOWN if no row has it."""
         column = self._columns.get(name)
         table = None if column is None else self._strings.get(column)
         return UNKNOWN if table is None else table.code_of(text)
 
     def passing(self, tests: tuple[Test, ...], slots: Cells) -> Mask:
-        """Which of the rows in `slots` pass `tests` now."""
+        """The rows in `slots` that pass `tests` now."""
         return evaluate(self._cells, slots, self.bound(tests))
 
     def changed_since(self, revision: int, tests: tuple[Test, ...]) -> Changed | None:
-        """The rows that are not what they were at `revision`; None where there are none."""
+        """The rows changed since `revision`; None if there are none."""
         if revision >= self._last_change():
             return None
         bound = self.bound(tests)
@@ -449,7 +449,7 @@ class ColumnIndex(Answering):
             entries = slice(chunk.after(revision), chunk.length)
             slots.append(chunk.slots[entries])
             held.append(evaluate(chunk.cells, entries, bound))
-        # The first place of each slot is its oldest change, which holds what stood at `revision`.
+        # The first entry of each slot is its oldest change, which holds the cells at `revision`.
         distinct, first = np.unique(np.concatenate(slots), return_index=True)
         return Changed(distinct, np.concatenate(held)[first])
 
@@ -467,8 +467,8 @@ class ColumnIndex(Answering):
         return bool(self._mask(compiled.tests, revision).any())
 
     def hash(self, revision: int, field_set: FieldSet | None = None) -> int:
-        """A 64-bit digest of all rows at `revision`: equal rows, equal digest, whatever the history. Of the fields that
-        `field_set` declares, where it is another than the rows' own."""
+        """A 64-bit digest of all rows at `revision`: equal rows, equal digest, whatever the history. Restricted to the
+        fields of `field_set`, if given."""
         digest = hashlib.blake2b(digest_size=8)
         keys = self.keys_at(revision)
         only = None
@@ -495,7 +495,7 @@ class ColumnIndex(Answering):
         keep = 0
         while keep < len(self._chunks) and self._chunks[keep].after(revision) == self._chunks[keep].length:
             keep += 1
-        # The first chunk left may begin with entries up to `revision`; they are never read again.
+        # The first remaining chunk may begin with entries up to `revision`; they are never read again.
         del self._chunks[:keep]
         self._forget(FORGET_PER_COMPACT)
         for follower in self._followers:
@@ -503,14 +503,14 @@ class ColumnIndex(Answering):
         self._forget_strings()
 
     def _forget(self, rows: int) -> None:
-        """Gives back the slots of about `rows` objects that are gone at every retained revision; no answer depends on
+        """Frees the slots of about `rows` objects that are deleted at every retained revision; no answer depends on
         it."""
         done = 0
         for gone_revision, slot in islice(self._gone, rows):
             if gone_revision > self.oldest_revision:
                 break
             done += 1
-            # Otherwise the object came back, and may have gone again later.
+            # Otherwise the object was created again, and may have been deleted again later.
             if self._gone_at.get(slot) == gone_revision:
                 del self._gone_at[slot]
                 del self._slots[self._keys[slot]]
@@ -540,7 +540,7 @@ class ColumnIndex(Answering):
             raise Compacted(after, self.oldest_revision)
 
     def _last_change(self) -> int:
-        """The revision of the newest logged change; at it and after, the present is the answer."""
+        """The revision of the newest logged change; from it on the current columns are the answer."""
         if not self._chunks:
             return self.oldest_revision
         chunk = self._chunks[-1]
@@ -557,18 +557,18 @@ class ColumnIndex(Answering):
         return self._chunks[first:]
 
     def _mask(self, tests: tuple[Test, ...], revision: int) -> Mask:
-        """Per slot: does the row at `revision` exist and pass all tests."""
+        """Per slot: whether the row at `revision` exists and passes all tests."""
         bound = self.bound(tests)
         mask = evaluate(self._cells, slice(0, len(self._keys)), bound)
         for chunk in reversed(self._chunks_after(revision)):
             start = chunk.after(revision)
             held = evaluate(chunk.cells, slice(start, chunk.length), bound)
-            # Reversed, so that of several changes of one row the oldest is written last, and stays.
+            # Reversed, so that of several changes of one row the oldest is written last and wins.
             mask[chunk.slots[start : chunk.length][::-1]] = held[::-1]
         return mask
 
     def bound(self, tests: tuple[Test, ...]) -> Bound:
-        """Tests as (column, operator, operand): the strings' comparisons turned into ones of codes."""
+        """Tests as (column, operator, operand), with comparisons of texts converted to comparisons of codes."""
         bound: Bound = []
         for name, kind, op, values in tests:
             column = self._columns.get(name)

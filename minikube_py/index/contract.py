@@ -1,8 +1,7 @@
-"""What every index promises. All structures give the same answers; they differ only in cost.
+"""The contract of every index. All structures give the same answers; they differ only in cost.
 
 An index covers the objects of one FieldSet. A row is one object's values of the declared fields. It answers at every
-retained revision: from the compacted one to the last applied.
-"""
+retained revision: from the compacted one to the last applied."""
 
 from __future__ import annotations
 
@@ -16,21 +15,21 @@ from minikube_py.fields.where import CompiledWhere, Test, Where, compile_where
 
 Value = int | str
 Row = Mapping[str, Value]
-"""Field name to value; a missing field is absent. Quantities are int64 already."""
+"""Field name to value; a missing field is absent. Quantities are already int64."""
 
 Order = Literal["KEY", "ANY"]
 
 
 class RowChange(NamedTuple):
-    """The row of `key` became `row`; None: the object is gone."""
+    """The row of `key` became `row`; None: the object was deleted."""
 
     key: bytes
     row: Row | None
 
 
 class Matches(NamedTuple):
-    """`keys` in key order for KEY. `count` is that of all matches, whatever the limit; -1 where ANY did not count.
-    `more`: there are matches after the last key. Of the shards examined, `false_positives` held no match."""
+    """`keys` in key order for KEY. `count` is that of all matches, whatever the limit; -1 if ANY did not count. `more`:
+    there are matches after the last key. Of the shards examined, `false_positives` held no match."""
 
     keys: list[bytes]
     count: int  # type: ignore[assignment]
@@ -53,7 +52,7 @@ class IndexStats:
 
 class Index(Protocol):
     def apply(self, revision: int, changes: Iterable[RowChange]) -> list[bytes]:
-        """Takes the changes of one revision (ascending); returns the keys whose row really changed."""
+        """Applies the changes of one revision (ascending); returns the keys whose row really changed."""
 
     def query(
         self,
@@ -68,26 +67,26 @@ class Index(Protocol):
         """The keys for which `where` held at `revision`: in [start, end), and after `cursor` (exclusive) if given.
         `count` is that of the same part of the keys.
 
-        Raises: Compacted below the oldest retained revision, FutureRevision above the last applied one,
-        InvalidRequest where a value does not read as its field's kind."""
+        Raises: Compacted below the oldest retained revision, FutureRevision above the last applied one, InvalidRequest
+        if a value does not parse as its field's kind."""
 
     def row(self, key: bytes, revision: int) -> Row | None:
-        """The row of `key` at `revision`, None where the object did not exist."""
+        """The row of `key` at `revision`, None if the object did not exist."""
 
     def changed(self, after: int, until: int) -> list[tuple[int, bytes]]:
         """(revision, key) of every row change in (after, until], in order of revision."""
 
     def may_match(self, where: Where, revision: int) -> bool:
-        """False only if nothing matches: what a filter in front of this index may say."""
+        """False only if nothing matches: the answer permitted to a filter in front of this index."""
 
     def compact(self, revision: int) -> None:
-        """Forgets what only revisions below `revision` need; `revision` itself still answers."""
+        """Drops what only revisions below `revision` need; `revision` itself can still be queried."""
 
     def stats(self) -> IndexStats: ...
 
 
 class Answering(ABC):
-    """`query` for an `Index` whose `answer` takes it with the `where` read.
+    """Implements `query` by `answer`, which takes a parsed `where`.
 
     `require_retained` raises Compacted below the oldest retained revision, FutureRevision above the last applied."""
 
@@ -118,7 +117,7 @@ class Answering(ABC):
         first: bytes = b"",
         end: bytes | None = None,
     ) -> Matches:
-        """`query` with its `where` read, for the keys in [first, end). The revision must be retained."""
+        """`query` with a parsed `where`, for the keys in [first, end). The revision must be retained."""
 
     def _compiled(self, where: Where, revision: int) -> CompiledWhere:
         self.require_retained(revision)
@@ -126,19 +125,19 @@ class Answering(ABC):
 
 
 class Follower(Protocol):
-    """Whoever keeps something beside the rows, and is notified of what changes in them (`ColumnIndex.follow`)."""
+    """Keeps derived data beside the rows, and is notified of their changes (`ColumnIndex.follow`)."""
 
     def column_added(self, name: str, column: int) -> None:
-        """Field `name` is in `column` from now on; told of those that are there already when it begins to follow."""
+        """Field `name` is in `column` from now on; also called for existing columns when it starts to follow."""
 
     def row_changed(self, slot: int, columns: int) -> None:
-        """The row in `slot` has changed in `columns`, a bit each; -1: it came or went."""
+        """The row in `slot` changed in `columns`, a bit set; -1: it was created or deleted."""
 
     def rows_changed(self, slots: Sequence[int], columns: int) -> None:
         """The same for many rows."""
 
     def revision_applied(self, revision: int) -> None:
-        """All changes of `revision` so far have been told."""
+        """All changes of `revision` so far have been reported."""
 
     def rows_compacted(self, revision: int) -> None:
-        """What only revisions below it needed is forgotten."""
+        """State needed only by earlier revisions is dropped."""

@@ -1,8 +1,7 @@
-"""Indexes declared as data: what a `DeclareIndex` command carries, and what it must be to be taken.
+"""Index declarations: the content of a `DeclareIndex` command, and its checks.
 
-A declaration says nothing that could differ between members: whether a structure of that name can be built is asked
-where a request comes in (`index.catalogue`), and a member that cannot build it answers without it.
-"""
+A declaration contains nothing that could differ between members: whether a structure of that name can be built is
+checked when a request arrives (`index.catalogue`), and a member that cannot build it answers without it."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from minikube_py.fields.extract import MAX_MEMBERS, NEWEST_EXTRACTORS, SUMS
 from minikube_py.fields.spec import FieldSet, FieldSpec, Kind, SumSpec
 
 INDEXES_PREFIX: Final = b"/minikube-py/indexes/"
-"""Each declaration stands in the store as a key of its own under this, as JSON; clients cannot write there."""
+"""Each declaration is stored as JSON under a key with this prefix; clients cannot write there."""
 MAX_INDEXES: Final = 64
 MAX_FIELDS: Final = 16
 MAX_OPTIONS: Final = 16
@@ -40,8 +39,8 @@ Option = int | str
 class IndexSpec:
     """An index over `fields` of the objects of the FieldSet `on`, kept in a `structure` with `options`.
 
-    `declares` and `sums`: fields beyond those the FieldSet has. Over `memory_limit_bytes` the structure is let go, and
-    the index is degraded: what it would have answered is answered without it."""
+    `declares` and `sums`: fields beyond those the FieldSet has. Above `memory_limit_bytes` the structure is dropped and
+    the index degraded: its queries are answered without it."""
 
     name: str
     on: str
@@ -54,12 +53,12 @@ class IndexSpec:
 
 
 def key_of(name: str) -> bytes:
-    """Where the declaration of index `name` stands."""
+    """The key of the declaration of index `name`."""
     return INDEXES_PREFIX + name.encode()
 
 
 def check_spec(spec: IndexSpec) -> None:
-    """Raises: InvalidRequest where the declaration is wrong whatever there is in the store."""
+    """Raises: InvalidRequest if the declaration is invalid in any state."""
     if not _NAME.fullmatch(spec.name):
         raise InvalidRequest(
             f"index name {spec.name[:80]!r}: use up to 63 lower-case letters, digits, '-' and '.', "
@@ -96,8 +95,8 @@ def check_spec(spec: IndexSpec) -> None:
 def check_against(
     spec: IndexSpec, base: FieldSet, others: Sequence[IndexSpec], version: int = NEWEST_EXTRACTORS
 ) -> None:
-    """Raises: InvalidRequest where `spec` asks for fields that are not there, or declares some that are there already
-    and mean something else; `others` are the indexes on the same FieldSet."""
+    """Raises: InvalidRequest if `spec` uses unknown fields, or redeclares existing ones with another meaning; `others`
+    are the indexes on the same FieldSet."""
     known = extended(base, others)
     for added in spec.declares:
         taken = known.find(added.name)
@@ -121,8 +120,8 @@ def check_against(
 
 
 def extended(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
-    """`base` with the fields and sums that `specs`, in order of their names, declare beyond it. What `base` itself has
-    is left as it is; what no longer fits a `base` that was declared again is left out."""
+    """`base` with the fields and sums that `specs`, in order of their names, add. Fields of `base` are unchanged; those
+    that no longer fit a redeclared `base` are omitted."""
     fields, sums = list(base.fields), list(base.sums)
     found = base
     known_sums = {each.name for each in sums}
@@ -144,10 +143,10 @@ def extended(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
 def declared_since(
     base: FieldSet, standing: Iterable[tuple[IndexSpec, int]], parts: Iterable[FieldSpec | SumSpec]
 ) -> int:
-    """The revision since which all `parts` have stood for what they do; 0 where `base` has them by itself.
+    """The revision since which all `parts` have had their meaning; 0 if `base` itself has them.
 
-    `standing`: the indexes on it, each with the revision it was declared at. One of them declares what `base` has not;
-    of several the first."""
+    `standing`: the indexes on it, each with the revision of its declaration. One of them declares what `base` does not
+    have; of several the first."""
     since = 0
     own, indexes = (*base.fields, *base.sums), list(standing)
     for part in parts:
@@ -160,7 +159,7 @@ def declared_since(
 
 
 def to_json(spec: IndexSpec) -> dict[str, Any]:
-    """The declaration as a JSON object, as it stands in its key and travels in the log."""
+    """The declaration as a JSON object, as stored under its key and in the log."""
     return {
         "name": spec.name,
         "on": spec.on,
@@ -192,8 +191,8 @@ def to_json(spec: IndexSpec) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> IndexSpec:
-    """What `to_json` gave, or somebody wrote by hand: `options`, `memoryLimitBytes`, `declares`, `sums` and `args` may
-    be left out. Raises: InvalidRequest that says which part does not read."""
+    """Parses the output of `to_json`, or JSON written by hand: `options`, `memoryLimitBytes`, `declares`, `sums` and
+    `args` are optional. Raises: InvalidRequest that names the invalid part."""
     known = ("name", "on", "fields", "structure", "options", "memoryLimitBytes", "declares", "sums")
     given = _object(value, "the declaration of an index", known)
     spec = IndexSpec(

@@ -1,8 +1,7 @@
-"""The end of many objects, made ready for a table in slices: what is left of it is one short step.
+"""The deletion of many objects, prepared for a table in slices, so that applying it is one short step.
 
-Rows go, and those of the objects that they were summed for change. Each slice works out what will stand in the cells,
-in the log and in the totals, and changes nothing of the table: it is sound as long as the table stays as it is.
-"""
+Rows are removed, and rows with sums over them change. Each slice computes the new cells, log entries and totals without
+changing the table: the result is valid as long as the table does not change."""
 
 from __future__ import annotations
 
@@ -13,13 +12,13 @@ from minikube_py.index.contract import Row
 
 ROWS_PER_SLICE: Final = 500
 GONE: Final = -1
-"""Stands for all columns: the row came or went."""
+"""All columns: the row is created or deleted."""
 
 
 class RowsAhead:
-    """Changes of rows that exist, all at `revision`; `ColumnIndex.prepare` adds to them, `finish` has them take effect.
+    """Changes of existing rows, all at `revision`; `ColumnIndex.prepare` adds to them, `finish` makes them take effect.
 
-    `by_columns`: the slots by the columns that change, a bit each; `gone` those whose row goes, as the index keeps
+    `by_columns`: the slots by the changed columns, a bit set; `gone`: those whose row is deleted, as the index keeps
     them."""
 
     def __init__(self, revision: int) -> None:
@@ -33,7 +32,7 @@ class RowsAhead:
         self.gone_at: dict[int, int] = {}
 
     def replaced(self, slots: Cells, cells: Cells) -> None:
-        """`cells` (columns x slots) are what the log will say of these rows."""
+        """`cells` (columns x slots) are the log entries of these rows."""
         columns, done = len(cells), 0
         while done < len(slots):
             if not self.chunks or self.chunks[-1].length == CHUNK_ENTRIES:
@@ -48,7 +47,7 @@ class RowsAhead:
             done = taken.stop
 
     def written(self, slots: Cells, cells: Cells, rows: list[Row | None], columns: list[int]) -> None:
-        """`cells` and `rows` are what will stand in the slots, and `columns` those of each that change."""
+        """`cells` and `rows` are the new content of the slots, and `columns` the changed ones of each."""
         self.cells.append((slots, cells))
         self.rows += rows
         self.slots += slots.tolist()
@@ -60,7 +59,7 @@ class RowsAhead:
 
 
 class SumAhead:
-    """What the end of objects makes of one sum: `keys` add nothing any more, `totals` are those of their targets."""
+    """The effect of deletions on one sum: `keys` no longer contribute, `totals` are the new ones of their targets."""
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
@@ -68,8 +67,8 @@ class SumAhead:
 
 
 class Ending:
-    """What the end of many objects makes of one table. `keys`: its own objects among them; `rewritten`: the rows of
-    others. What goes is kept in `remains`, for to free it takes as long as to make it."""
+    """The effect of deleting many objects on one table. `keys`: its own objects among them; `rewritten`: the rows of
+    others. `remains` holds what is removed, because freeing it takes as long as making it."""
 
     def __init__(self, revision: int, sums: int) -> None:
         self.rows = RowsAhead(revision)
@@ -79,7 +78,7 @@ class Ending:
         self.remains: list[list[object]] = []
 
     def dispose(self, rows: int) -> bool:
-        """Frees about `rows` of what is gone; True once nothing is left."""
+        """Frees about `rows` of the removed data; True once nothing is left."""
         for each in self.remains:
             del each[-rows:]
         return not any(self.remains)

@@ -1,13 +1,12 @@
-"""A structure at work: the points of a `ColumnIndex`'s rows kept in it, and questions answered through it.
+"""A structure in use: holds the points of a `ColumnIndex`'s rows and answers queries.
 
-The host is the truth at every retained revision; the structure knows the present alone. Changes of rows are noted as
-they come and put into the structure when it is next asked, or when enough are waiting: a row that changes ten times
-between two questions is put once. The past is found in one of two ways:
+The host is authoritative at every retained revision; the structure holds only the current rows. Row changes are queued
+and put into the structure at the next query, or when enough are queued: a row that changes ten times between two
+queries is put once. Past states are found in one of two ways:
 
 - Among the candidates of the present, less the rows that have changed since, plus those of them that passed at that
   time, as the host's log says. This costs nothing to keep.
-- Where the structure is `Versioned`, in the state it had, if one is to be kept for each of the newest revisions.
-"""
+- Where the structure is `Versioned`, in the state it had, if one is to be kept for each of the newest revisions."""
 
 from __future__ import annotations
 
@@ -28,24 +27,24 @@ from minikube_py.index.contract import Answering, IndexStats, Matches, Order, Ro
 from minikube_py.index.structure import NOTHING, Box, Estimating, Found, IntArray, Loading, Structure, Versioned
 
 WAITING_MAX: Final = 128
-"""Changed rows that wait before they are put into the structure unasked."""
+"""How many changed rows are queued before they are put in without a query."""
 BEHIND_MAX: Final = 512
-"""Nobody asks for a while, and nothing is put in. With more waiting rows than this when somebody does, they are put in
-a slice at a time, and the host's columns answer meanwhile."""
+"""Without queries nothing is put in. If more rows than this are queued at the next one, they are put in slices, and the
+host's columns answer meanwhile."""
 FROZEN_MAX: Final = 64
-"""States of a `Versioned` structure that are kept, unless told otherwise; older revisions are found by the log."""
+"""States of a `Versioned` structure kept by default; older revisions are found by the log."""
 FROZEN_BYTES: Final = 2048
-"""Counted for each state kept: about the path that a change copies in a tree."""
+"""Memory counted for each kept state: about the path that a change copies in a tree."""
 FIRST_WANTED: Final = 64
-"""With tests left after the box, so many candidates at least are asked for at once."""
+"""If tests remain after the box, at least this many candidates are requested at once."""
 
 
 class HostedIndex(Answering):
-    """An `Index` (see the contract) over `fields` of the host's rows. It is complete once `build` has said so, or at
-    once with `built`; the host is not to be changed but through its own `apply`, of whose changes it tells this.
+    """An `Index` (see the contract) over `fields` of the host's rows. It is complete once `build` returns True, or at
+    once with `built`; the host must be changed only by its `apply`, which reports changes here.
 
-    `failed` is called with what the structure raises while it takes in changes in the background; without `failed`, the
-    exception propagates."""
+    `failed` is called with exceptions of the structure while it handles changes in the background; without `failed`,
+    they propagate."""
 
     def __init__(
         self,
@@ -70,11 +69,11 @@ class HostedIndex(Answering):
         self._built_to = 0
         self._build_end = host.slot_end
         self._frozen_max = frozen_max if isinstance(structure, Versioned) else 0
-        # Asked for each question, and a look at a protocol takes longer than most answers.
+        # Needed for each query, and a protocol check takes longer than most answers.
         self.estimating = structure if isinstance(structure, Estimating) else None
         self._asked = True
         self.wanted = False
-        """Somebody wanted to ask while more rows waited than can be put in at once."""
+        """A query came while more rows were queued than can be put in at once."""
         self._frozen: list[tuple[int, Any]] = []
         self._moved = False
         self._failed = failed
@@ -95,9 +94,9 @@ class HostedIndex(Answering):
         frozen_max: int = 1 << 30,
         **options: int | str,
     ) -> HostedIndex:
-        """One with a host of its own, changed by `apply`; a structure is named, with its options, or given.
+        """One with a host of its own, changed by `apply`; the structure is given by name and options, or as an object.
 
-        Raises: InvalidRequest for a name or option that is not there, or a field that is not declared."""
+        Raises: InvalidRequest for an unknown name or option, or an undeclared field."""
         names = tuple(fields)
         compile_where(field_set, Where(tuple([Comparison(name, "exists") for name in names])))
         if isinstance(structure, str):
@@ -112,8 +111,7 @@ class HostedIndex(Answering):
         return 1.0 if self.ready else self._built_to / max(1, self._build_end)
 
     def build(self, rows: int) -> bool:
-        """Takes in about `rows` more of those that stood when it began, then what has changed since; True once it has
-        all."""
+        """Adds about `rows` more of the initial rows, then the changes since; True once it has all."""
         if self.ready:
             return True
         start, stop = self._built_to, min(self._built_to + rows, self._build_end)
@@ -134,7 +132,7 @@ class HostedIndex(Answering):
         return self.ready
 
     def close(self) -> None:
-        """It follows its host no more."""
+        """Stops following its host."""
         self.host.unfollow(self)
         self._frozen.clear()
         self._waiting.clear()
@@ -145,7 +143,7 @@ class HostedIndex(Answering):
             put(slot, tuple(point))
 
     def _follow_up(self, rows: int = 0) -> None:
-        """Brings the structure to the present, or `rows` changed rows nearer to it."""
+        """Brings the structure up to date, or puts in `rows` of the queued changes."""
         waiting = self._waiting
         if not waiting:
             return
@@ -163,12 +161,12 @@ class HostedIndex(Answering):
 
     @property
     def waiting(self) -> int:
-        """Changed rows that are not in the structure yet."""
+        """Changed rows not yet in the structure."""
         return len(self._waiting)
 
     @property
     def askable(self) -> bool:
-        """It is complete, and what waits is put in at once."""
+        """It is complete, and the queued rows can be put in at once."""
         if not self.ready:
             return False
         self._asked = True
@@ -178,7 +176,7 @@ class HostedIndex(Answering):
         return True
 
     def catch_up(self, rows: int) -> None:
-        """Puts in about `rows` of what waits, where somebody wants to ask."""
+        """Puts in about `rows` of the queue, if a query needs it."""
         self._follow_up(rows)
         self.wanted = len(self._waiting) > WAITING_MAX
 
@@ -193,7 +191,8 @@ class HostedIndex(Answering):
         if len(self._frozen) > 2 * self._frozen_max:
             del self._frozen[: -self._frozen_max]
 
-    # -- what the host tells -------------------------------------------------------------------------------------------
+    # -- notifications by the host
+    # -------------------------------------------------------------------------------------------
 
     def column_added(self, name: str, column: int) -> None:
         place = self._places.get(name)
@@ -221,7 +220,7 @@ class HostedIndex(Answering):
                     self._freeze(revision)
             elif self._asked and len(self._waiting) >= WAITING_MAX:
                 self._asked = False
-                # After a large deletion more wait than one step can put in.
+                # After a large deletion the queue exceeds what one step can put in.
                 if len(self._waiting) <= BEHIND_MAX:
                     self._follow_up()
                 else:
@@ -243,7 +242,7 @@ class HostedIndex(Answering):
 
     def search(self, tests: tuple[Test, ...], revision: int, limit: int = 0, known: Boxed | None = None) -> Found:
         """The slots of the rows that passed `tests` at `revision`: all, or any `limit` of them if that is not 0. The
-        revision must be retained, and this complete. `known`: what `boxed` gave since the last change."""
+        revision must be retained, and this index complete. `known`: the output of `boxed` since the last change."""
         box, residual = known or self.boxed(tests)
         if box.empty:
             return NOTHING
@@ -272,12 +271,12 @@ class HostedIndex(Answering):
             wanted *= 8
 
     def _past(self, box: Box, residual: tuple[Test, ...], limit: int, changed: Changed) -> Found:
-        """The rows that are as they were, by the structure; the others, by what the log says of them."""
+        """Unchanged rows, by the structure; the others, by the log."""
         then = changed.slots[changed.held]
         spent = Found(then, True, len(changed.slots))
         if limit and len(then) > limit:
             return _limited(spent, then, limit)
-        # Of the candidates, as many as have changed since may have to be left out.
+        # As many candidates as have changed since may have to be dropped.
         wanted = limit + len(changed.slots) if limit else 0
         while True:
             found = self.structure.find(box, wanted)
@@ -318,7 +317,7 @@ class HostedIndex(Answering):
     ) -> Matches:
         """See `Answering`. `known`: as for `search`."""
         anywhere = order == "ANY" and not first and end is None
-        # One more than is wanted tells whether there is more.
+        # One more than wanted shows whether there is more.
         slots, _, *cost = self.search(tests, revision, limit + 1 if limit and anywhere else 0, known)
         if not anywhere:
             slots, count = self.host.key_order.of_slots(slots, first, end, limit)
@@ -353,7 +352,7 @@ class HostedIndex(Answering):
         return replace(of_host, structure=self.structure.structure, size_bytes=size_bytes)
 
     def size_bytes(self) -> int:
-        """What it takes beside its host: the structure, and the states of it that are kept."""
+        """Memory beyond its host: the structure, and its kept states."""
         return self.structure.size_bytes() + len(self._frozen) * FROZEN_BYTES + len(self._waiting) * 32
 
 
@@ -362,7 +361,7 @@ def _revision_of(frozen: tuple[int, Any]) -> int:
 
 
 def _spent(before: Found, found: Found, tested: int) -> Found:
-    """What `found` and those before it cost together, and the rows that were tested after it."""
+    """The total cost of `found` and the earlier ones, and the rows tested afterwards."""
     _, _, examined, shards, pruned, false_positives = before
     return Found(
         found.slots,

@@ -1,9 +1,8 @@
-"""The keys of a host's rows in order: brought up to date by the next question that is asked in key order.
+"""The keys of a host's rows in order, updated lazily by the next query in key order.
 
-Questions that take any matches do without it, and most changes leave the keys as they are. So whoever adds a key or
-frees its slot only notes it, in `added` or `removed`; a few such keys are put in and taken out, many are merged. The
-order holds the keys of all slots in use, those of objects that are gone and not compacted yet included.
-"""
+Queries for any matches do not need it, and most changes leave the keys unchanged. So adding a key or freeing its slot
+only records it, in `added` or `removed`; a few such keys are inserted and removed singly, many are merged. The order
+holds the keys of all slots in use, including deleted objects that are not compacted yet."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ import numpy as np
 from minikube_py.index.cells import Cells, Mask
 
 SPARSE_SHARE: Final = 16
-"""Where fewer than one row in this many matches, the matches are sorted; else the key order is walked in blocks."""
+"""If fewer than one row in this many matches, sort the matches; else walk the key order in blocks."""
 
 
 class KeyOrder:
-    """Over the `slots` of the keys and the `keys` of the slots, which stay the host's own: it changes neither."""
+    """Over the `slots` of the keys and the `keys` of the slots, which belong to the host and are not changed here."""
 
     __slots__ = ("_keys", "_rank", "_slots", "_sorted_keys", "_sorted_slots", "added", "removed")
 
@@ -29,12 +28,12 @@ class KeyOrder:
         self._sorted_keys: list[bytes] = []
         self._sorted_slots: Cells = np.empty(0, dtype=np.int64)
         self._rank: Cells = np.empty(0, dtype=np.int64)
-        # Replaced by lists of their own when the order has taken them in: not to be kept by whoever notes.
+        # Replaced by new lists once merged, so callers must not keep references.
         self.added: list[bytes] = []
         self.removed: list[bytes] = []
 
     def dispose(self, keys: int) -> None:
-        """Frees `keys` of what it holds; nobody is to ask it any more."""
+        """Frees `keys` of its entries; it must not be used any more."""
         del self._sorted_keys[-keys:]
 
     def between(self, first: bytes, end: bytes | None) -> Cells:
@@ -55,7 +54,7 @@ class KeyOrder:
         return self._first_of(mask, count, limit), count
 
     def of_slots(self, slots: Cells, first: bytes, end: bytes | None, limit: int = 0) -> tuple[Cells, int]:
-        """The same for those of `slots`, each given once."""
+        """The same for the distinct `slots`."""
         self._sort()
         ranks = self._rank[slots]
         if first:
@@ -86,7 +85,7 @@ class KeyOrder:
         return np.concatenate(pieces)
 
     def _sort(self) -> None:
-        """Brings the order up to date: a few keys are taken out and put in, many are merged."""
+        """Updates the order: a few keys are inserted and removed singly, many are merged."""
         if (len(self.added) + len(self.removed)) * 50 > len(self._sorted_keys):
             # Timsort merges the sorted run and the added keys in linear time.
             self._sorted_keys = sorted(self._slots)

@@ -1,8 +1,7 @@
-"""Which way a question goes: through one of the declared indexes, or over the host's columns.
+"""Chooses the plan of a query: one of the declared indexes, or the host's columns.
 
-Each way has an estimate in microseconds. It rests on the share of rows that pass, guessed from a sample, and on what
-the structure says of itself (`Estimating`); the constants here are what the columns were measured at (tests/bench).
-"""
+Each plan has an estimate in microseconds, based on the share of rows that pass, taken from a sample, and on the
+structure's own estimate (`Estimating`); the constants here are measured on the columns (tests/bench)."""
 
 from __future__ import annotations
 
@@ -21,19 +20,19 @@ from minikube_py.index.running import Running
 from minikube_py.index.table import Table
 
 CALL_US: Final = 5.0
-"""What asking an index costs beside the structure's own work."""
+"""Cost of querying an index beyond the structure's own work."""
 COLUMNS_US: Final = 8.0
 TEST_ROW_US: Final = 0.00021
 """One comparison of one row, among many."""
 CANDIDATE_US: Final = 0.02
-"""One candidate that is tested for what its box cannot say."""
+"""Testing one candidate for what its box cannot express."""
 RANKED_US: Final = 0.012
-"""One match of an index whose place in key order is looked up; the columns can be walked in key order."""
+"""Looking up one match of an index in key order; the columns can be walked in key order."""
 KEY_US: Final = 0.07
-"""One key that is given out."""
+"""Returning one key."""
 UNKNOWN_US: Final = 20.0
 UNKNOWN_MATCH_US: Final = 0.1
-"""For a structure that says nothing of its cost."""
+"""For a structure without an estimate."""
 
 
 class Way(NamedTuple):
@@ -43,21 +42,21 @@ class Way(NamedTuple):
     structure: str
     estimated_us: float
     boxed: Boxed | None = None
-    """What the tests are in the index when the plan is made. Later the codes of texts may be others."""
+    """The tests as of planning. Codes of texts may change later."""
 
 
 COLUMNS: Final = "columns"
 
 
 class Plan(NamedTuple):
-    """The ways there are, the cheapest first. `share`: of the rows that are expected to pass, 0 to 1."""
+    """The plans, the cheapest first. `share`: the expected share of rows that pass, 0 to 1."""
 
     ways: list[Way]
     share: float
 
 
 def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Plan:
-    """How `table` can answer `tests`. `limit` counts for ANY alone: in key order all matches are counted."""
+    """The ways to answer `tests` from `table`. `limit` matters only for ANY: in key order all matches are counted."""
     index = table.index
     rows = index.live
     masks = table.sample.passing(tests)
@@ -95,7 +94,7 @@ def plan(table: Table, tests: tuple[Test, ...], limit: int, order: Order) -> Pla
 
 
 def _share(masks: Sequence[Mask]) -> float:
-    """The share of rows that pass several tests, from which rows of a sample pass each."""
+    """The share of rows that pass several tests, given the sample rows that pass each."""
     if not masks:
         return 1.0
     size = len(masks[0]) + 1
@@ -105,7 +104,7 @@ def _share(masks: Sequence[Mask]) -> float:
     passing = int(np.count_nonzero(joint))
     if passing or len(masks) == 1:
         return (passing + 0.5) / size
-    # Nothing in the sample is not nothing at all: as much as if the tests did not depend on each other.
+    # No match in the sample does not mean none at all: assume independent tests.
     return min(0.5 / size, math.prod([(int(np.count_nonzero(mask)) + 0.5) / size for mask in masks]))
 
 
@@ -114,7 +113,7 @@ def _estimated_us(way: Way) -> float:
 
 
 def rows_looked_at(rows: int, needed: float) -> int:
-    """How many of `rows` ANY looks at to see `needed` of them: whole blocks, each four times as long as the last."""
+    """How many of `rows` ANY examines to find `needed` matches: whole blocks, each four times as long as the last."""
     seen, block = 0, BLOCK_ROWS
     while seen < min(rows, needed):
         seen, block = seen + block, block * 4

@@ -1,4 +1,4 @@
-"""What is said of declared indexes to people: how each one stands, and how a question would be answered. Plain data."""
+"""Reports on declared indexes: the state of each, and the plan of a query. Plain data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ IndexState = Literal["building", "ready", "degraded"]
 
 
 class IndexReport(NamedTuple):
-    """How an index stands at the member that was asked; members build on their own.
+    """The state of an index at one member; members build independently.
 
-    `progress`: 0 to 1. `reason`: why it is degraded. `bytes_per_revision`: what a retained change of a row costs.
-    Since this member started there were `queries` for its objects, and it answered `hits` of them."""
+    `progress`: 0 to 1. `reason`: why it is degraded. `bytes_per_revision`: the cost of a retained row change. Since
+    this member started there were `queries` for its objects, of which it answered `hits`."""
 
     spec: IndexSpec
     state: IndexState
@@ -29,10 +29,10 @@ class IndexReport(NamedTuple):
 
 class Choice(NamedTuple):
     """One way to answer: by the declared index `name`, or without one (`name` empty) by the `structure` "columns", or
-    "scan" where objects have to be decoded.
+    "scan" if objects have to be decoded.
 
-    `estimated_us`: what it was expected to cost; `taken_us`: what it did cost when it was tried (negative: it was not,
-    and `reason` says why). `found`: how many objects it gave."""
+    `estimated_us`: the expected cost; `taken_us`: the measured cost (negative: not measured, see `reason`). `found`:
+    how many objects it returned."""
 
     name: str
     structure: str
@@ -48,10 +48,10 @@ class Choice(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """How a range request with a `where` is answered: by `chosen`; `others` are the other ways, each tried as well.
+    """The plan of a range request with a `where`: `chosen`, and the alternatives `others`, each measured as well.
 
-    `share`: the part of the `rows` that was expected to match, from a sample. `revision`: the one answered at.
-    `scanned_below`: older revisions are answered by scan, where the store is an etcd; 0: none are."""
+    `share`: the expected share of the `rows` that match, from a sample. `revision`: the one answered at.
+    `scanned_below`: if the store is an etcd, older revisions are answered by scan; 0: none are."""
 
     chosen: Choice
     others: tuple[Choice, ...]
@@ -71,7 +71,7 @@ def report_from_plain(plain: Sequence[Any]) -> IndexReport:
 
 
 def explanation_to_plain(explanation: Explanation) -> Any:
-    # Clients of earlier releases know no more, and a store of ours scans at no revision.
+    # Clients of earlier releases know no more fields, and this store scans at no revision.
     return tuple(explanation[:5])
 
 

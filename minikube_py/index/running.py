@@ -1,8 +1,7 @@
-"""A declared index at one member: from its declaration to the first answer, and what becomes of it when it fails.
+"""A declared index at one member: from its declaration to the first answer, and its handling of failures.
 
-Nothing of it is replicated. Whatever state it is in, questions have the same answers: from the structure once it holds
-all rows, from the host's columns before and after.
-"""
+None of its state is replicated. Queries always have the same answers: from the structure once it holds all rows, from
+the host's columns before and after."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from minikube_py.index.hosted import HostedIndex
 from minikube_py.index.reports import IndexReport, IndexState
 
 REVISION_BYTES: Final = 16
-"""What the host's log takes for one change of a row beside its cells: revision and slot."""
+"""Memory of the host's log per row change beyond its cells: revision and slot."""
 CELL_BYTES: Final = 8
 CATCH_UP_ROWS: Final = 128
-"""Changed rows that are put in at once; how long one takes differs between indexes that catch up in turn."""
+"""Changed rows put in at once; indexes that catch up in turn differ in the time per row."""
 
 
 class Counts:
-    """There were `queries` for the objects that an index covers; it answered `hits` of them."""
+    """There were `queries` for the objects of an index, of which it answered `hits`."""
 
     __slots__ = ("hits", "queries")
 
@@ -33,8 +32,8 @@ class Counts:
 
 
 def check_buildable(spec: IndexSpec) -> None:
-    """Raises: InvalidRequest where the declaration is wrong in itself, this process knows no such structure, or the
-    structure takes no such options or dimensions."""
+    """Raises: InvalidRequest if the declaration is invalid, this process has no such structure, or the structure does
+    not support the options or dimensions."""
     check_spec(spec)
     try:
         catalogue.build(spec.structure, len(spec.fields), spec.options)
@@ -63,7 +62,7 @@ class Running:
         except Exception as error:
             self.degrade(f"{spec.structure} cannot be built here: {error}")
             return
-        # States of the past would be kept for each revision whether somebody asks for them or not; the log has them.
+        # Past states would be kept for each revision even without queries; the log has them.
         self.hosted = HostedIndex(host, spec.fields, structure, built=False, frozen_max=0, failed=self._failed)
 
     @property
@@ -75,7 +74,7 @@ class Running:
         return self.hosted.progress if self.hosted is not None else 0.0
 
     def build(self, rows: int) -> None:
-        """Takes in about `rows` more."""
+        """Adds about `rows` more rows."""
         if self.hosted is None or self.state != "building":
             return
         try:
@@ -89,11 +88,11 @@ class Running:
 
     @property
     def behind(self) -> bool:
-        """Somebody wants to ask, and it has to catch up first."""
+        """A query needs it, and it has to catch up first."""
         return self.hosted is not None and self.hosted.wanted
 
     def catch_up(self, rows: int) -> None:
-        """Puts in about `rows` of the changes that wait."""
+        """Puts in about `rows` of the queued changes."""
         if self.hosted is None:
             return
         try:
@@ -116,14 +115,14 @@ class Running:
             )
 
     def failed(self, error: Exception) -> None:
-        """The structure has raised something while it was asked."""
+        """The structure raised an exception during a query."""
         self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         self.degrade(f"{self.spec.structure} has failed: {type(error).__name__}: {error}")
 
     def degrade(self, reason: str) -> None:
-        """Lets the structure go; what it would have answered is answered without it."""
+        """Drops the structure; its queries are answered without it."""
         self.close()
         self.state = "degraded"
         self.reason = reason

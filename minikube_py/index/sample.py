@@ -1,4 +1,4 @@
-"""Some of a host's rows, from which the share that a comparison lets pass is guessed."""
+"""A sample of a host's rows, to estimate the share that passes a comparison."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minikube_py.index.columns import ColumnIndex
 SAMPLE_ROWS: Final = 1024
 _ALL: Final = slice(None)
 STALE_AFTER: Final = 1024
-"""Changed rows after which another sample is taken; fewer where there are few rows."""
+"""Changed rows after which a new sample is taken; fewer if there are few rows."""
 
 
 class Sample:
-    """Rows of the present, evenly spread over the slots: the same for the same changes."""
+    """Current rows, evenly spread over the slots; deterministic for the same changes."""
 
     def __init__(self, host: ColumnIndex) -> None:
         self._host = host

@@ -47,7 +47,7 @@ class StringTable:
         return text
 
     def truth(self, op: str, bound: str) -> npt.NDArray[np.bool_]:
-        """For each code whether its text compares so with `bound`; one entry more, False, for a missing value."""
+        """For each code whether its text compares so with `bound`; plus one entry, False, for a missing value."""
         if self._sorted is None:
             self._sorted = sorted(self._codes)
         low, high = 0, len(self._sorted)
@@ -65,7 +65,7 @@ class StringTable:
         return table
 
     def keep_only(self, columns: list[npt.NDArray[np.int64]], missing: int) -> None:
-        """Forgets every text whose code stands in none of `columns`."""
+        """Drops every text whose code is in none of `columns`."""
         used: set[Any] = set()
         for column in columns:
             used.update(np.unique(column).tolist())

@@ -1,8 +1,8 @@
-"""What a structure for matching is: points in slots, and which of the slots lie in a box.
+"""The contract of a matching structure: points in slots, and queries for the slots in a box.
 
-A structure knows no keys, revisions, objects or text. Whoever hosts it (`index.hosted` in the store, the scheduler's
-matcher) turns rows into points and comparisons into boxes, keeps the past, and tests what a box cannot say. So the
-same structure serves both, and one of your own is a class with the methods of `Structure`:
+A structure has no keys, revisions, objects or text. Its host (`index.hosted` in the store, the scheduler's matcher)
+converts rows to points and comparisons to boxes, keeps the history, and tests what a box cannot express. So the same
+structure serves both, and a custom one is a class with the methods of `Structure`:
 
     class MyIndex:
         structure = "mine"
@@ -13,8 +13,8 @@ same structure serves both, and one of your own is a class with the methods of `
         def may_match(self, box: Box) -> bool: ...
         def size_bytes(self) -> int: ...
 
-Slots are small non-negative ints, reused after `remove`. All structures give the same answers, and differ in cost.
-"""
+Slots are small non-negative ints, reused after `remove`. All structures give the same answers and differ only in
+cost."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 
 MISSING = -(1 << 63)
-"""The coordinate of a row that has no value of that field. No interval that is asked about holds it."""
+"""The coordinate of a row without a value of that field. No constrained interval contains it."""
 LOW, HIGH = MISSING + 1, (1 << 63) - 1
-"""The least and the greatest value there can be."""
+"""The least and the greatest possible value."""
 
 Point = tuple[int, ...]
-"""One int64 for each dimension, MISSING where there is none."""
+"""One int64 for each dimension, MISSING if there is no value."""
 
 
 class Box(NamedTuple):
     """Closed intervals, one for each dimension: `lows[i] <= point[i] <= highs[i]`.
 
-    A dimension that is not asked about is MISSING..HIGH: it holds every coordinate, MISSING too. Any other interval
-    begins at LOW or above. Where some low is above its high, nothing lies in the box."""
+    An unconstrained dimension is MISSING..HIGH: it contains every coordinate, including MISSING. Any other interval
+    begins at LOW or above. If some low is above its high, the box is empty."""
 
     lows: Point
     highs: Point
@@ -53,9 +53,9 @@ class Box(NamedTuple):
 
 
 class Found(NamedTuple):
-    """`slots`: distinct, in no order. `complete`: they are all there are. `examined`: how many points were compared
-    with the box; a structure that compares summaries of many counts each as one. `shards` were opened, of which
-    `false_positives` held nothing, after `pruned` had been passed over unopened."""
+    """`slots`: distinct, in no order. `complete`: they are all matches. `examined`: how many points were compared with
+    the box; a structure that compares summaries of many counts each as one. `shards` were opened, of which
+    `false_positives` had no match, after `pruned` were skipped unopened."""
 
     slots: IntArray
     complete: bool
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 NO_SLOTS: IntArray = np.empty(0, dtype=np.int64)
 NO_SLOTS.flags.writeable = False
 NOTHING = Found(NO_SLOTS, True, 0)
-"""The answer to a box in which nothing can lie."""
+"""The answer for an empty box."""
 
 
 @runtime_checkable
@@ -76,10 +76,10 @@ class Structure(Protocol):
     """See the module. Built as `Structure(dimensions, **options)`, options being ints or texts with defaults."""
 
     structure: str
-    """Its name among the others."""
+    """Its unique name."""
 
     def put(self, slot: int, point: Point) -> None:
-        """The point in `slot` is now `point`, whatever it was."""
+        """The point in `slot` is now `point`."""
 
     def remove(self, slot: int) -> None:
         """`slot` is empty; no error if it was."""
@@ -88,10 +88,10 @@ class Structure(Protocol):
         """The slots whose points lie in `box`: all of them, or any `limit` of them if that is not 0 and fewer."""
 
     def may_match(self, box: Box) -> bool:
-        """False only if no point lies in `box`."""
+        """False only if no point is in `box`."""
 
     def size_bytes(self) -> int:
-        """About how much memory it takes, without what it was built from."""
+        """Approximate memory, without the data it was built from."""
 
 
 @runtime_checkable
@@ -99,16 +99,16 @@ class Loading(Structure, Protocol):
     """A structure that is built faster from many points at once than one by one. Only ever called when empty."""
 
     def load(self, slots: IntArray, points: IntArray) -> None:
-        """`points[i]`, of as many columns as dimensions, stands in `slots[i]`."""
+        """`points[i]`, with a column per dimension, is in `slots[i]`."""
 
 
 @runtime_checkable
 class Versioned(Structure, Protocol):
-    """A structure whose earlier states cost little to keep. Any other's past is found by its host, from the log of
-    what each change replaced."""
+    """A structure whose earlier states are cheap to keep. For others the host finds past states from its log of
+    changes."""
 
     def freeze(self) -> Any:
-        """The state as it stands; later changes do not alter it. O(1), or nearly."""
+        """The current state; later changes do not alter it. O(1), or nearly."""
 
     def find_frozen(self, frozen: Any, box: Box, limit: int = 0) -> Found:
         """`find` on a state that `freeze` gave."""
@@ -116,14 +116,14 @@ class Versioned(Structure, Protocol):
 
 @runtime_checkable
 class Estimating(Structure, Protocol):
-    """A structure that says what a question would cost, so that a planner need not ask all of them."""
+    """A structure that estimates the cost of a query, so that a planner need not run all of them."""
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """About how many microseconds `find` takes where `share` (0 to 1) of `rows` lie in the box."""
+        """Estimated microseconds of `find` if `share` (0 to 1) of `rows` are in the box."""
 
 
 def load(structure: Structure, slots: IntArray, points: IntArray) -> None:
-    """Fills an empty structure, in one go where it can."""
+    """Fills an empty structure, in bulk if it supports that."""
     if isinstance(structure, Loading):
         structure.load(slots, points)
         return

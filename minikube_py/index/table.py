@@ -1,8 +1,7 @@
 """The rows of one FieldSet: the objects' own values and the sums over those that refer to them, fed to an index.
 
-A table is a function of the objects it was shown: whatever the order of their changes, equal objects give equal rows.
-Referrers may come before their target; a sum is kept by the target's key, whether the target exists or not.
-"""
+A table is a function of its objects: whatever the order of their changes, equal objects give equal rows. Referrers may
+precede their target; a sum is kept by the target's key, whether the target exists or not."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from minikube_py.index.running import Running
 from minikube_py.index.sample import Sample
 
 Change = tuple[bytes, Any]
-"""A key and the decoded object it has now; GONE if it has none."""
+"""A key and its current decoded object; GONE if it has none."""
 
 GONE = object()
 
@@ -32,14 +31,14 @@ _INTERNED = 4096
 
 
 class Contribution(NamedTuple):
-    """What one referring object adds, and to which target."""
+    """The amount one referring object adds, and its target."""
 
     target: bytes
     members: Members
 
 
 class Sum:
-    """One SumSpec's totals by target, and what each referring object adds to them."""
+    """One SumSpec's totals by target, and the contribution of each referring object."""
 
     def __init__(self, spec: SumSpec, target_prefix: bytes) -> None:
         self.name = spec.name
@@ -52,14 +51,14 @@ class Sum:
         self._interned: dict[tuple[tuple[str, int], ...], Members] = {}
 
     def update(self, key: bytes, obj: Any) -> list[Contribution]:
-        """Takes in the new state of a referring object; returns the contributions that ended or began."""
+        """Applies the new state of a referring object; returns the contributions that ended or began."""
         old = self._contributions.get(key)
         try:
             new = None if obj is GONE else self._contribution(obj)
         except MemoryError:
             raise
         except Exception:
-            # As the rows of such an object are empty, it adds nothing.
+            # The rows of such an object are empty, so it contributes nothing.
             new = None
         if old == new:
             return []
@@ -81,7 +80,7 @@ class Sum:
         members = self._members(obj)
         if not members:
             return None
-        # Many objects ask for the same: they share one dictionary.
+        # Many objects request the same: they share one dictionary.
         shape = tuple(members.items())
         shared = self._interned.get(shape)
         if shared is None:
@@ -99,7 +98,7 @@ class Sum:
             del self.totals[contribution.target]
 
     def prepare(self, ahead: SumAhead, keys: Iterable[bytes]) -> None:
-        """Takes the end of a slice of objects into `ahead`; nothing can be seen of it."""
+        """Adds the deletion of a slice of objects to `ahead`, with no visible effect."""
         for key in keys:
             ended = self._contributions.get(key)
             if ended is not None:
@@ -110,7 +109,7 @@ class Sum:
                 _add_to(totals, ended.members, -1)
 
     def finish(self, ahead: SumAhead) -> list[object]:
-        """What was prepared takes effect; returns what is gone."""
+        """Makes the prepared changes take effect; returns what is removed."""
         for target, totals in ahead.totals.items():
             if totals:
                 self.totals[target] = totals
@@ -164,18 +163,18 @@ class Table:
         self.sample = Sample(self.index)
 
     def load(self, objects: Iterable[Change]) -> None:
-        """More of the objects as they stood at the revision it began with; before the first `apply`."""
+        """Loads more objects of its initial revision; before the first `apply`."""
         self.index.load(self._changes(objects))
 
     def serves(self, asked: Asked) -> bool:
-        """Each of the fields means here what it is to mean, and there is a column for it."""
+        """Each of the fields has the required meaning here, and a column."""
         index = self.index
         if index.full and not all(index.has_column(name) for name, _ in asked):
             return False
         return asked_of(self.field_set, [name for name, _ in asked]) == asked
 
     def dispose(self, rows: int) -> bool:
-        """Frees about `rows` of its rows, which nobody asks about any more; True once none is left."""
+        """Frees about `rows` of its rows, which are no longer used; True once none is left."""
         left = [self._own, self._rows, *(each for total in self.sums for each in (total._contributions, total.totals))]
         for each in left:
             _drop(each, rows)
@@ -183,7 +182,7 @@ class Table:
         return not any(left)
 
     def close(self) -> None:
-        """Another takes its place."""
+        """Another table replaces it."""
         for running in self.running.values():
             running.close()
 
@@ -193,7 +192,7 @@ class Table:
         return self.index.apply(revision, row_changes) if row_changes else []
 
     def prepare(self, ending: Ending, keys: Sequence[bytes]) -> Iterator[None]:
-        """Makes ready what the end of `keys` changes, in slices that change nothing; the table must stay as it is."""
+        """Prepares the deletion of `keys`, in slices without effect; the table must not change meanwhile."""
         prefix = self.field_set.prefix
         for start in range(0, len(keys), ROWS_PER_SLICE):
             part = keys[start : start + ROWS_PER_SLICE]
@@ -216,7 +215,7 @@ class Table:
             yield
 
     def finish(self, ending: Ending) -> None:
-        """What was prepared takes effect, as if by `apply`."""
+        """Makes the prepared changes take effect, as if by `apply`."""
         ending.remains += [total.finish(ahead) for total, ahead in zip(self.sums, ending.sums)]
         ending.remains += [list(map(self._own.pop, ending.keys)), list(map(self._rows.pop, ending.keys))]
         self._rows.update(ending.rewritten)
@@ -255,7 +254,7 @@ class Table:
         return [RowChange(key, row) for key, row in rewritten.items()]
 
     def _whole_row(self, key: bytes, own: Own, ahead: Mapping[str, Mapping[bytes, Totals]] | None = None) -> Row:
-        """`ahead`: totals that are to take the place of those that stand, by sum and target."""
+        """`ahead`: totals that will replace the current ones, by sum and target."""
         if not own.parts:
             return own.plain
         totals: dict[str, Totals] = {total.name: total.totals.get(key, NO_TOTALS) for total in self.sums}
@@ -264,7 +263,7 @@ class Table:
         return self.reader.row(own, totals)
 
     def _follow_sum(self, row: Row, own: Own, name: str, contribution: Contribution) -> None:
-        """Writes the fields of `row` that the resources of one contribution take part in."""
+        """Writes the fields of `row` affected by the resources of one contribution."""
         totals: Totals = NO_TOTALS
         for total in self.sums:
             if total.name == name:

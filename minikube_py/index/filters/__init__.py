@@ -1,1 +1,1 @@
-"""Filters that say for sure that a range holds nothing, a module each, with the bounds of its paper."""
+"""Filters that prove that a range is empty, a module each, with the bounds of its paper."""

@@ -1,4 +1,4 @@
-"""The filter that always says "perhaps": what a system without filters pays, through the same code."""
+"""The filter that always answers "perhaps": the cost of a system without filters, measured through the same code."""
 
 from __future__ import annotations
 

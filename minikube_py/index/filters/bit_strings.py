@@ -7,7 +7,7 @@ import numpy as np
 from minikube_py.index.filters.hashing import Words
 
 WINDOW = 256
-"""Bits that are counted at once."""
+"""Bits counted at once."""
 _WINDOW_BYTES = WINDOW // 8
 
 
@@ -18,7 +18,7 @@ def get(string: bytes | bytearray, start: int, width: int) -> int:
 
 
 def insert(string: bytearray, start: int, end: int, width: int, value: int) -> None:
-    """The bits of [start, end) move up by `width`, over those behind; `value` comes to stand at `start`."""
+    """Moves the bits of [start, end) up by `width`, over those behind, and writes `value` at `start`."""
     first, last = start >> 3, (end + width + 7) >> 3
     whole = int.from_bytes(string[first:last], "little")
     skip, reach = start & 7, end + width - 8 * first
@@ -30,7 +30,7 @@ def insert(string: bytearray, start: int, end: int, width: int, value: int) -> N
 
 
 def take(string: bytearray, start: int, end: int, width: int) -> None:
-    """The bits of [start + width, end) move down by `width`; zeros come to stand before `end`."""
+    """Moves the bits of [start + width, end) down by `width` and fills with zeros before `end`."""
     first, last = start >> 3, (end + 7) >> 3
     whole = int.from_bytes(string[first:last], "little")
     skip, reach = start & 7, end - 8 * first
@@ -41,7 +41,7 @@ def take(string: bytearray, start: int, end: int, width: int) -> None:
 
 
 def select(word: int, rank: int, width: int = 64) -> int:
-    """The place of the one in `word`, below 2^width, that `rank` ones come before; `width` is a power of two."""
+    """The position of the one in `word`, below 2^width, preceded by `rank` ones; `width` is a power of two."""
     place = 0
     while width := width >> 1:
         ones = (word & ((1 << width) - 1)).bit_count()
@@ -53,7 +53,7 @@ def select(word: int, rank: int, width: int = 64) -> int:
 
 
 def select_from(string: bytes | bytearray, start: int, rank: int) -> int:
-    """The place of the one at or after `start` that `rank` ones from there come before. It must exist."""
+    """The position of the one at or after `start` preceded by `rank` ones from there. It must exist."""
     while True:
         byte, skip = start >> 3, start & 7
         word = int.from_bytes(string[byte : byte + _WINDOW_BYTES], "little") >> skip
@@ -65,7 +65,7 @@ def select_from(string: bytes | bytearray, start: int, rank: int) -> int:
 
 
 def pack(numbers: Words, bits: int) -> bytes:
-    """The lowest `bits` of each number, side by side."""
+    """Packs the lowest `bits` of each number."""
     if not bits or not len(numbers):
         return b""
     flags = np.empty((len(numbers), bits), dtype=np.uint8)

@@ -1,14 +1,13 @@
-"""A Bloom filter, and the same asked about ranges by probing every value in them.
+"""A Bloom filter, also for ranges, by probing every value in them.
 
 Paper: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 1970; double hashing: Kirsch and
 Mitzenmacher, "Less hashing, same performance", ESA 2006. Probing each of the L values of a range is how a Bloom filter
 answers inequalities on integers in the manner of willf's (bits-and-blooms) filters.
 
 Bound: for n keys in m bits with k hashes a value that is none of them passes with p = (1 - e^(-kn/m))^k, about
-.6185^(m/n) at the best k; an empty range of L values with 1 - (1-p)^L, whatever the keys. To hold that at eps takes
+0.6185^(m/n) at the best k; an empty range of L values with 1 - (1-p)^L, whatever the keys. To hold that at eps takes
 1.44 n lg(L/eps) bits, which is 1.44 times the least possible (Goswami et al., 2015), but the query takes L probes.
-Updates: insert. A key cannot be taken out. Ranges longer than `max_probes` are not probed: the answer is "perhaps".
-"""
+Updates: insert. Keys cannot be deleted. Ranges longer than `max_probes` are not probed: the answer is "perhaps"."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from minikube_py.index.filters.hashing import (
 from minikube_py.index.structure import IntArray
 
 MOST_BITS = 1 << 32
-"""A table is 512 MiB at most: places in it are found with 32 bits of a hash."""
+"""A table is at most 512 MiB: positions in it are found with 32 bits of a hash."""
 _SLICE = 1 << 18
 
 
@@ -51,7 +50,7 @@ class BloomTable:
 
     @classmethod
     def for_values(cls, count: int, bits_per_value: float, seed: int) -> BloomTable:
-        """With the number of hashes that is best for `count` values."""
+        """With the optimal number of hashes for `count` values."""
         bits_count = math.ceil(count * bits_per_value)
         return cls(bits_count, best_hashes(bits_per_value), seed)
 
@@ -90,7 +89,7 @@ class BloomTable:
         return True
 
     def has_many(self, values: Words) -> Bools:
-        """Most absent values fall out at the first hashes; only those left are looked at again."""
+        """Most absent values are rejected by the first hashes; only the rest are probed further."""
         found: Bools = np.zeros(len(values), dtype=np.bool_)
         place, step = self._places(values)
         left = np.arange(len(values))
@@ -110,7 +109,7 @@ class BloomTable:
         return place, mix_many(place) | np.uint64(1)
 
     def rate(self) -> float:
-        """How likely an absent value passes."""
+        """The probability that an absent value passes."""
         return (1 - math.exp(-self.hashes * self.inserted / self.bits_count)) ** self.hashes
 
     def size_bits(self) -> int:
@@ -124,7 +123,7 @@ def best_hashes(bits_per_value: float) -> int:
 
 
 class Bloom:
-    """`RangeFilter`, `Inserting`. `capacity`: how many keys it is sized for, if that is more than it is built from.
+    """`RangeFilter`, `Inserting`. `capacity`: the number of keys it is sized for, if more than it is built from.
 
     Raises: InvalidRequest for an option out of bounds."""
 
@@ -153,7 +152,7 @@ class Bloom:
         return probe_ranges(self.table, unsigned(lows), unsigned(highs), self.max_probes)
 
     def bound(self, length: int) -> float:
-        """The most that the rate over empty ranges of `length` values may be, on any workload."""
+        """The maximum rate over empty ranges of `length` values, on any workload."""
         return range_rate(self.table.rate(), length) if length <= self.max_probes else 1.0
 
     def size_bits(self) -> int:
@@ -161,12 +160,12 @@ class Bloom:
 
 
 def range_rate(rate: float, length: int) -> float:
-    """How likely at least one of `length` absent values passes, each with `rate`."""
+    """The probability that at least one of `length` absent values passes, each with `rate`."""
     return 1.0 if rate >= 1 else -math.expm1(length * math.log1p(-rate))
 
 
 def probe_ranges(table: BloomTable, lows: Words, highs: Words, max_probes: int) -> Bools:
-    """Whether any value of each range is in `table`; True where a range has more than `max_probes` values."""
+    """Whether any value of each range is in `table`; True if a range has more than `max_probes` values."""
     spans = highs - lows
     right_way = highs >= lows
     found: Bools = right_way & (spans >= np.uint64(max_probes))

@@ -1,4 +1,4 @@
-"""All filters and summaries by name, loaded when first asked for."""
+"""All filters and summaries by name, imported on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILTERS: dict[str, tuple[str, str]] = {
     "oracle": ("oracle", "OracleKeys"),
     "always": ("always", "AlwaysKeys"),
 }
-"""Range filters: name to module and class. Names that are also summaries mean the summary in front of a shard."""
+"""Range filters: name to module and class. A name that is also a summary means the summary in front of a shard."""
 
 SUMMARIES: dict[str, tuple[str, str]] = {
     "max-vector": ("max_vector", "MaxVector"),
@@ -34,12 +34,12 @@ Option = int | float | str
 
 
 def names() -> list[str]:
-    """All that a shard can be put behind."""
+    """All filters that can be put in front of a shard."""
     return [*SUMMARIES, *(name for name in FILTERS if name not in SUMMARIES)]
 
 
 def filter_class(name: str) -> type[RangeFilter]:
-    """Raises: InvalidRequest for a name that no range filter has."""
+    """Raises: InvalidRequest for an unknown range filter."""
     if name not in FILTERS:
         raise InvalidRequest(f'there is no range filter "{name}": there are {", ".join(FILTERS)}')
     return cast(type[RangeFilter], _load(FILTERS[name]))
@@ -53,7 +53,7 @@ def filter_of(name: str, keys: IntArray, bits_per_key: float, **options: Option)
 
 
 def summary_of(name: str, points: IntArray, bits_per_key: float = 16, **options: Option) -> Summary:
-    """A summary by its name, or one range filter for each dimension; `bits_per_key` is of no use to the former.
+    """A summary by its name, or one range filter for each dimension; the former ignores `bits_per_key`.
 
     Raises: InvalidRequest for an unknown name or option."""
     if name in SUMMARIES:
@@ -70,7 +70,7 @@ def summary_of(name: str, points: IntArray, bits_per_key: float = 16, **options:
 
 
 def accepted(name: str, build: Any, options: Mapping[str, Any]) -> None:
-    """Raises: InvalidRequest for options that `build` does not take."""
+    """Raises: InvalidRequest for options that `build` does not accept."""
     takes = [option for option in inspect.signature(build).parameters if option not in ("keys", "points")]
     for option in options:
         if option not in takes:

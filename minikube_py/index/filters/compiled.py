@@ -1,9 +1,8 @@
 """The filters' probes as loops over flat arrays, compiled by numba where it is installed.
 
-What a probe costs in Python is mostly Python. `compiled(filter)` gives the same answers from the same bits at the cost
-they have in machine code, so that a result need not be one about Python. Without numba it falls back to numpy, and
-says so in `why`. Compiling takes a few seconds at the first probe of each kind of filter.
-"""
+The cost of a probe in Python is mostly interpreter overhead. `compiled(filter)` gives the same answers from the same
+bits at the cost of machine code, so that measurements do not measure Python. Without numba it falls back to numpy, and
+`why` gives the reason. Compiling takes a few seconds at the first probe of each kind of filter."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from minikube_py.index.structure import IntArray
 
 Jit = Callable[[Any], Any]
 
-# All arithmetic is on uint64: with an int64 beside it, it would turn into floats.
+# All arithmetic is on uint64: mixed with an int64 it would become float.
 U0, U1, U3, U7, U8 = (np.uint64(number) for number in (0, 1, 3, 7, 8))
 U27, U30, U31, U32, U61 = (np.uint64(number) for number in (27, 30, 31, 32, 61))
 LOW_30, LOW_31 = np.uint64(0x3FFFFFFF), np.uint64(0x7FFFFFFF)
@@ -37,8 +36,8 @@ ONES = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
 
 
 class Probe(NamedTuple):
-    """`form`: "compiled" or "numpy", and `why` not compiled. Answers are those of the filter when the probe was made: a
-    filter that has changed needs a new one."""
+    """`form`: "compiled" or "numpy", and `why` it is not compiled. Answers are those of the filter when the probe was
+    made: a changed filter needs a new probe."""
 
     form: str
     why: str
@@ -47,7 +46,7 @@ class Probe(NamedTuple):
 
 
 def compiled(held: RangeFilter, jit: Jit | None = None) -> Probe:
-    """Probes of `held`; with another `jit`, such as one that does nothing, for checking the loops."""
+    """Probes of `held`; another `jit`, such as a no-op, serves to test the loops."""
     kind = next((kind for kind in KERNELS if isinstance(held, kind)), None)
     if kind is None:
         return _in_numpy(held, f"the filter {held.filter} has no compiled form")
@@ -71,7 +70,7 @@ def compiled(held: RangeFilter, jit: Jit | None = None) -> Probe:
 
 @cache
 def numba_jit() -> Jit | None:
-    """None where numba is not installed."""
+    """None if numba is not installed."""
     try:
         numba: Any = import_module("numba")
     except ImportError:
@@ -89,7 +88,7 @@ def _in_numpy(held: RangeFilter, why: str) -> Probe:
 
 @cache
 def _kernels(kind: type, jit: Jit) -> tuple[Any, Any]:
-    """(state, low, high) -> bool, and the same over arrays into a last one."""
+    """(state, low, high) -> bool, and the same over arrays into an output array."""
     ask = KERNELS[kind](jit)
 
     def ask_many(state: Any, lows: Any, highs: Any, found: Any) -> None:
@@ -150,7 +149,7 @@ def _get(jit: Jit) -> Any:
 @cache
 def _select_from(jit: Jit) -> Any:
     def select_from(string: Any, flip: Any, start: Any, rank: Any) -> Any:
-        """The place of the one (the zero with `flip` 255) from `start` on that `rank` of them come before."""
+        """The position of the one (the zero with `flip` 255) from `start` on preceded by `rank` of them."""
         byte = start >> U3
         word = (np.uint64(string[np.int64(byte)]) ^ flip) >> (start & U7) << (start & U7)
         ones = np.uint64(ONES[np.int64(word)])

@@ -1,7 +1,7 @@
-"""What a filter in front of a shard promises: it may say "perhaps" in vain, and never "no" in vain.
+"""The contract of a filter in front of a shard: false positives are permitted, false negatives are not.
 
-Two kinds. A `RangeFilter` holds int64 keys of one dimension and is asked for closed ranges; a `Summary` holds points
-and is asked for boxes, all dimensions at once. `per_dimension` makes a Summary of a RangeFilter for each dimension.
+Two kinds. A `RangeFilter` holds int64 keys of one dimension and is queried with closed ranges; a `Summary` holds points
+and is queried with boxes, all dimensions at once. `per_dimension` makes a Summary of a RangeFilter for each dimension.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from minikube_py.index.structure import Box, IntArray, Point
 
 @runtime_checkable
 class RangeFilter(Protocol):
-    """Built as `Filter(keys, bits_per_key=..., **options)` over an int64 array, which may hold keys more than once."""
+    """Built as `Filter(keys, bits_per_key=..., **options)` over an int64 array, which may have duplicates."""
 
     filter: str
-    """Its name among the others."""
+    """Its unique name."""
 
     def may_contain(self, low: int, high: int) -> bool:
         """False only if no key lies in [low, high]."""
@@ -36,7 +36,7 @@ class Inserting(RangeFilter, Protocol):
 @runtime_checkable
 class Deleting(Inserting, Protocol):
     def delete(self, key: int) -> None:
-        """Takes out one key that was inserted, once for each time it was."""
+        """Deletes one inserted key, once for each time it was inserted."""
 
 
 @runtime_checkable
@@ -49,17 +49,17 @@ class Summary(Protocol):
         """False only if no point lies in `box`."""
 
     def put(self, point: Point) -> None:
-        """One point more. A point that left may go on to be counted until the summary is built again."""
+        """Adds a point. A deleted point may still be counted until the summary is rebuilt."""
 
     def size_bits(self) -> int: ...
 
 
 @runtime_checkable
 class Forgetting(Summary, Protocol):
-    """A summary that points can leave."""
+    """A summary that supports deletion."""
 
     def remove(self, point: Point) -> None:
-        """Takes out a point that was put in or built from, once for each time it was."""
+        """Removes a point that was put in or built from, once for each time it was."""
 
 
 @runtime_checkable
@@ -67,4 +67,4 @@ class Bounded(RangeFilter, Protocol):
     """A filter with a guarantee."""
 
     def bound(self, length: int) -> float:
-        """The most that the rate of false positives over empty ranges of `length` values can be, on any workload."""
+        """The maximum rate of false positives over empty ranges of `length` values, on any workload."""

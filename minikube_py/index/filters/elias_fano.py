@@ -1,10 +1,9 @@
 """A sorted sequence of n numbers below a bound U in about n (lg(U/n) + 2) bits, with search.
 
 Papers: Elias, "Efficient storage and retrieval by content and address of static files", JACM 1974; Fano, 1971. The low
-lg(U/n) bits of each number stand side by side; the high ones in unary: for each value of the high bits as many ones as
-numbers have it, and a zero. Where the numbers of one high value begin is the place of a zero, found from a list of each
-SAMPLE-th one: 32/SAMPLE bits a value more.
-"""
+lg(U/n) bits of each number are packed; the high ones are in unary: for each value of the high bits as many ones as
+numbers have it, and a zero. The numbers of one high value begin at a zero, found from a list of each SAMPLE-th one:
+32/SAMPLE more bits per value."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class EliasFano:
         last = high >> bits
         value = low >> bits
         place = self._end_of(value - 1) + 1 if value else 0
-        # `place - value` numbers come before those with this high value.
+        # `place - value` numbers precede those with this high value.
         while value <= last:
             if self._unary[place >> 3] >> (place & 7) & 1:
                 number = value << bits | get(self._low, (place - value) * bits, bits)
@@ -57,14 +56,14 @@ class EliasFano:
         return False
 
     def _end_of(self, value: int) -> int:
-        """The place of the zero that ends the numbers with the high bits `value`."""
+        """The position of the zero that ends the numbers with the high bits `value`."""
         place = self._samples[value // SAMPLE]
         left = value % SAMPLE
         if not left:
             return place
         place += 1
         unary = self._unary
-        # From here `left` zeros on: first by whole pieces of 64 bits, then bit by bit from the last byte.
+        # Skip `left` zeros from here: first in pieces of 64 bits, then bit by bit from the last byte.
         while True:
             byte, skip = place >> 3, place & 7
             word = ~int.from_bytes(unary[byte : byte + 8], "little") & ((1 << 64) - 1)
@@ -76,14 +75,14 @@ class EliasFano:
             place += 64 - skip
 
     def numbers(self) -> Words:
-        """All of them; as an array again."""
+        """All of them, unpacked into an array."""
         unary = np.unpackbits(np.frombuffer(self._unary, dtype=np.uint8), bitorder="little")
         high = np.flatnonzero(unary[: self.count + self._zeros])
         high -= np.arange(self.count)
         return high.astype(np.uint64) << np.uint64(self._low_bits) | unpack(self._low, self._low_bits, self.count)
 
     def arrays(self) -> tuple[Any, Any, Any, Any]:
-        """Unary part, low parts, bits of a low part, samples: for loops over arrays."""
+        """Unary part, low parts, width of a low part, samples: for loops over arrays."""
         low = np.frombuffer(self._low or b"\0", dtype=np.uint8)
         samples = np.frombuffer(self._samples, dtype=np.uint32)
         return np.frombuffer(self._unary, dtype=np.uint8), low, np.uint64(self._low_bits), samples

@@ -1,8 +1,8 @@
-"""What a front of many shards is: asked for all of them at once, it says which may hold a node that fits.
+"""A front of many shards: queried for all of them at once, it returns those that may hold a node that fits.
 
-A front may say "perhaps" in vain, and never "no" in vain. It stands before shards of nodes, each a point of what is
-free (0 or more); a request is the least value of each dimension, MISSING where nothing is asked. Node i is in shard i
-modulo their number.
+False positives are permitted, false negatives are not. It is in front of shards of nodes, each a point of free amounts
+(0 or more); a request is the least value of each dimension, MISSING if unconstrained. Node i is in shard i modulo their
+number.
 
     class MyFront:
         front = "mine"
@@ -12,8 +12,7 @@ modulo their number.
         def put(self, slot: int, point: Point) -> None: ...
         def size_bytes(self) -> int: ...
 
-A distribution adds its own by an entry point of the group `minikube_py.fronts`.
-"""
+A distribution adds its own by an entry point of the group `minikube_py.fronts`."""
 
 from __future__ import annotations
 
@@ -33,34 +32,34 @@ class Front(Protocol):
     """See the module. Built as `Front(points, shards, **options)`."""
 
     front: str
-    """Its name among the others."""
+    """Its unique name."""
 
     bound: float
-    """The most of the full shards, in which no node has room, that it lets through, as a share; 1.0: no promise."""
+    """The maximum share of full shards, which have no node with space, that it lets through; 1.0: no guarantee."""
 
     def passing(self, asked: IntArray) -> Bools:
-        """Requests x shards: False only where no node of the shard has all that the request asks for."""
+        """Requests x shards: False only if no node of the shard has everything the request needs."""
 
     def put(self, slot: int, point: Point) -> None:
-        """What is free of the node in `slot` is now `point`, whatever it was."""
+        """The free amounts of the node in `slot` are now `point`."""
 
     def size_bytes(self) -> int:
-        """What has to be at hand in order to ask: what a cell would publish of itself."""
+        """Bytes needed to query it: what a cell would publish about itself."""
 
 
 @runtime_checkable
 class Counting(Front, Protocol):
-    """A front that counts its upkeep."""
+    """A front that counts its maintenance."""
 
     rows_read: int
-    """Nodes of its shards that it has looked at again since it was built."""
+    """Nodes of its shards examined again since it was built."""
 
     def held_bytes(self) -> int:
-        """With what it keeps for its upkeep alone."""
+        """Including what it keeps only for maintenance."""
 
 
 def holding(points: IntArray, shards: int, asked: IntArray) -> Bools:
-    """The truth, by brute force: requests x shards."""
+    """The exact answer, by brute force: requests x shards."""
     truth: Bools = np.zeros((len(asked), shards), dtype=np.bool_)
     for row, request in enumerate(asked):
         truth[row, np.flatnonzero((points >= request).all(axis=1)) % shards] = True

@@ -1,16 +1,15 @@
-"""Grafite: keys hashed so that near ones stay near, kept in order; a range of L values is a range of hashes.
+"""Grafite: locality-preserving hashes of the keys, kept in order; a range of L values is a range of hashes.
 
 Paper: Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial queries with optimal range filters", SIGMOD 2024.
 With r = n 2^(B-2) the hash of x is (q(x // r) + x) mod r, q pairwise independent: within a block of r values it only
-shifts. The hashes of the keys, sorted and without repeats, are an Elias-Fano sequence of about B bits a key.
+shifts. The hashes of the keys, sorted and without duplicates, are an Elias-Fano sequence of about B bits per key.
 
 Bound: B = bits_per_key; an empty range of L values passes with at most L / 2^(B-2), whatever the keys and the workload,
-which is within 2 bits a key and a term of lower order of the least possible. Queries take O(1) searches whatever L.
-Updates: none; it is built again.
+which is within 2 bits per key and a lower-order term of the optimum. Queries take O(1) searches for any L. Updates:
+none; it is rebuilt.
 
-`storage`: "elias-fano" takes those bits and about 3 us more in Python; "codes" keeps 64 bits a key for speed, and says
-so in `size_bits`. Many ranges at once are looked up in the unpacked codes.
-"""
+`storage`: "elias-fano" takes those bits and about 3 us more in Python; "codes" keeps 64 bits per key for speed, and
+counts them in `size_bits`. Many ranges at once are looked up in the unpacked codes."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ from minikube_py.index.filters.hashing import (
 from minikube_py.index.structure import IntArray
 
 LEAST_REDUCED = 16
-"""So that the numbers of blocks stay below the prime."""
+"""Keeps the numbers of blocks below the prime."""
 
 
 class Grafite:
@@ -82,7 +81,7 @@ class Grafite:
         )
 
     def _any(self, shift: int, first: int, last: int) -> bool:
-        """Whether any code is among the hashes of `first` to `last` of a block that is shifted so."""
+        """Whether any code is among the hashes of `first` to `last` of a block with this shift."""
         low, high = (shift + first) % self.reduced, (shift + last) % self.reduced
         if low <= high:
             return self._any_code(low, high)
@@ -100,7 +99,7 @@ class Grafite:
         return np.frombuffer(self._codes, dtype=np.uint64) if self._packed is None else self._packed.numbers()
 
     def elias_fano(self) -> EliasFano:
-        """The codes packed, whatever the storage."""
+        """The packed codes, whatever the storage."""
         return EliasFano(self.codes(), self.reduced) if self._packed is None else self._packed
 
     def hash_terms(self) -> tuple[np.uint64, np.uint64]:
@@ -113,7 +112,7 @@ class Grafite:
         codes, reduced = self.codes(), np.uint64(self.reduced)
         wide = last - first >= reduced
         low, high = self._hash_many(first), self._hash_many(last)
-        # A block ends, shifted, where it would begin again: one code before its first.
+        # A shifted block ends one code before its start.
         turn = self._hash_many(last - last % reduced)
         end = (self._hash_many(first - first % reduced) + reduced - np.uint64(1)) % reduced
         one_block = first // reduced == last // reduced
@@ -124,11 +123,11 @@ class Grafite:
         return answer
 
     def bound(self, length: int) -> float:
-        """The most that the rate over empty ranges of `length` values may be, on any workload."""
+        """The maximum rate over empty ranges of `length` values, on any workload."""
         return min(1.0, self.count * length / self.reduced)
 
     def uniform_rate(self, length: int) -> float:
-        """The same where hashes that fall together are taken into account."""
+        """The same, taking collisions of hashes into account."""
         return -math.expm1(-self.count * length / self.reduced)
 
     def size_bits(self) -> int:
@@ -136,7 +135,7 @@ class Grafite:
 
 
 def _any_between(codes: Words, lows: Words, highs: Words) -> Bools:
-    """Whether any code is in each closed interval; one whose low is above its high goes around the end."""
+    """Whether any code is in each closed interval; one with low above high wraps around."""
     before_low = np.searchsorted(codes, lows, side="left")
     up_to_high = np.searchsorted(codes, highs, side="right")
     found: Bools = np.where(lows <= highs, before_low < up_to_high, (before_low < len(codes)) | (up_to_high > 0))

@@ -1,9 +1,8 @@
 """Keys as unsigned numbers in the same order, and hashing them: one by one as Python ints, and many at once in numpy.
 
 Both forms give the same values. Hashes are `splitmix64`'s finalizer (Steele, Lea and Flood, "Fast splittable
-pseudorandom number generators", OOPSLA 2014), and multiplication modulo the prime 2^61 - 1 where a proof wants a
-pairwise independent family (Carter and Wegman, 1979).
-"""
+pseudorandom number generators", OOPSLA 2014), and multiplication modulo the prime 2^61 - 1 where a proof requires a
+pairwise independent family (Carter and Wegman, 1979)."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def mix_many(values: Words) -> Words:
 
 
 def salt(seed: int) -> int:
-    """What is added to a value before `mix`, so that each seed gives another hash."""
+    """Added to a value before `mix`, so that each seed gives another hash."""
     return mix(seed * GOLDEN + GOLDEN & MASK)
 
 
@@ -64,7 +63,7 @@ def times_mod_prime(factor: int, values: Words) -> Words:
 
 
 def as_keys(keys: object) -> IntArray:
-    """A flat int64 array. Raises InvalidRequest for anything that is none."""
+    """A flat int64 array. Raises InvalidRequest for anything else."""
     array = np.asarray(keys)
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
@@ -76,6 +75,6 @@ def as_keys(keys: object) -> IntArray:
 
 
 def within(name: str, value: float, least: float, most: float) -> None:
-    """Raises InvalidRequest where an option lies outside of [least, most]."""
+    """Raises InvalidRequest if an option is outside [least, most]."""
     if not least <= value <= most:
         raise InvalidRequest(f"{name} is {value:g}: it must be from {least:g} to {most:g}")

@@ -1,12 +1,11 @@
-"""A bit for each cell of a grid over all dimensions: whether any point lies in it.
+"""A bit for each cell of a grid over all dimensions: whether any point is in it.
 
-The grid has `buckets` steps in each dimension, so a summary is of buckets^dimensions bits. Unlike the max vector it
-knows which values occur together; it errs only at the edge of a box, in cells that the box cuts. Steps are even between
-the least and the greatest value at building (`spacing="even"`), or hold about as many points each ("quantile").
-No bound: where the points lie near the edge of every box asked about, it passes them all. (Multi-resolution bitmaps and
-grid files are its relatives: Nievergelt et al., TODS 1984.)
-Updates: insert, values outside of the grid counting as of its outermost step; a point that left goes on to be counted.
-"""
+The grid has `buckets` steps in each dimension, so a summary has buckets^dimensions bits. Unlike the max vector it
+records which values occur together; it errs only at the edge of a box, in cells that the box cuts. Steps are even
+between the least and the greatest value at building (`spacing="even"`), or have about as many points each ("quantile").
+No bound: if points lie near the edge of every queried box, it passes them all. (Multi-resolution bitmaps and grid files
+are its relatives: Nievergelt et al., TODS 1984.) Updates: insert, values outside the grid count as its outermost step;
+deleted points are still counted."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ MOST_CELLS = 1 << 20
 
 
 class JointBitset:
-    """`Summary`. Holds the max vector too, for what the outermost steps do not say.
+    """`Summary`. Also holds the max vector, because the outermost steps are unbounded.
 
     Raises: InvalidRequest for options out of bounds, or more than MOST_CELLS cells."""
 
@@ -76,13 +75,13 @@ class JointBitset:
 
     def size_bits(self) -> int:
         dimensions = len(self._cuts)
-        # Even steps are said by where they begin and end; others are listed.
+        # Even steps need only start and end; others are listed.
         steps = 2 if self._even else self.buckets - 1
         return int(self.buckets**dimensions) + 64 * steps * dimensions + self.bounds.size_bits()
 
 
 def _cuts(values: IntArray, buckets: int, even: bool) -> list[int]:
-    """Ascending; a value belongs to the step whose number is that of the cuts not above it."""
+    """Ascending; a value's step is the number of cuts not above it."""
     there = values[values != MISSING]
     if not len(there):
         return [0] * (buckets - 1)

@@ -1,10 +1,8 @@
-"""The least and the greatest value in each dimension: what any zone map holds.
+"""The least and the greatest value in each dimension, as in a zone map.
 
-Known as zone maps, small materialized aggregates (Moerkotte, VLDB 1998) or block range indexes. Two words a dimension
-answer "is there a value of at least a" without error. Of several dimensions at once they may err: the point that has
-the most of one need not be the one that has the most of another.
-Updates: insert; a point that left goes on to be counted.
-"""
+Known as zone maps, small materialized aggregates (Moerkotte, VLDB 1998) or block range indexes. Two words per dimension
+answer "is there a value of at least a" exactly. For several dimensions they may err: the maxima may be of different
+points. Updates: insert; deleted points are still counted."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
 """Memento: a quotient filter of key prefixes, whose slots carry the suffixes too, so that it can answer for ranges.
 
 Paper: Eslami and Dayan, "Memento filter: a fast, dynamic, and robust range filter", SIGMOD 2025. A key is a prefix and
-a memento, its last r bits. The prefix is hashed to a quotient, which says the slot, and a fingerprint of f bits; a slot
-holds fingerprint and memento, mementos of equal fingerprints in order. A range of up to 2^r values touches two prefixes
-at most, and asks each for a memento in an interval.
+a memento, its last r bits. The prefix is hashed to a quotient, which selects the slot, and a fingerprint of f bits; a
+slot holds fingerprint and memento, mementos of equal fingerprints in order. A range of up to 2^r values touches at most
+two prefixes, and searches each for a memento in an interval.
 
 Bound: an absent prefix collides with n/N of the n keys, N = quotients 2^f. An empty range of L values that touches t
-prefixes, t <= (L-1)/2^r + 2, passes with at most t n/N on any workload (the memento of the key it collides with may lie
-in every interval), and with n L / (N 2^r) where mementos are spread evenly. A slot takes f + r + 2.125 bits, at a load
-of .95.
-Against the paper: equal fingerprints are stored once for each memento, not once for all.
-Updates: insert, delete, expand. Growing beyond the load doubles the quotients and takes a bit of every fingerprint, so
-that the rate doubles with each; when none is left it says "perhaps" to all (`saturated`) until it is built again.
-"""
+prefixes, t <= (L-1)/2^r + 2, passes with at most t n/N on any workload (the memento of the colliding key may be in
+every interval), and with n L / (N 2^r) if mementos are spread evenly. A slot takes f + r + 2.125 bits, at a load of
+0.95. Unlike in the paper, equal fingerprints are stored once for each memento, not once for all. Updates: insert,
+delete, expand. Growing beyond the load doubles the quotients and takes a bit of every fingerprint, so that the rate
+doubles each time; when none is left it answers "perhaps" to everything (`saturated`) until it is rebuilt."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ MOST_CODE_BITS = 63
 
 
 class Memento:
-    """`RangeFilter`, `Deleting`. `memento_bits`: r, best lg of the longest range that is often asked; fewer where
-    `bits_per_key` has no room for them and a bit of fingerprint.
+    """`RangeFilter`, `Deleting`. `memento_bits`: r, ideally lg of the longest frequent range; fewer if `bits_per_key`
+    has no space for them and a bit of fingerprint.
 
     Raises: InvalidRequest for an option out of bounds."""
 
@@ -69,7 +67,7 @@ class Memento:
         self.slots = QuotientSlots(codes, quotients, self.fingerprint_bits + self.memento_bits)
 
     def _codes_of(self, values: Words) -> Words:
-        """Hash of the prefix and memento, in one number."""
+        """Hash of the prefix and memento, combined."""
         bits = np.uint64(self.memento_bits)
         hashes = mix_many((values >> bits) + np.uint64(self._salt)) % np.uint64(self._hashes)
         codes: Words = hashes << bits | values & ((np.uint64(1) << bits) - np.uint64(1))
@@ -96,12 +94,12 @@ class Memento:
             self.slots.insert(*self._code(key + SIGN))
 
     def delete(self, key: int) -> None:
-        """Raises: ValueError where no key can have been inserted that looks like this one."""
+        """Raises: ValueError if no inserted key can have this code."""
         if not self.saturated and not self.slots.delete(*self._code(key + SIGN)):
             raise ValueError(f"{key} was never inserted")
 
     def expand(self) -> None:
-        """Twice the quotients, at a bit of each fingerprint. What hash a code stands for stays the same."""
+        """Doubles the quotients, at a bit of each fingerprint. Each code still represents the same hash."""
         if self.fingerprint_bits == 0:
             self.saturated = True
             return
@@ -151,14 +149,14 @@ class Memento:
         return found
 
     def bound(self, length: int) -> float:
-        """The most that the rate over empty ranges of `length` values may be, on any workload."""
+        """The maximum rate over empty ranges of `length` values, on any workload."""
         touched = 1 if length == 1 else (length - 1 >> self.memento_bits) + 2
         if self.saturated or touched > self.max_probes:
             return 1.0
         return min(1.0, self.count * touched / self._hashes)
 
     def uniform_rate(self, length: int) -> float:
-        """The same where mementos are spread evenly."""
+        """The same if mementos are spread evenly."""
         if self.saturated or (length >> self.memento_bits) + 2 > self.max_probes:
             return 1.0
         return -math.expm1(-self.count * length / (self._hashes << self.memento_bits))

@@ -1,10 +1,8 @@
-"""The filter that never errs: what no filter can do better than.
+"""The filter that never errs: the upper bound for any filter.
 
-It is no filter, as it holds all there is; it says what the others could reach at most. Where a system with it in front
-of its shards is not faster than one without, none will help. `size_bits` is 0, since a bound is not to lose for its
-size; `held_bits` says what it really holds.
-Updates: insert and delete.
-"""
+It is not a real filter, since it holds all points; it shows the most that others could reach. If it makes a system no
+faster, no filter will. `size_bits` is 0, since a bound must not lose for its size; `held_bits` is the real size.
+Updates: insert and delete."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ class Oracle:
 
 
 class OracleKeys:
-    """`RangeFilter`, `Deleting`: the sorted keys themselves. `bits_per_key` is there for the others' sake."""
+    """`RangeFilter`, `Deleting`: the sorted keys themselves. `bits_per_key` exists only for a common signature."""
 
     filter = "oracle"
 

@@ -1,14 +1,13 @@
 """A summary of points made of one range filter for each dimension.
 
-A box passes where each of its intervals passes the filter of its dimension. That is sound, but joint emptiness is out
-of reach: values of different points satisfy different intervals. With `clip` an interval is first cut to the least and
-greatest value, two words a dimension. A half-line `x >= a` that survives the cut ends at a value there is, so that no
-filter can refuse it: of half-lines the greatest value says everything.
+A box passes if each of its intervals passes the filter of its dimension. That is sound, but cannot detect joint
+emptiness: values of different points satisfy different intervals. With `clip` an interval is first cut to the least and
+greatest value, two words per dimension. A half-line `x >= a` that survives the cut ends at an existing value, so no
+filter can reject it: for half-lines the greatest value is sufficient.
 
-A filter without insert gets its new keys in a short sorted list beside it, which `size_bits` counts, until the summary
-is built again. The same point may be put in more than once; `remove` is there only where the filters can delete, and is
-to be called for points that were put.
-"""
+For a filter without insert, new keys are kept in a short sorted list, counted in `size_bits`, until the summary is
+rebuilt. A point may be put more than once; `remove` exists only if the filters can delete, and only for points that
+were put."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class PerDimension:
                 continue
             if self.clip and (low <= bounds.lows[dimension] or high >= bounds.highs[dimension]):
                 if not self._may_shrink:
-                    # The interval holds the least or the greatest value, which the filter knows.
+                    # The interval contains the least or the greatest value, so the filter passes it.
                     continue
                 low, high = max(low, bounds.lows[dimension]), min(high, bounds.highs[dimension])
             if not self.filters[dimension].may_contain(low, high) and not self._is_new(dimension, low, high):
@@ -77,8 +76,8 @@ class PerDimension:
 
 
 class ForgettingPerDimension(PerDimension):
-    """The same over filters that can delete. The least and greatest values do not shrink when points leave, so that an
-    end that is cut need not be a value there is any more."""
+    """The same over filters that can delete. The least and greatest values do not shrink when points are removed, so a
+    clipped end may no longer be an existing value."""
 
     _may_shrink = True
 
@@ -92,8 +91,8 @@ class ForgettingPerDimension(PerDimension):
 def per_dimension(
     points: IntArray, build: Build, clip: int = 1, options: Mapping[str, Any] | None = None
 ) -> PerDimension:
-    """The one or the other, by what the filters of `build` can do."""
-    # A class says what its instances can do; a function that builds is asked for an empty one.
+    """The one or the other, depending on the filters of `build`."""
+    # A class shows what its instances support; a factory function has to build an empty one.
     sample = build if isinstance(build, type) else build(points[:0, 0])
     kind = ForgettingPerDimension if hasattr(sample, "delete") else PerDimension
     return kind(points, build, clip, options)

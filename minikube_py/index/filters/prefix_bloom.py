@@ -1,12 +1,11 @@
-"""A Bloom filter over the keys without their last `shift` bits: one probe says for 2^shift values at once.
+"""A Bloom filter over the keys without their last `shift` bits: one probe covers 2^shift values.
 
 Known from LSM stores (RocksDB's prefix Bloom filters) for one fixed prefix length.
 
-Bound: none. An empty range passes for sure where it shares a prefix with a key; so it does next to stored keys, where
-thresholds like to be. On uniform keys in a universe U a range of L values touches t <= (L-1)/2^shift + 2 prefixes, each
-of which passes with p of the Bloom table, or as it holds a key, n 2^shift / U.
-Updates: insert. Ranges over more than `max_probes` prefixes are not probed: the answer is "perhaps".
-"""
+Bound: none. An empty range that shares a prefix with a key always passes; so do ranges next to stored keys, where
+thresholds tend to be. On uniform keys in a universe U a range of L values touches t <= (L-1)/2^shift + 2 prefixes, each
+of which passes with p of the Bloom table, or with n 2^shift / U because it contains a key. Updates: insert. Ranges over
+more than `max_probes` prefixes are not probed: the answer is "perhaps"."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from minikube_py.index.structure import IntArray
 
 
 class PrefixBloom:
-    """`RangeFilter`, `Inserting`. `shift`: how many bits a prefix leaves out; best near lg(L) for ranges of L values.
+    """`RangeFilter`, `Inserting`. `shift`: how many bits a prefix omits; best near lg(L) for ranges of L values.
 
     Raises: InvalidRequest for an option out of bounds."""
 
@@ -39,7 +38,7 @@ class PrefixBloom:
         keys = as_keys(keys)
         self.shift, self.max_probes = shift, max_probes
         self.table = BloomTable.for_values(max(len(keys), capacity, 1), bits_per_key, seed)
-        # Keys that share a prefix set the same bits: each is counted, and inserted, once.
+        # Keys that share a prefix set the same bits: count and insert each prefix once.
         self.table.add_many(np.unique(unsigned(keys) >> np.uint64(shift)))
 
     def insert(self, key: int) -> None:
@@ -63,17 +62,17 @@ class PrefixBloom:
         return found & right_way
 
     def bound(self, length: int) -> float:
-        """The most that the rate over empty ranges of `length` values may be, on any workload: there is no guarantee,
-        unless prefixes are whole keys."""
+        """The maximum rate over empty ranges of `length` values, on any workload: not guaranteed unless prefixes are
+        whole keys."""
         return range_rate(self.table.rate(), length) if self.shift == 0 and length <= self.max_probes else 1.0
 
     def uniform_rate(self, length: int, universe: int) -> float:
-        """About the rate where keys and ranges are spread evenly over `universe` values."""
+        """Approximate rate if keys and ranges are spread evenly over `universe` values."""
         touched = (length - 1) / (1 << self.shift) + 1
         if touched > self.max_probes:
             return 1.0
         holds = min(1.0, self.table.inserted * (1 << self.shift) / universe)
-        # A range covers the better part of a prefix that lies within it: only at its two ends may one hold a key.
+        # A range covers most of a prefix within it: only the prefixes at its two ends may contain a key.
         return min(1.0, range_rate(self.table.rate(), 1) * touched + min(2.0, touched) * holds)
 
     def size_bits(self) -> int:

@@ -1,12 +1,11 @@
 """A quotient filter's slots: remainders kept in order of their quotient, near the slot of that number.
 
 Paper: Pandey, Bender, Johnson and Patro, "A general-purpose counting filter", SIGMOD 2017 (the rank-and-select quotient
-filter). The remainders of one quotient stand side by side, in order: a run. A run begins in the slot of its quotient,
-or right after the run before it. Two bits a slot say where: whether the slot's number is the quotient of any run
+filter). The remainders of one quotient are adjacent and in order: a run. A run begins in the slot of its quotient, or
+right after the previous run. Two bits per slot locate it: whether the slot's number is the quotient of any run
 (occupied), and whether the slot ends a run; the i-th run belongs to the i-th occupied quotient. For every BLOCK-th slot
-it is kept how many slots from there the runs of earlier quotients reach: 32/BLOCK bits a slot. Runs that reach beyond
-the last quotient's slot lie in slots added behind.
-"""
+there is a count of how many slots from there the runs of earlier quotients reach: 32/BLOCK bits per slot. Runs beyond
+the last quotient's slot are in slots added at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _BLOCK_BYTES = BLOCK // 8
 
 
 class QuotientSlots:
-    """Built from `codes`, ascending uint64: quotient times 2^width, plus remainder. Equal ones stand side by side."""
+    """Built from `codes`, ascending uint64: quotient times 2^width, plus remainder. Equal ones are adjacent."""
 
     def __init__(self, codes: Words, quotients: int, width: int) -> None:
         self.quotients, self.width = quotients, width
@@ -48,17 +47,17 @@ class QuotientSlots:
         reach = np.append(places, 0)[before - 1] + 1 - starts
         self._offsets = array("I", np.where(before > 0, np.maximum(reach, 0), 0).astype(np.uint32).tobytes())
 
-    # -- where things are ------------------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------------
 
     def _runs_to(self, quotient: int) -> tuple[int, int]:
-        """How many runs of the quotient's block are of a quotient not above it, and where the block's runs begin."""
+        """How many runs of the quotient's block have a quotient not above it, and where the block's runs begin."""
         block = quotient >> 8
         word = int.from_bytes(self._occupied[block * _BLOCK_BYTES : (block + 1) * _BLOCK_BYTES], "little")
         runs = (word & ((2 << (quotient & 255)) - 1)).bit_count()
         return runs, block * BLOCK + self._offsets[block]
 
     def _end_to(self, quotient: int) -> int:
-        """Where the runs of all quotients up to this one end, exclusive; maybe before the quotient's own slot."""
+        """Where the runs of all quotients up to this one end, exclusive; possibly before the quotient's own slot."""
         runs, begin = self._runs_to(quotient)
         return select_from(self._ends, begin, runs - 1) + 1 if runs else begin
 
@@ -86,7 +85,7 @@ class QuotientSlots:
         return first
 
     def _free_slot(self, slot: int) -> int:
-        """The first slot from `slot` on that no run takes."""
+        """The first slot from `slot` on without a run."""
         while (end := self._end_to(slot)) > slot:
             slot = end
             if slot == self.slots:
@@ -94,7 +93,7 @@ class QuotientSlots:
         return slot
 
     def _lengthen(self) -> None:
-        """Adds slots behind, a 64th or eight. All there are before are taken, from some quotient's on."""
+        """Appends slots, a 64th or eight. All previous slots are taken, from some quotient's on."""
         more = max(8, self.slots // 512 * 8)
         self.slots += more
         self._remainders.extend(bytes(more * self.width // 8))
@@ -103,7 +102,7 @@ class QuotientSlots:
         # The runs end where the new slots begin: none reaches into a new block.
         self._offsets.extend([0] * (-(-self.slots // BLOCK) - len(self._offsets)))
 
-    # -- what can be done ------------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------------
 
     def any_in(self, quotient: int, low: int, high: int) -> bool:
         """Whether the quotient has a remainder in [low, high]."""
@@ -133,7 +132,7 @@ class QuotientSlots:
         self.count += 1
 
     def delete(self, quotient: int, remainder: int) -> bool:
-        """Takes out one such remainder; False if there is none."""
+        """Deletes one such remainder; False if there is none."""
         if not self._is_occupied(quotient):
             return False
         first, end = self._run(quotient)
@@ -141,7 +140,7 @@ class QuotientSlots:
         width = self.width
         if slot == end or get(self._remainders, slot * width, width) != remainder:
             return False
-        # Up to here slots move down: what follows is free, or a run in its quotient's own slot.
+        # Slots up to here move down: the next is free, or a run in its quotient's own slot.
         stop = end
         while (reach := self._end_to(stop - 1)) > stop:
             stop = reach

@@ -1,15 +1,16 @@
-"""Rosetta: a Bloom filter for each length of prefix, so that a range takes a probe per dyadic interval, not per value.
+"""Rosetta: a Bloom filter for each length of prefix, so that a range takes a probe per dyadic interval, not per
+value.
 
 Paper: Luo, Chatterjee, Ketsetsidis, Dayan, Qin and Idreos, "Rosetta: a robust space-time optimized range filter for
 key-value stores", SIGMOD 2020. Level i holds the keys without their last i bits. A range is cut into at most 2 lg(L)
-dyadic intervals; one that its level passes is doubted: both halves are asked at the level below, down to whole keys.
-Only the lowest level's "perhaps" counts.
+dyadic intervals; if its level passes one, both halves are probed at the level below, down to whole keys. Only the
+lowest level's "perhaps" counts.
 
-Bound: let p_i be the rate of level i's table, 1 where it has none. An empty dyadic interval of level i passes with
-f_0 = p_0, f_i = p_i (1 - (1 - f_(i-1))^2), whatever the keys, as all prefixes asked about are absent; a range with at
-most the sum over its intervals. With every upper level at 1/(2 - eps) and the lowest at eps all f_i <= eps, so a range
-of L values passes with at most 2 lg(L) eps, in n (1.44 lg(1/eps) + 1.44 lg(L)) bits or fewer. Queries take up to
-2 lg(L) probes where nothing passes, and O(L) at worst. Updates: insert. Ranges longer than `max_probes` are not probed.
+Bound: let p_i be the rate of level i's table, 1 if it has none. An empty dyadic interval of level i passes with f_0 =
+p_0, f_i = p_i (1 - (1 - f_(i-1))^2), whatever the keys, as all probed prefixes are absent; a range with at most the sum
+over its intervals. With every upper level at 1/(2 - eps) and the lowest at eps all f_i <= eps, so a range of L values
+passes with at most 2 lg(L) eps, in n (1.44 lg(1/eps) + 1.44 lg(L)) bits or fewer. Queries take up to 2 lg(L) probes if
+nothing passes, and O(L) at worst. Updates: insert. Ranges longer than `max_probes` are not probed.
 
 How the bits are dealt out (`allocation`); upper levels only save probes, the lowest alone decides:
 - "bottom-heavy", what the paper comes to where bits are few: the lowest level gets 7/8 of them, and of the rest as many
@@ -17,8 +18,7 @@ How the bits are dealt out (`allocation`); upper levels only save probes, the lo
 - "equilibrium", what the paper begins with: as in the bound above. It starves the lowest level where there are less
   than about 1.44 lg(L) + 8 bits a key.
 - "single": all to the lowest level; the same as probing a Bloom filter L times.
-- "equal": the same to each level.
-"""
+- "equal": the same to each level."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from minikube_py.index.structure import IntArray
 
 LOWEST_SHARE = 7 / 8
 LEAST_BITS = 0.1
-"""A level with fewer bits a key says nothing, and gets no table."""
+"""A level with fewer bits per key is useless, and gets no table."""
 LN2_SQUARED = math.log(2) ** 2
 _SLICE_PROBES = 1 << 20
 
@@ -69,11 +69,11 @@ def equal(bits_per_key: float, top: int) -> list[float]:
 
 
 ALLOCATIONS = {"bottom-heavy": bottom_heavy, "equilibrium": equilibrium, "single": single, "equal": equal}
-"""Bits a key for each level, from the lowest to `top`."""
+"""Bits per key for each level, from the lowest to `top`."""
 
 
 class Rosetta:
-    """`RangeFilter`, `Inserting`. `max_length`: the length of range it is made for; longer ones take more probes.
+    """`RangeFilter`, `Inserting`. `max_length`: the range length it is designed for; longer ones take more probes.
 
     Raises: InvalidRequest for an option out of bounds."""
 
@@ -176,7 +176,7 @@ class Rosetta:
                 levels.append((np.repeat(ranges, counts), whole + steps.astype(np.uint64)))
                 break
             odd = (first & one) == one
-            # The first of a range stands alone where it is a right half, the last where it is a left one.
+            # The first of a range is alone if it is a right half, the last if it is a left one.
             even = (last & one) == 0
             levels.append((np.concatenate((ranges[odd], ranges[even])), np.concatenate((first[odd], last[even]))))
             left = last - first + one > odd.astype(np.uint64) + even
@@ -185,7 +185,7 @@ class Rosetta:
         return levels
 
     def rates(self) -> list[float]:
-        """How likely an empty dyadic interval of each level passes."""
+        """The probability that an empty dyadic interval of each level passes."""
         rates: list[float] = []
         for table in self.tables:
             rate = 1.0 if table is None else table.rate()
@@ -193,7 +193,7 @@ class Rosetta:
         return rates
 
     def bound(self, length: int) -> float:
-        """The most that the rate over empty ranges of `length` values may be, on any workload."""
+        """The maximum rate over empty ranges of `length` values, on any workload."""
         if length > self.max_probes:
             return 1.0
         rates = self.rates()

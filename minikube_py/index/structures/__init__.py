@@ -1,1 +1,1 @@
-"""The family of exact structures, a module each. `index.catalogue` finds them by name."""
+"""The exact structures, a module each. `index.catalogue` finds them by name."""

@@ -1,16 +1,14 @@
-"""Bitmaps of cumulative levels: for each dimension and each threshold, which slots hold at least so much.
+"""Bitmaps of cumulative levels: for each dimension and each threshold, the slots with at least that value.
 
-A box is an AND of one bitmap a side. Those of the thresholds just outside the box give every slot that may lie in it,
-those just inside the slots that surely do; what lies between stands in a boundary bucket and is compared itself.
-Bitmaps are Python ints, in chunks of some thousand slots. Ints do not change, so a frozen state is the same objects,
-and a change after `freeze` copies the lists of one chunk. The coordinates stand in small immutable blocks for the same
-reason.
+A box is an AND of one bitmap per side. The thresholds just outside the box give every slot that may be in it, those
+just inside the slots that certainly are; slots between are in a boundary bucket and are compared exactly. Bitmaps are
+Python ints, in chunks of some thousand slots. Ints are immutable, so a frozen state shares them, and a change after
+`freeze` copies the lists of one chunk. The coordinates are in small immutable blocks for the same reason.
 
 The levels are quantiles of the values, chosen again when a bucket becomes crowded (see `thresholds`).
 
-Source: range-encoded bitmap indexes (Chan and Ioannidis, SIGMOD 1998), binned as in FastBit (Wu et al. 2009), where
-the recheck of the boundary bins is called the candidate check.
-"""
+Source: range-encoded bitmap indexes (Chan and Ioannidis, SIGMOD 1998), binned as in FastBit (Wu et al. 2009), where the
+recheck of the boundary bins is called the candidate check."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ _BLOCK_SLOTS = 1 << _BLOCK_BITS
 
 
 class _Chunk:
-    """`bits[dimension][level]`: the slots, counted from the chunk's first, whose value is at or above the threshold.
-    `blocks`: the coordinates, slot by slot. `epoch`: that in which the chunk was made; only then may it be changed."""
+    """`bits[dimension][level]`: the slots, relative to the chunk's first, whose value is at or above the threshold.
+    `blocks`: the coordinates, slot by slot. `epoch`: that of the chunk's creation; it may be changed only then."""
 
     __slots__ = ("bits", "blocks", "epoch", "taken")
 
@@ -53,8 +51,8 @@ class State(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One comparison as bitmaps: `may` and `sure` are levels, -1 for none at all. With `above` a point must not stand
-    in the bitmap."""
+    """One comparison as bitmaps: `may` and `sure` are levels, -1 for none. With `above` a point must not be in the
+    bitmap."""
 
     dimension: int
     may: int
@@ -63,9 +61,9 @@ class _Side(NamedTuple):
 
 
 class Bitmaps:
-    """`levels`: thresholds for each dimension; more make fewer points to recheck, and more bits to flip in a change.
-    `chunk_slots`: rounded up to a power of two; larger chunks make queries faster, and changes and frozen states
-    more expensive."""
+    """`levels`: thresholds for each dimension; more mean fewer points to recheck, and more bits to flip per change.
+    `chunk_slots`: rounded up to a power of two; larger chunks make queries faster, and changes and frozen states more
+    expensive."""
 
     structure = "bitmaps"
 
@@ -78,7 +76,7 @@ class Bitmaps:
         self._vacant = (MISSING,) * dimensions
         self._no_block = array("q", self._vacant * _BLOCK_SLOTS)
         self._rows = 0
-        # The list of chunks is copied as a chunk is, when a frozen state holds it.
+        # The list of chunks is copied like a chunk when a frozen state holds it.
         self._epoch = self._list_epoch = 0
         self._chunks: list[_Chunk] = []
         self._build()
@@ -113,7 +111,7 @@ class Bitmaps:
         self._build()
 
     def _move(self, chunk: _Chunk, slot: int, before: Point, after: Point) -> list[int]:
-        """Flips the bits between two points of a slot; returns the dimensions of which a bucket became crowded."""
+        """Flips the bits between two points of a slot; returns the dimensions with a bucket that became crowded."""
         crowded = []
         bit = 1 << (slot & (self._chunk_slots - 1))
         for dimension, (old, new) in enumerate(zip(before, after)):
@@ -136,7 +134,7 @@ class Bitmaps:
         return crowded
 
     def _own_chunk(self, slot: int) -> _Chunk:
-        """The chunk of `slot`, made if there is none, copied if a frozen state holds it too."""
+        """The chunk of `slot`, created if missing, copied if a frozen state also holds it."""
         if self._list_epoch != self._epoch:
             self._chunks = self._chunks[:]
             self._list_epoch = self._epoch
@@ -151,7 +149,7 @@ class Bitmaps:
         return chunk
 
     def _build(self) -> None:
-        """Builds all chunks, for the points that stand in the columns."""
+        """Builds all chunks from the points in the columns."""
         columns = self._columns
         end = self._end()
         rows = np.full((end, columns.dimensions), MISSING, dtype=np.int64)
@@ -172,7 +170,7 @@ class Bitmaps:
             self._buckets.append(self._choose(dimension))
 
     def _choose(self, dimension: int) -> Buckets:
-        """New levels for the values of a dimension, whose bitmaps are built again."""
+        """New levels for the values of a dimension, whose bitmaps are rebuilt."""
         column = self._columns.values[dimension][: self._columns.end]
         buckets = Buckets(column, self._levels)
         levels = [self._split(column >= low) for low in buckets.thresholds]
@@ -190,7 +188,7 @@ class Bitmaps:
         packed = np.packbits(mask, bitorder="little").tobytes()
         return [int.from_bytes(packed[at : at + size], "little") for at in range(0, self._end() >> 3, size)]
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------------
 
     def find(self, box: Box, limit: int = 0) -> Found:
         return self._search(self._state(), box, limit, self._columns.among)
@@ -238,7 +236,7 @@ class Bitmaps:
         """The slots of the bits that are set in successive chunks."""
         packed = b"".join([bitmap.to_bytes(self._chunk_slots >> 3, "little") for bitmap in bitmaps])
         bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
-        # As bools they are searched ten times faster than as numbers.
+        # Bools are searched ten times faster than numbers.
         slots: IntArray = np.flatnonzero(bits.view(np.bool_))
         return slots
 
@@ -260,8 +258,8 @@ class Bitmaps:
         return self._columns.size_bytes() + blocks + sum(map(getsizeof, levels)) + 8 * len(levels)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 16 us for the calls, 1.9 us a chunk, and 40 ns a slot found, with those
-        that are rechecked. One in four of those that lie in the box is taken to be certain."""
+        """`tests/bench/bench_structures.py`: 16 us for the calls, 1.9 us per chunk, and 40 ns per slot found or
+        rechecked. One in four of those in the box is assumed to be certain."""
         chunks = 1 + (rows >> self._shift)
         found = min(limit or rows, rows * share)
         enough = limit / (share * 0.25) / self._chunk_slots if limit and share else chunks
@@ -270,7 +268,7 @@ class Bitmaps:
 
 
 def _all_of(state: State, certain: list[int], doubtful: list[int]) -> bool:
-    """Whether there is nothing but what is certain."""
+    """Whether all candidates are certain."""
     return len(certain) == len(state.chunks) and not any(doubtful)
 
 
@@ -289,7 +287,7 @@ def _sides(asked: Asked, thresholds: tuple[list[int], ...]) -> list[_Side]:
 
 
 def _candidates(chunk: _Chunk, sides: list[_Side]) -> tuple[int, int]:
-    """The slots of a chunk that may lie in the box, and among them those that surely do."""
+    """The slots of a chunk that may be in the box, and those of them that certainly are."""
     may = sure = chunk.taken
     for dimension, outer, inner, above in sides:
         levels = chunk.bits[dimension]

@@ -1,4 +1,4 @@
-"""Boxes as structures read them: only the dimensions that are asked about."""
+"""The constrained dimensions of a box."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Asked = list[tuple[int, int, int]]
 
 
 def asked_of(box: Box) -> Asked | None:
-    """None where the box is empty: some low is above its high."""
+    """None if the box is empty: some low is above its high."""
     asked = []
     for dimension, (low, high) in enumerate(zip(box.lows, box.highs)):
         if low > high:

@@ -1,9 +1,8 @@
-"""A column of int64 for each dimension, compared whole in numpy.
+"""A column of int64 for each dimension, compared as a whole in numpy.
 
-O(rows) a question, at about 0.3 ns a row and a comparison; with a limit, blocks of growing size until enough are found.
-The other structures keep their points in one of these too, and fall back on its scan. Each column is one buffer with
-two faces: an array for numpy, and a memoryview, whose single cells Python reads and writes in a third of the time.
-"""
+O(rows) per query, at about 0.3 ns per row and comparison; with a limit, blocks of growing size until enough are found.
+The other structures also keep their points in one of these, and fall back on its scan. Each column is one buffer with
+two views: an array for numpy, and a memoryview, whose single cells Python reads and writes in a third of the time."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ _FIRST_SLOTS = 64
 
 
 class Columns:
-    """`values[dimension][slot]`: MISSING where the slot is vacant or its point has no value. `end`: above every slot
-    ever taken. `cells`: the same columns for single reads and writes. All are replaced when the structure grows.
+    """`values[dimension][slot]`: MISSING if the slot is vacant or its point has no value. `end`: above every slot ever
+    used. `cells`: the same columns for single reads and writes. All are replaced when the structure grows.
 
-    `block_slots`: how many slots a question with a limit compares first; four times as many at each further step."""
+    `block_slots`: how many slots a query with a limit compares first; four times as many at each further step."""
 
     structure = "columns"
 
@@ -58,7 +57,7 @@ class Columns:
             self.taken[slots] = True
 
     def reserve(self, capacity: int) -> None:
-        """Makes room for a power of two of slots, without taking any."""
+        """Reserves memory for a power of two of slots, without using any."""
         if capacity > self.capacity:
             self._resize(capacity)
 
@@ -85,12 +84,12 @@ class Columns:
             if len(slots) > room:
                 return Found(np.concatenate(pieces), False, stop)
             room -= len(slots)
-            # The rarer the matches turn out, the less a call of numpy should be paid per row.
+            # The rarer the matches, the larger the blocks, to save numpy calls.
             start, block = stop, block * 4
         return Found(np.concatenate(pieces) if pieces else NO_SLOTS, start >= end, start)
 
     def among_range(self, asked: Asked, start: int, stop: int) -> IntArray:
-        """The slots of [start, stop) whose points lie in the box."""
+        """The slots of [start, stop) whose points are in the box."""
         mask: Mask | None = None
         for dimension, low, high in asked:
             column = self.values[dimension][start:stop]
@@ -102,7 +101,7 @@ class Columns:
         return slots + start if start else slots
 
     def among(self, asked: Asked, slots: IntArray) -> IntArray:
-        """Those of `slots`, of which none is vacant, whose points lie in the box."""
+        """Those of `slots`, none of them vacant, whose points are in the box."""
         for dimension, low, high in asked:
             column = self.values[dimension][slots]
             mask = column >= low
@@ -118,8 +117,8 @@ class Columns:
         return self.capacity * (8 * self.dimensions + 1)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 6 us for the calls of numpy, 0.55 ns a row and 10 more where it is taken;
-        3 us for each block of a question with a limit."""
+        """`tests/bench/bench_structures.py`: 6 us for the calls of numpy, 0.55 ns per row and 10 more per match; 3 us
+        per block of a query with a limit."""
         looked_at = float(rows)
         blocks = 0
         if limit:
@@ -128,7 +127,7 @@ class Columns:
         return 6.0 + 3.0 * blocks + 0.00055 * looked_at + 0.01 * min(limit or rows, rows * share)
 
     def _reach(self, slot: int) -> None:
-        """Makes `slot` one of those that questions look at."""
+        """Extends the queried range to include `slot`."""
         if not 0 <= slot < self.capacity:
             self._resize(grown(self.capacity, slot))
         self.end = max(self.end, slot + 1)

@@ -1,14 +1,13 @@
-"""A max-tree whose nodes never change: every change copies the path from the root, and every root is a state to keep.
+"""An immutable max-tree: every change copies the path from the root, and every root is a state that can be kept.
 
-A node is a tuple, first the greatest values of the dimensions below it, then its eight children, None where nothing
-stands. A point is a node without children. Eight children make paths of six nodes for 100,000 slots, and of all
-powers of two the fewest bytes copied a change.
+A node is a tuple, first the greatest values of the dimensions below it, then its eight children, None if empty. A point
+is a node without children. Eight children make paths of six nodes for 100,000 slots, and of all powers of two the
+fewest bytes copied per change.
 
-A question on the present gives up and scans in time (see `visits`). One on a frozen state has no columns to scan:
-what nothing answers, but each dimension promises, may visit most of the tree there.
+A query on the current state gives up and scans in time (see `visits`). One on a frozen state has no columns to scan: a
+query without matches that each dimension alone could satisfy may visit most of the tree.
 
-Source: path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures persistent", 1989, section 2).
-"""
+Source: path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures persistent", 1989, section 2)."""
 
 from __future__ import annotations
 
@@ -30,14 +29,14 @@ Node = tuple[Any, ...]
 
 
 class Root(NamedTuple):
-    """A state. `height`: how many levels of nodes stand above the points."""
+    """A state. `height`: how many levels of nodes are above the points."""
 
     node: Node | None
     height: int
 
 
 class CowMaxTree(WalkOrScan):
-    """`visit_limit`: after how many visited nodes, at the most, a question on the present gives up and scans."""
+    """`visit_limit`: the number of visited nodes after which a query on the current state gives up and scans."""
 
     structure = "cow-max-tree"
 
@@ -95,14 +94,14 @@ class CowMaxTree(WalkOrScan):
         return found_of(slots or (), not limit or len(slots or ()) < limit, examined)
 
     def size_bytes(self) -> int:
-        """The nodes are counted as if they were full, and the points with ints of their own."""
+        """Counts nodes as full, and points with separate ints."""
         nodes = sum(self.columns.end >> _BITS * level for level in range(1, self._root.height + 1))
         points = self.columns.end * (56 + 40 * self._dimensions)
         return self.columns.size_bytes() + nodes * (_NODE_BYTES + 8 * self._dimensions) + points
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 0.15 us a child looked at, four a level for each point found. Where
-        nothing is found, how many are depends on the data: a third of the limit is assumed."""
+        """`tests/bench/bench_structures.py`: 0.15 us per child examined, four per level for each point found. If
+        nothing is found, the number depends on the data: a third of the limit is assumed."""
         visits = min(self._visit_limit, visits_of_a_scan(rows))
         found = min(limit or rows, rows * share)
         needed = 4 * self._root.height * (1 + found) if found >= 1 else visits / 3
@@ -113,7 +112,7 @@ class CowMaxTree(WalkOrScan):
     def _walk(
         self, asked: Asked, limit: int, visits_left: int, root: Root | None = None
     ) -> tuple[list[int] | None, int]:
-        """In the present where no `root` is given."""
+        """In the current state if no `root` is given."""
         root = self._root if root is None else root
         dimensions = self._dimensions
         lows = [(dimension, low) for dimension, low, _ in asked]
@@ -141,7 +140,7 @@ class CowMaxTree(WalkOrScan):
         return (None if pending else slots), visits
 
     def _replace(self, slot: int, child: Node | None) -> None:
-        """Puts `child` in the place of `slot`, and copies the nodes above it."""
+        """Puts `child` in the place of `slot`, and copies the nodes above."""
         node, height = self._root
         path = []
         for level in range(height - 1, -1, -1):
@@ -154,7 +153,7 @@ class CowMaxTree(WalkOrScan):
         self._root = Root(child, height)
 
     def _with_child(self, node: Node, place: int, child: Node | None) -> Node | None:
-        """The node with another child; None if it has none any more."""
+        """The node with another child; None if no child remains."""
         dimensions = self._dimensions
         copy = list(node)
         old = copy[dimensions + place]

@@ -1,12 +1,12 @@
-"""Zones that know, beside their maxima, which combinations of values stand in them.
+"""Zones that record, beside their maxima, which combinations of values they contain.
 
 Each dimension is cut into buckets by quantiles; a cell is one bucket of each dimension, and every zone has a bitset of
-the cells in which it has a point, kept exact by a count for each cell. A question opens a zone only if one of those
-cells meets the box. So a zone of which no single point has all the greatest values is passed over too, but for a cell's
-width, and highs prune as well as lows.
+the cells in which it has a point, kept exact by a count for each cell. A query opens a zone only if one of those cells
+intersects the box. So a zone in which no single point has all the greatest values is skipped too, up to a cell's width,
+and highs prune as well as lows.
 
-Source: a joint histogram of which only emptiness is kept. Among zones of 1,024 slots that hold nothing, at dimensions
-that disagree (-.8), maxima alone open .44 in vain, cells of 8 x 8 x 8 buckets .05 (the project's first measurements).
+Source: a joint histogram reduced to emptiness. Of zones of 1,024 slots without a match, with negatively correlated
+dimensions (-0.8), maxima alone open 0.44 in vain, cells of 8 x 8 x 8 buckets 0.05 (the project's first measurements).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from minikube_py.index.structures.thresholds import Buckets
 from minikube_py.index.structures.zones import Zones
 
 CELLS_LIMIT = 4096
-"""The most cells a zone has: with their counts, 66 bytes a slot in zones of 256."""
+"""The most cells per zone: with their counts, 66 bytes per slot in zones of 256."""
 _USUAL_CELLS = 512
 
 
 class JointZones(Zones):
-    """`grid`: buckets a dimension, of which each further dimension multiplies the cells. 0: the most that keep the
-    cells within 512; beyond nine dimensions, two for each of the first nine."""
+    """`grid`: buckets per dimension; each further dimension multiplies the cells. 0: the most that keep the cells
+    within 512; beyond nine dimensions, two for each of the first nine."""
 
     structure = "joint-zones"
 
@@ -44,7 +44,7 @@ class JointZones(Zones):
                 f"structure {self.structure}: grid is {grid}; with {dimensions} dimensions it takes {takes}"
             )
         self._words = -(-(self._grid**self._joint) // 64)
-        # The weight of a dimension's bucket in the number of a cell, and by bucket the cells that are not above it.
+        # The stride of a dimension's bucket in a cell's number, and by bucket the cells that are not above it.
         self._strides = [self._grid**dimension for dimension in range(self._joint)]
         self._up_to = [self._cells_up_to(stride) for stride in self._strides]
         super().__init__(dimensions, zone_slots)
@@ -53,7 +53,8 @@ class JointZones(Zones):
         return super().size_bytes() + self._bits.nbytes + self._counts.nbytes
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 8 us more than the maxima alone, and 40 ns a zone whose bitset is read."""
+        """`tests/bench/bench_structures.py`: 8 us more than the maxima alone, and 40 ns per zone whose bitset is
+        read."""
         zones = rows >> self._shift
         return super().cost_us(rows, share, limit) + 8.0 + 0.04 * min(zones, 2 * rows * share)
 
@@ -76,7 +77,7 @@ class JointZones(Zones):
         zone = slot >> self._shift
         left = entered = 0
         crowded = False
-        # What has no value at all is in no cell: it lies in no box of which anything is asked.
+        # A point without any value is in no cell: it is in no constrained box.
         counted = before != self._vacant
         counts = after != self._vacant
         self._rows += counts - counted
@@ -96,7 +97,7 @@ class JointZones(Zones):
                 self._count(zone, entered, 1)
 
     def _count(self, zone: int, cell: int, change: int) -> None:
-        """One point more or less in a cell; its bit says whether there is any."""
+        """Adds or removes a point in a cell; the bit says whether there is any."""
         at = zone * self._words * 64 + cell
         count = self._count_cells[at] = self._count_cells[at] + change
         word, bit = zone * self._words + (cell >> 6), 1 << (cell & 63)
@@ -110,7 +111,7 @@ class JointZones(Zones):
         self._build_cells()
 
     def _build_cells(self) -> None:
-        """Cuts the dimensions again, and counts all points."""
+        """Chooses new buckets, and counts all points."""
         columns = [column[: self._columns.end] for column in self._columns.values]
         self._buckets = [Buckets(column, self._grid) for column in columns[: self._joint]]
         slots = np.flatnonzero(np.any([column != MISSING for column in columns], axis=0))
@@ -126,7 +127,7 @@ class JointZones(Zones):
         self._bit_cells = packed.data
 
     def _cells_up_to(self, stride: int) -> list[int]:
-        """For each bucket of the dimension with this stride, the bitset of the cells that are not above it."""
+        """For each bucket of the dimension with this stride, the bitset of the cells not above it."""
         cells = np.arange(self._words * 64)
         buckets = cells // stride % self._grid
         within_grid = cells < self._grid**self._joint
@@ -135,5 +136,5 @@ class JointZones(Zones):
 
 
 def _bucket(place: int) -> int:
-    """The bucket of what stands after `place` thresholds; what is missing shares the first."""
+    """The bucket of a value after `place` thresholds; missing values share the first."""
     return place - 1 if place else 0

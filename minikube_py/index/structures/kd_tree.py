@@ -1,18 +1,17 @@
-"""A max-tree whose leaves stand in k-d order, so that what stands together below a node is alike in every dimension.
+"""A max-tree with leaves in k-d order, so that the points below a node are similar in every dimension.
 
-Then the greatest values below a node are nearly those of each of its points, and it seldom promises what none of them
-has. The order is made by cutting the points at the median of a dimension, each half at the median of the one in which
-it spreads the widest by rank, and so on; the greater half comes first, where a question with a limit looks first.
+So the greatest values below a node are close to those of each of its points, and false positives are rare. The order
+comes from cutting the points at the median of a dimension, each half at the median of its dimension with the widest
+spread by rank, and so on; the greater half comes first, where a query with a limit looks first.
 
-A point that changes keeps its place, so the order decays: hardly where values move a little, as with binds, and within
-a hundredth of the points where they become any others. So not changes say when to order again, but questions: each adds
-the visits that it made in vain to a debt, and when that is as much as ordering costs, all are ordered; also when more
-than a fifth of the points has come since. The puts that follow do it in steps, each some passes of numpy, a few ms for
-100,000 points; questions go on in the old tree until the last step puts in again what has changed meanwhile.
+A changed point keeps its place, so the order decays: hardly if values move a little, as with binds, but after changes
+to a hundredth of the points if values are arbitrary. So reordering is triggered by queries, not changes: each adds its
+wasted visits to a debt, and when the debt equals the cost of ordering, all are reordered; also when more than a fifth
+of the points are new. The following puts do it in steps, each some passes of numpy, a few ms for 100,000 points;
+queries use the old tree until the last step applies the changes made meanwhile.
 
 Source: Bentley, "Multidimensional binary search trees used for associative searching", 1975, made implicit; maxima at
-its nodes are those of a priority search tree (McCreight 1985) in every dimension at once.
-"""
+its nodes are those of a priority search tree (McCreight 1985) in every dimension at once."""
 
 from __future__ import annotations
 
@@ -27,21 +26,21 @@ from minikube_py.index.structures.options import check_dimensions, check_slot, g
 from minikube_py.index.structures.visits import visits_of_a_scan
 
 _LEAF_PLACES = 4
-"""Within groups as small as this nothing is ordered."""
+"""Smaller groups are not ordered internally."""
 _LEAST_CHANGED = 64
 _VISITS_TO_ORDER = 5
-"""To order costs as much time as so many visits for each point."""
+"""Ordering costs as much time as this many visits per point."""
 _NEEDED_VISITS = 2.2
-"""A question needs so many a level, and for each point it finds."""
+"""A query needs this many visits per level, and for each point found."""
 _NEW_SHARE = 5
-"""All are ordered when more than one point in so many is new."""
+"""All are reordered when more than one point in this many is new."""
 _PUTS_A_STEP_BITS = 11
-"""There is a step every (rows >> this) + 1 puts, so that to order 100,000 points takes about a thousand."""
+"""There is a step every (rows >> this) + 1 puts, so ordering 100,000 points takes about a thousand."""
 
 
 class KdTree:
-    """`decay_percent`: how many points in a hundred must have changed before all are ordered again for the sake of
-    questions. `visit_limit`: as that of `MaxTree`."""
+    """`decay_percent`: the percentage of points that must have changed before queries trigger reordering.
+    `visit_limit`: as that of `MaxTree`."""
 
     structure = "kd-tree"
 
@@ -50,7 +49,7 @@ class KdTree:
         self._decay_percent = within(self.structure, "decay_percent", decay_percent, 1, 100)
         self._visit_limit = within(self.structure, "visit_limit", visit_limit, 1, 1 << 20)
         self._tree = MaxTree(dimensions, visit_limit)
-        # -1 where a slot has no place, or a place no slot.
+        # -1 if a slot has no place, or a place no slot.
         self._place_of = self._slot_at = np.empty(0, dtype=np.int64)
         self._free: list[int] = []
         self._rows = 0
@@ -91,9 +90,9 @@ class KdTree:
         return self._tree.size_bytes() + places + 60 * len(self._changed)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`, and `index explain` of few, many and no points: 0.2 us a visit, four a
-        level to the first point or to learn that there is none, and for each one found the more, the rarer they are:
-        the next one stands in another part of the tree."""
+        """`tests/bench/bench_structures.py`, and `index explain` of few, many and no points: 0.2 us per visit, four per
+        level to the first point or to learn that there is none, and more for each further one the rarer they are,
+        because it is in another part of the tree."""
         found = min(limit or rows, rows * share)
         needed = 4 * max(1, rows).bit_length() + found * (2 + log2(1 / share) if share else 1)
         visits = min(self._visit_limit, visits_of_a_scan(rows))
@@ -128,7 +127,7 @@ class KdTree:
     # -- order -----------------------------------------------------------------------------------------------------
 
     def _count_waste(self, found: Found) -> None:
-        """Adds to the debt what a question cost beyond what it would where the order is good."""
+        """Adds to the debt the cost of a query beyond that in a good order."""
         visits: float = found.examined
         if visits > visits_of_a_scan(self._tree.columns.end):
             # It gave up and scanned.
@@ -137,7 +136,7 @@ class KdTree:
         self._debt_visits += max(0.0, visits - needed)
 
     def _decay(self, slot: int) -> None:
-        """Notes a change. Begins to order again where that pays, and from then on takes a step now and then."""
+        """Records a change. Starts reordering if that pays, and then takes a step from time to time."""
         self._changed.add(slot)
         if self._ordering is not None:
             self._puts_to_step -= 1
@@ -157,11 +156,11 @@ class KdTree:
             self._ordering = self._order_anew(self._slot_at[places], points)
 
     def _order_anew(self, slots: IntArray, points: IntArray) -> Iterator[None]:
-        """Orders these points in steps, and with the last takes the new tree in place of the old."""
+        """Reorders these points in steps; the last one replaces the old tree."""
         rows = len(slots)
         size = max(64, 1 << (rows - 1).bit_length())
-        # Rank 0 is the greatest. Places that no point fills rank below all. No two ranks are equal: numpy orders equals
-        # in another way on each kind of processor, and the tree must be the same on all.
+        # Rank 0 is the greatest. Empty places rank below all. Ranks are distinct: numpy orders equal values differently
+        # on each kind of processor, and the tree must be the same on all.
         ranks = np.tile(np.arange(size, dtype=np.int32), (self._dimensions, 1))
         for rank, column in zip(ranks, points.T):
             rank[np.argsort(column, kind="stable")[::-1]] = np.arange(rows, dtype=np.int32)
@@ -203,7 +202,7 @@ class KdTree:
 
 
 def _halved(groups: IntArray, ranks: np.ndarray[tuple[int, int], np.dtype[np.int32]]) -> IntArray:
-    """Each row of `groups` as two: the half that is greater in the dimension in which the row spreads the widest."""
+    """Splits each row of `groups` in two; the half that is greater in the row's widest dimension comes first."""
     width = groups.shape[1]
     spreads = []
     for rank in ranks:

@@ -1,12 +1,11 @@
 """A binary tree over the slots whose nodes hold the greatest value of each dimension below them.
 
-A subtree is passed over if its greatest value falls short of a low in any dimension, so a question that some point
-answers costs about log2(slots) steps. One that none answers can cost many: no single point need have all the greatest
-values together (the more the dimensions disagree, the more such subtrees). Therefore a question gives up
-and scans in time (see `visits`). Highs prune nothing; they are tested at the leaves.
+A subtree is skipped if its greatest value is below a low in any dimension, so a query with a match costs about
+log2(slots) steps. One without may cost many: no single point need have all the greatest values together (the more
+negative the correlation, the more such subtrees). Therefore a query gives up and scans in time (see `visits`). Highs
+prune nothing; they are tested at the leaves.
 
-Source: a tournament tree (Knuth, TAOCP 3, 5.4.1) for each dimension over the same leaves.
-"""
+Source: a tournament tree (Knuth, TAOCP 3, 5.4.1) for each dimension over the same leaves."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ from minikube_py.index.structures.visits import WalkOrScan, visits_of_a_scan
 
 
 class MaxTree(WalkOrScan):
-    """Node 1 is the root, nodes 2n and 2n+1 stand below node n, and the leaves, from `_capacity` on, are the slots.
+    """Node 1 is the root, nodes 2n and 2n+1 are below node n, and the leaves, from `_capacity` on, are the slots.
 
-    `visit_limit`: after how many visited nodes, at the most, a question gives up and scans."""
+    `visit_limit`: the number of visited nodes after which a query gives up and scans."""
 
     structure = "max-tree"
 
@@ -52,8 +51,8 @@ class MaxTree(WalkOrScan):
         return self.columns.size_bytes() + self._capacity * 16 * self.columns.dimensions
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 0.18 us a visit, two visits a level for each point found, a scan above
-        the limit. Where nothing is found, how many are visited depends on the data: half of the limit is assumed."""
+        """`tests/bench/bench_structures.py`: 0.18 us per visit, two visits per level for each point found, a scan above
+        the limit. If nothing is found, the number depends on the data: half of the limit is assumed."""
         visits = min(self._visit_limit, visits_of_a_scan(rows))
         found = min(limit or rows, rows * share)
         needed = 2 * max(1, rows).bit_length() * found if found >= 1 else visits / 2
@@ -89,7 +88,7 @@ class MaxTree(WalkOrScan):
         return (None if pending else slots), visits
 
     def _climb(self, slot: int, point: Point) -> None:
-        """Mends the maxima from the leaf of `slot` on, in each dimension as far up as they change."""
+        """Updates the maxima from the leaf of `slot` up, in each dimension as far as they change."""
         leaf = self._capacity + slot
         for maxima, greatest in zip(self._cells, point):
             node = leaf

@@ -1,11 +1,11 @@
-"""What the options of a structure may be, and how a wrong one is refused."""
+"""Validation of a structure's options."""
 
 from __future__ import annotations
 
 from minikube_py.errors import InvalidRequest
 
 DIMENSIONS_LIMIT = 16
-"""The most dimensions a structure of the family takes: an index over more fields answers few questions."""
+"""The most dimensions of a structure in this package: an index over more fields answers few queries."""
 SLOTS_LIMIT = 1 << 24
 """Slots are below this: 16 million rows of three dimensions are half a gigabyte of columns."""
 
@@ -24,13 +24,13 @@ def check_dimensions(structure: str, dimensions: int) -> int:
 
 
 def check_slot(slot: int) -> None:
-    """Raises: ValueError where `slot` cannot be one; asked only when a structure grows."""
+    """Raises: ValueError if `slot` is invalid; called only when a structure grows."""
     if not 0 <= slot < SLOTS_LIMIT:
         raise ValueError(f"slot {slot} is not in 0..{SLOTS_LIMIT - 1}: a new row takes the lowest slot that is free")
 
 
 def grown(capacity: int, slot: int) -> int:
-    """The capacity, a power of two, that has room for `slot`; at least twice the old one.
+    """The capacity, a power of two, that includes `slot`; at least twice the old one.
 
     Raises: as `check_slot`."""
     check_slot(slot)

@@ -1,8 +1,7 @@
-"""The baseline: every point is looked at, one by one, in Python.
+"""The baseline: every point is examined, one by one, in Python.
 
-What all others are measured against, and what their answers are compared with. O(rows) a question, O(1) a change; with
-a limit it stops at the first points that are enough.
-"""
+Others are compared with it in speed and in their answers. O(rows) per query, O(1) per change; with a limit it stops
+once enough points are found."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from minikube_py.index.structures.options import check_dimensions, check_slot
 _SLOT_BYTES = 110
 """An entry of a dict that is two thirds full, a small int, and a tuple's share of a header."""
 _COORDINATE_BYTES = 40
-"""A pointer and an int of its own."""
+"""A pointer and an int."""
 
 
 class Scan:
@@ -54,6 +53,6 @@ class Scan:
         return len(self._points) * (_SLOT_BYTES + _COORDINATE_BYTES * self._dimensions)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 0.12 us a point looked at (more once they outgrow the cache)."""
+        """`tests/bench/bench_structures.py`: 0.12 us per point (more once they outgrow the cache)."""
         looked_at = min(rows, limit / share) if limit and share else rows
         return 1.5 + 0.12 * looked_at

@@ -1,17 +1,16 @@
-"""Shapes: boxes that come again, each with the slots found before, kept right by what has changed since.
+"""Shapes: recurring boxes, each with its cached slots, updated by the changes since.
 
-Every change is noted in a journal. When a box is asked again, only the slots noted since are looked at: those that now
-lie in it enter its result, those that no longer do leave. So a box that never comes again costs nothing but its memory,
-and one that comes again costs the changes in between, or nothing. The structure behind answers for a box that is new,
-for one that missed too many changes, and for a limit that the known slots do not fill.
+Every change is recorded in a journal. When a box is queried again, only the slots recorded since are examined: those
+now in it are added to its result, those no longer in it removed. So a box that never recurs costs only memory, and one
+that recurs costs the changes in between, if any. The structure behind answers for a new box, for one that missed too
+many changes, and for a limit that the cached slots do not fill.
 
-Limits: the `shapes` boxes asked last are kept, of each at the most `members` slots (a greater result is kept in part,
-which serves questions with a limit), and 4,096 to 8,192 notes of the journal; at 100 bytes a member that is 26 MB for
-256 shapes of 1,024.
+Limits: the `shapes` boxes used last are kept, each with at most `members` slots (a larger result is kept in part, for
+queries with a limit), and 4,096 to 8,192 journal entries; at 100 bytes per member that is 26 MB for 256 shapes of
+1,024.
 
 Source: equivalence classes of requests (Verma et al., "Large-scale cluster management at Google with Borg", 2015, 3.4)
-and the cached evaluation of Protean (Hadary et al., OSDI 2020); the journal is what makes them exact here.
-"""
+and the cached evaluation of Protean (Hadary et al., OSDI 2020); here the journal makes them exact."""
 
 from __future__ import annotations
 
@@ -29,18 +28,18 @@ from minikube_py.index.structures.options import check_dimensions, within
 
 _JOURNAL_NOTES = 4096
 _REPLAY_NOTES = 256
-"""More changes than this are not looked at one by one: asking the structure behind is cheaper. Less than the journal
-keeps at the least, so that those are all there."""
+"""More changes than this are not replayed: querying the structure behind is cheaper. Less than the journal's minimum,
+so that those are all in it."""
 _ONE_BY_ONE = 8
-"""Fewer changes than this are looked at faster without numpy."""
+"""Fewer changes than this are examined faster without numpy."""
 _RESERVE = 4
-"""A question with a limit asks for so many times as many, so that some may leave before it has to ask again."""
+"""A query with a limit requests this many times as many, so that some may leave before the next request."""
 _MEMBER_BYTES = 100
 
 
 class _Shape:
-    """`members`: slots that lie in the box, all of them if `complete`, in order of entry. `seen`: how many notes of the
-    journal are taken in. `answer`: the last one, for as long as no member enters or leaves."""
+    """`members`: slots in the box, all of them if `complete`, in order of entry. `seen`: how many journal entries are
+    applied. `answer`: the last one, while no member enters or leaves."""
 
     __slots__ = ("answer", "answer_limit", "complete", "members", "seen")
 
@@ -51,7 +50,7 @@ class _Shape:
 
 
 class Shapes:
-    """`behind`: the structure that answers what is new. `shapes`, `members`: see the module."""
+    """`behind`: the structure that answers new queries. `shapes`, `members`: see the module."""
 
     structure = "shapes"
 
@@ -62,9 +61,9 @@ class Shapes:
         if behind == self.structure:
             raise InvalidRequest(f"structure {self.structure}: behind is {behind!r}; it takes any other structure")
         self._behind = catalogue.build(behind, dimensions, {})
-        # Asked for each question, and a look at a protocol takes longer than most answers.
+        # Needed for each query, and a protocol check takes longer than most answers.
         self._estimating = self._behind if isinstance(self._behind, Estimating) else None
-        # The points as they are now, for the journal.
+        # The current points, for the journal.
         self._columns = self._behind if isinstance(self._behind, Columns) else Columns(dimensions)
         self._known: OrderedDict[Box, _Shape] = OrderedDict()
         self._journal: list[int] = []
@@ -120,8 +119,8 @@ class Shapes:
         return self._behind.size_bytes() + own + kept
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """By how many questions so far were of a known shape, half to begin with: 0.6 us for those, and 5 us more than
-        the structure behind for others (`tests/bench/bench_structures.py`)."""
+        """By the share of queries so far with a known shape, initially half: 0.6 us for those, and 5 us more than the
+        structure behind for others (`tests/bench/bench_structures.py`)."""
         behind = 100.0 if self._estimating is None else self._estimating.cost_us(rows, share, limit)
         known = (self._hits + 1) / (self._asked + 2)
         return 0.6 * known + (1 - known) * (behind + 5.0)
@@ -135,7 +134,7 @@ class Shapes:
             self._forgotten += _JOURNAL_NOTES
 
     def _replay(self, box: Box, shape: _Shape) -> int:
-        """Takes in what has changed since the shape was last asked: how many slots were looked at, -1 if too many."""
+        """Applies the changes since the shape was last queried: how many slots were examined, -1 if too many."""
         first = shape.seen - self._forgotten
         notes = len(self._journal) - first
         if notes == 0:
@@ -160,7 +159,7 @@ class Shapes:
         return len(noted)
 
     def _inside(self, asked: Asked, slots: set[int]) -> set[int]:
-        """Those of `slots` whose points lie in the box."""
+        """Those of `slots` whose points are in the box."""
         columns = self._columns
         if len(slots) < _ONE_BY_ONE:
             return {slot for slot in slots if columns.has(slot) and lies_in(columns.point(slot), asked)}
@@ -174,7 +173,7 @@ class Shapes:
             members = shape.members
             count = min(limit, len(members)) if limit else len(members)
             slots = np.fromiter(islice(members, count), dtype=np.int64, count=count)
-            # One array for all who ask.
+            # One array shared by all callers.
             slots.flags.writeable = False
             shape.answer = answer = Found(slots, shape.complete and count == len(members), 0)
             shape.answer_limit = limit

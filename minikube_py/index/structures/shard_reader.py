@@ -1,6 +1,5 @@
-"""What opening a shard is: the contents behind a filter, in memory, at a price, or wherever a reader of one's own keeps
-them. The real cases are cold on disk (`lab.shards`) and at another member (`lab.remote_shards`).
-"""
+"""Readers of shards: the contents behind a filter, in memory, at a simulated cost, or in a custom reader. The real
+cases are cold on disk (`lab.shards`) and at another member (`lab.remote_shards`)."""
 
 from __future__ import annotations
 
@@ -25,24 +24,24 @@ class Read(NamedTuple):
 
 
 class ShardReader(Protocol):
-    """The points of all shards, by shard and slot. A slot is in one shard at most; shards are numbered from 0."""
+    """The points of all shards, by shard and slot. A slot is in at most one shard; shards are numbered from 0."""
 
     def fill(self, shard: int, slots: IntArray, points: IntArray) -> None:
-        """These, one row of `points` for each slot, are all the shard holds from now on."""
+        """Replaces the shard's contents by these slots, with one row of `points` each."""
 
     def put(self, shard: int, slot: int, point: Point) -> None: ...
 
     def remove(self, shard: int, slot: int) -> None:
-        """Only ever called for a slot that is there."""
+        """Only called for an existing slot."""
 
     def point(self, shard: int, slot: int) -> Point:
-        """The point of a slot that is there: asked only in front of filters that points can leave."""
+        """The point of an existing slot: called only for filters that support deletion."""
 
     def find(self, shard: int, box: Box, limit: int = 0) -> Read:
-        """Opens the shard."""
+        """Opens and searches the shard."""
 
     def contents(self, shard: int) -> tuple[IntArray, IntArray]:
-        """All slots and their points, one row each: what a filter is built again from."""
+        """All slots and their points, one row each: to rebuild a filter."""
 
     def size_bytes(self) -> int:
         """In this process's memory."""
@@ -50,7 +49,7 @@ class ShardReader(Protocol):
 
 @dataclass(slots=True)
 class Ledger:
-    """What was done and what it is charged at. A charge is counted, not waited for."""
+    """The operations done and their charged cost. A charge is counted, not waited for."""
 
     questions: int = 0
     probed: int = 0
@@ -64,7 +63,7 @@ class Ledger:
 
 
 class Rows:
-    """Points in columns, dense: the last row takes the place of one that leaves."""
+    """Points in columns, dense: the last row replaces a removed one."""
 
     __slots__ = ("columns", "count", "rows", "slots")
 
@@ -113,12 +112,12 @@ class Rows:
         return find_in(self.slots, self.columns, self.count, box, limit)
 
     def size_bytes(self) -> int:
-        # A slot in the dictionary is about 100 bytes with its two ints.
+        # A slot in the dictionary takes about 100 bytes with its two ints.
         return self.columns.nbytes + self.slots.nbytes + 100 * self.count
 
 
 def find_in(slots: IntArray, columns: IntArray, count: int, box: Box, limit: int) -> Read:
-    """The first `count` of `slots` whose points, one column each in `columns`, lie in `box`."""
+    """The first `count` of `slots` whose points, one column each in `columns`, are in `box`."""
     asked = [
         (columns[dimension], low, high)
         for dimension, (low, high) in enumerate(zip(box.lows, box.highs))
@@ -141,7 +140,7 @@ def find_in(slots: IntArray, columns: IntArray, count: int, box: Box, limit: int
         start = stop
     if not pieces:
         return Read(np.empty(0, dtype=np.int64), 0, True)
-    # Copied, as rows may move under a caller that keeps the answer.
+    # Copied, because rows may move while the caller keeps the answer.
     return Read(np.concatenate(pieces), count, True)
 
 
@@ -196,10 +195,10 @@ class MemoryShards:
 
 
 class ChargedShards:
-    """`ShardReader`: another one whose shards cost `open_cost_us` more to open.
+    """`ShardReader`: wraps another one, with shards that cost `open_cost_us` more to open.
 
-    The charge is written into `ledger` and the measurement adds it; with `wait`, which gets seconds, it is really
-    waited for. Opening is `find`, and `contents` as a rebuild needs it."""
+    The charge is recorded in `ledger` and added by the measurement; with `wait`, which gets seconds, it is really
+    waited for. `find` opens a shard, and so does `contents` during a rebuild."""
 
     def __init__(
         self, inner: ShardReader, open_cost_us: float, ledger: Ledger, wait: Callable[[float], None] | None = None

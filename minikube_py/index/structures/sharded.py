@@ -1,18 +1,17 @@
-"""Points in shards, each behind a filter or summary: what a filter is worth where opening a shard costs something.
+"""Points in shards, each behind a filter or summary: the benefit of a filter when opening a shard is expensive.
 
-A question opens the shards whose filter says "perhaps", in order, until it has enough. What opening costs is the
-reader's affair (`structures.shard_reader`): nothing but the look itself in memory, `open_cost_us` more by option, a
-file's in `lab.shards`, another member's in `lab.remote_shards`.
+A query opens the shards whose filter answers "perhaps", in order, until it has enough. The reader determines the cost
+of opening (`structures.shard_reader`): a memory access, optionally `open_cost_us` more, a file's in `lab.shards`,
+another member's in `lab.remote_shards`.
 
-Where a point goes: by `slot` modulo the number of shards, so that each shard is a sample of all; or, with
-`placing="sorted"`, down a k-d tree of the points at the last arrangement, so that a shard's points are alike. A tree is
-laid when points are loaded, and again after as many changes as there were points (at least ARRANGE_AT_LEAST).
+Placement of a point: by `slot` modulo the number of shards, so that each shard is a sample of all; or, with
+`placing="sorted"`, by a k-d tree of the points at the last arrangement, so that a shard's points are similar. The tree
+is built when points are loaded, and again after as many changes as there were points (at least ARRANGE_AT_LEAST).
 
-When a filter is built again: a filter from which points cannot leave goes on to say "perhaps" for those that left, and
-one sized for n points errs more with each beyond them. Both are counted for each shard; once either is more than
-`rebuild_percent` of the points it was built from, and REBUILD_AT_LEAST, the shard is read and its filter built from
-what is there. That is what compaction is to a filter in front of a stored run.
-"""
+Rebuilding of a filter: one without deletion still answers "perhaps" for removed points, and one sized for n points errs
+more with each further one. Both are counted per shard; once either exceeds `rebuild_percent` of the points it was built
+from, and REBUILD_AT_LEAST, the shard is read and its filter rebuilt from its contents, as compaction does for a filter
+in front of a stored run."""
 
 from __future__ import annotations
 
@@ -34,13 +33,13 @@ from minikube_py.index.structures.shard_reader import ChargedShards, Ledger, Mem
 REBUILD_AT_LEAST = 8
 ARRANGE_AT_LEAST = 1024
 BOUNDS_AT_LEAST = 8
-"""From so many shards on, their bounds are compared in one go before any other filter is probed."""
+"""From this many shards on, their bounds are compared at once before any other filter is probed."""
 NEVER_OUTGROWN = frozenset({"max-vector", "oracle", "always"})
-"""Summaries that are as good after many insertions as when they were built."""
+"""Summaries that are as good after many insertions as when built."""
 
 
 class Split(NamedTuple):
-    """Points whose `dimension` is below `cut` go to `below`, others to `above`: a split, or a shard's number."""
+    """Points with `dimension` below `cut` go to `below`, others to `above`: a split, or a shard's number."""
 
     dimension: int
     cut: int
@@ -105,8 +104,8 @@ class Sharded:
         wait: Callable[[float], None] | None = None,
         **options: int | str,
     ) -> Sharded:
-        """One whose shards `reader` keeps; it must hold nothing yet. `wait` gets the seconds of `open_cost_us` to
-        wait for, which are otherwise only counted."""
+        """With shards kept by `reader`, which must be empty. `wait` is called with the seconds of `open_cost_us` to
+        wait, which are otherwise only counted."""
         build: Any = cls
         made: Sharded = build(dimensions, **options)
         made.reader = made._charged(reader, wait)
@@ -127,7 +126,7 @@ class Sharded:
             self._leave(slot, shard, stays=True)
         elif old >= 0:
             self.remove(slot)
-            # That may have dealt all points out again.
+            # That may have redistributed all points.
             shard = self._route(slot, point)
         shards = self._shard_of
         if not 0 <= slot < len(shards):
@@ -152,7 +151,7 @@ class Sharded:
             self._tend(shard)
 
     def _leave(self, slot: int, shard: int, stays: bool) -> None:
-        """The point of `slot` is none of the shard's any more; another takes its place if it `stays`."""
+        """Removes the point of `slot` from the shard; another replaces it if it `stays`."""
         if self._forgets:
             summary = cast(Forgetting, self._summaries[shard])
             summary.remove(self.reader.point(shard, slot))
@@ -163,7 +162,7 @@ class Sharded:
             self.reader.remove(shard, slot)
 
     def _tend(self, shard: int) -> None:
-        """Builds the shard's filter again where the module's rule says so."""
+        """Rebuilds the shard's filter if the module's rule requires it."""
         self._changes += 1
         if self._sorted and self._changes > max(ARRANGE_AT_LEAST, self._arrange_after):
             self.arrange()
@@ -199,7 +198,7 @@ class Sharded:
         self._changes, self._arrange_after = 0, len(slots)
 
     def arrange(self) -> None:
-        """Deals all points out to the shards again."""
+        """Redistributes all points to the shards."""
         contents = [self.reader.contents(shard) for shard in range(self._shards)]
         slots = np.concatenate([slots for slots, _ in contents])
         self.ledger.arranged_points += len(slots)
@@ -243,7 +242,7 @@ class Sharded:
         return Found(slots, complete, examined + opened + pruned, opened, pruned, false_positives)
 
     def _candidates(self, box: Box) -> Iterator[int]:
-        """The shards that may hold something, in order."""
+        """The shards that may have a match, in order."""
         live, summaries = self._live, self._summaries
         if self._bounds is None:
             for shard, summary in enumerate(summaries):
@@ -258,7 +257,7 @@ class Sharded:
     def may_match(self, box: Box) -> bool:
         return next(self._candidates(box), None) is not None
 
-    # -- what it takes ---------------------------------------------------------------------------------------------
+    # -- sizes and costs ---------------------------------------------------------------------------------------------
 
     def filter_bits(self) -> int:
         """The size of all filters together."""
@@ -268,7 +267,7 @@ class Sharded:
         return self.filter_bits() // 8 + self.reader.size_bytes() + 8 * len(self._shard_of)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """As if points were dealt out at random and no filter erred: about 1 us a filter, 6 a shard, .003 a row."""
+        """As if points were placed at random and no filter erred: about 1 us per filter, 6 per shard, 0.003 per row."""
         in_shard = max(1.0, rows / self._shards)
         holds: float = 1 - (1 - share) ** in_shard
         probed = float(self._shards)
@@ -279,14 +278,14 @@ class Sharded:
 
 
 class BoundsTable:
-    """The least and the greatest values of many summaries, compared with a box all at once."""
+    """The least and the greatest values of many summaries, compared with a box at once."""
 
     def __init__(self, shards: int, dimensions: int, are_all: bool) -> None:
         self._lows: IntArray = np.full((dimensions, shards), HIGH, dtype=np.int64)
         self._highs: IntArray = np.full((dimensions, shards), MISSING, dtype=np.int64)
         self.changed: set[int] = set()
         self.are_all = are_all
-        """The summaries are nothing more."""
+        """The summaries consist only of bounds."""
 
     def passing(self, box: Box, summaries: list[Summary]) -> list[int]:
         for shard in self.changed:
@@ -312,7 +311,7 @@ class BoundsTable:
 
 
 def bounds_of(summaries: list[Summary]) -> BoundsTable | None:
-    """A table for summaries that hold a max vector, or are one; None for others."""
+    """A table for summaries that contain or are a max vector; None for others."""
     first: Any = summaries[0]
     bounds = first if isinstance(first, MaxVector) else getattr(first, "bounds", None)
     if bounds is None or not getattr(first, "clip", True):
@@ -321,7 +320,7 @@ def bounds_of(summaries: list[Summary]) -> BoundsTable | None:
 
 
 def lay(points: IntArray, shards: int) -> tuple[Split | int, list[IntArray]]:
-    """A k-d tree with `shards` leaves of about as many points each, and the rows of each leaf."""
+    """A k-d tree with `shards` leaves of about equally many points, and the rows of each leaf."""
     order: list[IntArray] = []
     dimensions = points.shape[1]
 

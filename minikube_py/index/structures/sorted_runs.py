@@ -1,13 +1,12 @@
-"""Dimensions in order of their values: a question searches the narrowest of its intervals, and rechecks the others.
+"""Dimensions sorted by value: a query searches the narrowest of its intervals, and rechecks the others.
 
-Each sorted dimension is a run of (value, slot). What has changed since the runs were made stands in a small list of
-fresh slots that every question looks at as well; when the list is full it is merged into the runs, in a pass of numpy.
-So a question costs the rows of its most selective interval, and a change its share of a merge. Where even that interval
-is wide, all columns are scanned: reading rows in the order of a run costs four times as much as reading them in place.
+Each sorted dimension is a run of (value, slot). Changes since the runs were made are in a small list of fresh slots
+that every query also examines; when the list is full it is merged into the runs, in a pass of numpy. So a query costs
+the rows of its most selective interval, and a change its share of a merge. If even that interval is wide, all columns
+are scanned: reading rows in the order of a run costs four times as much as reading them in place.
 
-Source: the sorted run and its memtable of a log-structured merge-tree (O'Neil et al. 1996), with two levels; that the
-most selective list is read and the others are tested is what databases do with several single-column indexes.
-"""
+Source: the sorted run and its memtable of a log-structured merge-tree (O'Neil et al. 1996), with two levels; databases
+with several single-column indexes likewise read the most selective one and test the others."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from minikube_py.index.structures.options import check_dimensions, within
 
 _FIRST_BLOCK = 256
 _SCAN_SHARE = 4
-"""More than one row in this many are not looked at in the order of a run."""
+"""If more than one row in this many is in the interval, scan instead of using a run."""
 
 
 class _Run:
@@ -46,7 +45,7 @@ class _Run:
 
 class SortedRuns:
     """`dimension`: the only one that is kept sorted, counted from 0; -1 sorts all of them. `fresh_slots`: how many
-    changed slots are gathered before they are merged."""
+    changed slots are collected before they are merged."""
 
     structure = "sorted-runs"
 
@@ -92,7 +91,7 @@ class SortedRuns:
         run, first, last = narrowest
         pieces: list[IntArray] = []
         count = examined = 0
-        # From the greatest value down: who has much of one thing has room for more of the others, if they go together.
+        # From the greatest value down: a row with much of one resource has more of the others, if they correlate.
         block = _FIRST_BLOCK if limit else last - first
         while first < last:
             start = max(first, last - block)
@@ -123,8 +122,8 @@ class SortedRuns:
         return self._columns.size_bytes() + runs + self._is_fresh.nbytes + self._fresh.nbytes
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 10 us for the calls of numpy, and 9 ns for each row of the interval.
-        That of the narrowest dimension is taken to be as if there were two, of equal width and independent."""
+        """`tests/bench/bench_structures.py`: 10 us for the calls of numpy, and 9 ns per row of the interval. The
+        narrowest is estimated as if there were two independent dimensions of equal width."""
         interval = rows * sqrt(share)
         if limit and share:
             interval = min(interval, max(_FIRST_BLOCK, limit / sqrt(share)))
@@ -134,7 +133,7 @@ class SortedRuns:
         return 10.0 + 0.009 * interval
 
     def _narrowest(self, asked: Asked) -> tuple[_Run, int, int] | None:
-        """The run and its part that holds the fewest rows of an interval asked about; None if none is sorted."""
+        """The run and its part with the fewest rows of a constrained interval; None if none is sorted."""
         best: tuple[_Run, int, int] | None = None
         for dimension, low, high in asked:
             run = self._runs.get(dimension)

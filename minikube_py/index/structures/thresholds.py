@@ -1,9 +1,8 @@
-"""Thresholds that cut the values of a dimension into buckets of about equal size, and when they no longer do.
+"""Thresholds that cut the values of a dimension into buckets of about equal size, and detection of imbalance.
 
 Buckets are half-open: bucket b holds the values of [thresholds[b], thresholds[b + 1]). The first threshold is LOW, so
-that a missing value stands before all buckets. A value that many points share has a bucket of its own, which no choice
-of thresholds could make smaller.
-"""
+that a missing value precedes all buckets. A value shared by many points has a separate bucket, which no choice of
+thresholds could make smaller."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ from minikube_py.index.structure import HIGH, LOW, MISSING, IntArray
 
 _SAMPLE = 8192
 _LEAST_CROWD = 64
-"""Fewer points than this in one bucket are no reason to choose again."""
+"""Fewer points than this in one bucket do not trigger a new choice."""
 _CROWDING = 4
-"""A bucket is crowded when it holds so many times its share. Just after a choice none holds three times as much."""
+"""A bucket is crowded at this many times its share. Just after a choice none has three times as much."""
 
 
 def choose(column: IntArray, buckets: int) -> list[int]:
@@ -34,7 +33,7 @@ def choose(column: IntArray, buckets: int) -> list[int]:
 
 
 class Buckets:
-    """The thresholds of one dimension, and how many points stand in each bucket.
+    """The thresholds of one dimension, and how many points are in each bucket.
 
     `thresholds` is never changed: a new choice is a new object."""
 
@@ -43,7 +42,7 @@ class Buckets:
     def __init__(self, column: IntArray, buckets: int) -> None:
         self.thresholds = choose(column, buckets)
         self._share = _CROWDING / buckets
-        # One count more, for what is missing; it is never crowded, nor is a bucket of a single value.
+        # One more count, for missing values; it is never crowded, nor is a bucket of a single value.
         at_or_above = [int(np.count_nonzero(column >= threshold)) for threshold in self.thresholds]
         counts = [at - after for at, after in zip(at_or_above, [*at_or_above[1:], 0])]
         self._counts: list[float] = [float("-inf"), *counts]
@@ -52,7 +51,7 @@ class Buckets:
                 self._counts[bucket + 1] = float("-inf")
 
     def place(self, value: int) -> int:
-        """How many thresholds are at or below `value`: 0 where it is MISSING, else one more than its bucket."""
+        """How many thresholds are at or below `value`: 0 if it is MISSING, else one more than its bucket."""
         return bisect_right(self.thresholds, value)
 
     def places(self, values: IntArray) -> IntArray:
@@ -69,7 +68,7 @@ class Buckets:
         self._counts[place] -= 1
 
     def enter(self, place: int, rows: int) -> bool:
-        """Counts one point more; True where its bucket is crowded, so that a new choice would serve better."""
+        """Counts one more point; True if its bucket is crowded, so that new thresholds would be better."""
         self._counts[place] += 1
         count = self._counts[place]
         return count > _LEAST_CROWD and count > self._share * rows

@@ -1,11 +1,10 @@
-"""Trees that give up a question and scan instead, once they have visited as many nodes as a scan would have cost.
+"""Trees that abort a query and scan instead, once their visits have cost as much as a scan.
 
-A tree of greatest values finds the first points that lie in a box in a few steps, but may visit most of its nodes to
-learn that none does. A question that gives up never costs much more than twice the better of both ways.
+A tree of greatest values finds the first points in a box in a few steps, but may visit most of its nodes to learn that
+there is none. A query that gives up never costs much more than twice the better alternative.
 
-Source: the rule of ski rental (Karlin et al. 1988): to give up for the other way when it would have been paid for costs
-at most twice the optimum.
-"""
+Source: the rule of ski rental (Karlin et al. 1988): switching once the alternative would have been paid for costs at
+most twice the optimum."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ from minikube_py.index.structures.boxes import Asked, asked_of, found_of
 from minikube_py.index.structures.columns import Columns
 
 _SLOTS_PER_VISIT = 300
-"""A scan compares as many slots in the time of one visit."""
+"""A scan compares this many slots in the time of one visit."""
 _LEAST_VISITS = 40
-"""The time of the calls of numpy alone."""
+"""The time of the numpy calls alone."""
 
 
 def visits_of_a_scan(slots: int) -> int:
-    """How many visits take as long as a scan of so many slots."""
+    """How many visits take as long as a scan of this many slots."""
     return _LEAST_VISITS + slots // _SLOTS_PER_VISIT
 
 
 class WalkOrScan(ABC):
-    """`columns`: the points of the tree, to be scanned. `_visit_limit`: after how many visited nodes, at the most, a
-    question gives up."""
+    """`columns`: the points of the tree, for scans. `_visit_limit`: the number of visited nodes after which a query
+    gives up."""
 
     columns: Columns
     _visit_limit: int
@@ -51,4 +50,4 @@ class WalkOrScan(ABC):
 
     @abstractmethod
     def _walk(self, asked: Asked, limit: int, visits_left: int) -> tuple[list[int] | None, int]:
-        """The slots, None if the visits did not suffice; and how many nodes were compared, points among them."""
+        """The slots, None if the visits did not suffice; and how many nodes were compared, including points."""

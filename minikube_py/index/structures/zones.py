@@ -1,11 +1,9 @@
 """Zones of some hundred neighbouring slots, and the greatest value of each dimension in each zone.
 
-A question compares the maxima of all zones in numpy, and opens those that promise enough in every dimension: it scans
-their slots. A zone may promise in vain, since no single one of its points need have all the greatest values; `Found`
-counts those. Highs prune nothing.
+A query compares the maxima of all zones in numpy, and scans the slots of those with enough in every dimension. That may
+be a false positive, since no single point need have all the greatest values; `Found` counts these. Highs prune nothing.
 
-Source: zone maps, or small materialized aggregates (Moerkotte, VLDB 1998).
-"""
+Source: zone maps, or small materialized aggregates (Moerkotte, VLDB 1998)."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from minikube_py.index.structures.options import check_dimensions, within
 
 
 class Zones:
-    """`zone_slots`: slots a zone, rounded up to a power of two."""
+    """`zone_slots`: slots per zone, rounded up to a power of two."""
 
     structure = "zones"
 
@@ -59,7 +57,7 @@ class Zones:
         promising = self._promising(asked, zones)
         pieces: list[IntArray] = []
         first = count = fruitful = 0
-        # The rarer the matches turn out, the more zones are opened at a time.
+        # The rarer the matches, the more zones are opened at once.
         step = 1 if limit else len(promising)
         while first < len(promising):
             opened = promising[first : first + step]
@@ -85,7 +83,7 @@ class Zones:
         )
 
     def may_match(self, box: Box) -> bool:
-        """By the maxima alone: no zone is opened."""
+        """By the maxima alone, without opening a zone."""
         asked = asked_of(box)
         return asked is not None and len(self._promising(asked, -(-self._columns.end >> self._shift))) > 0
 
@@ -93,8 +91,8 @@ class Zones:
         return self._columns.size_bytes() + sum(maxima.nbytes for maxima in self._maxima)
 
     def cost_us(self, rows: int, share: float, limit: int) -> float:
-        """`tests/bench/bench_structures.py`: 6 us to compare the maxima, 9 us for each time that some zones are opened,
-        and 0.8 ns a slot there. Five are taken to be opened for each in which there is something, one at least."""
+        """`tests/bench/bench_structures.py`: 6 us to compare the maxima, 9 us per batch of opened zones, and 0.8 ns per
+        slot in them. At least one, and five per zone with a match are assumed to be opened."""
         slots = 1 << self._shift
         opened = min(rows, max(slots, 5 * slots * rows * share))
         if limit and share:
@@ -103,7 +101,7 @@ class Zones:
         return 6.0 + 0.0015 * (rows >> self._shift) + 9.0 * times + 0.0008 * opened
 
     def _promising(self, asked: Asked, zones: int) -> IntArray:
-        """Those of the first `zones` zones in which a point may lie in the box."""
+        """Those of the first `zones` zones that may have a point in the box."""
         promising = np.ones(zones, dtype=np.bool_)
         for dimension, low, _ in asked:
             promising &= self._maxima[dimension][:zones] >= low
@@ -111,10 +109,10 @@ class Zones:
         return numbers
 
     def _among_zones(self, asked: Asked, zones: IntArray) -> IntArray:
-        """The slots of some zones that lie in the box."""
+        """The slots of some zones that are in the box."""
         first, after = int(zones[0]), int(zones[-1]) + 1
         if len(zones) * 2 > after - first:
-            # To scan those between as well is cheaper than to gather these; nothing of the box lies in them.
+            # Scanning the slots between as well is cheaper than gathering these; none of them is in the box.
             return self._columns.among_range(asked, first << self._shift, after << self._shift)
         inside: Mask | None = None
         for dimension, low, high in asked:
@@ -129,7 +127,7 @@ class Zones:
         return slots
 
     def _move(self, slot: int, before: Point, after: Point) -> None:
-        """Mends the maxima of a zone in which a point has changed."""
+        """Updates the maxima of a zone in which a point has changed."""
         zone = slot >> self._shift
         for dimension, (maxima, old, new) in enumerate(zip(self._cells, before, after)):
             greatest = maxima[zone]
