@@ -22,16 +22,16 @@ from minikube_py.store.protocol import SERIALIZABLE, Op, WatchRequest, decode_ra
 from minikube_py.store.storage import WatchHandle, WatchSink
 
 TIMEOUTS_S: Final = (0.7, 1.5, 4.0)
-"""Short ones make for more writes of which nobody knows."""
+"""Short ones lead to more writes of unknown outcome."""
 CONNECT_S: Final = 0.5
 PING_S: Final = 1.0
 
 
 class Access(Protocol):
-    """What a client reaches the store by."""
+    """A client's access to the store."""
 
     async def start(self) -> None:
-        """Raises: MinikubeError where nobody could be reached."""
+        """Raises: MinikubeError if no member could be reached."""
 
     async def ask(self, request: Request, serializable: bool) -> Any:
         """Raises: RequestError, Unavailable: refused. OutcomeUnknown."""
@@ -41,7 +41,7 @@ class Access(Protocol):
     ) -> WatchHandle: ...
 
     async def close(self) -> None:
-        """Ends in good order; it may be started again."""
+        """Ends cleanly; it may be started again."""
 
 
 def endpoint(host: str) -> Endpoint:
@@ -49,7 +49,7 @@ def endpoint(host: str) -> Endpoint:
 
 
 class StoreAccess:
-    """By a StoreClient."""
+    """Access by a StoreClient."""
 
     def __init__(self, process: Process, hosts: Sequence[str]) -> None:
         self._process = process
@@ -84,8 +84,8 @@ async def asked_of(client: StoreClient, request: Request, serializable: bool) ->
 
 
 class RoamingAccess:
-    """At any member: writes without a session, sent once; reads of whoever is asked, leader or not; watches that end
-    with their connection. `host`, where it is given, names the member."""
+    """Access to any member: writes without a session, sent once; reads of the connected member, leader or not; watches
+    that end with their connection. `host`, if given, is the member's."""
 
     def __init__(self, process: Process, hosts: Sequence[str]) -> None:
         self._process = process
@@ -94,10 +94,10 @@ class RoamingAccess:
         self._watches: dict[ClientConnection, list[Watches]] = {}
 
     async def start(self) -> None:
-        """Connections are made when they are needed."""
+        """Connections are made on demand."""
 
     async def close(self) -> None:
-        """There is no session; watches go on."""
+        """There is no session; watches continue."""
 
     async def ask(self, request: Request, serializable: bool, host: str = "") -> Any:
         timeout_s = self._process.rng.choice(TIMEOUTS_S)
@@ -144,7 +144,7 @@ class RoamingAccess:
         return connection
 
     async def _ping(self, connection: ClientConnection) -> None:
-        """One that is only listened to may have died long ago."""
+        """A connection that only receives may have died long ago."""
         while not connection.why_lost:
             connection.send(Call(Op.PING, None, asyncio.get_running_loop().create_future()))
             await self._process.clock.sleep(PING_S)
@@ -162,7 +162,7 @@ class RoamingAccess:
             call.future.set_exception(error)
 
     def leader_told(self, connection: ClientConnection) -> None:
-        """Nobody here follows leaders."""
+        """Leaders are not followed here."""
 
     def fell(self, connection: ClientConnection, calls: list[Call], reason: str) -> None:
         for call in calls:

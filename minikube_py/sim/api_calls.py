@@ -1,10 +1,9 @@
 """Requests between simulated processes and simulated API servers, in place of HTTP.
 
-aiohttp is not simulated: an answer takes its time, is refused where nobody serves, and is lost with the process that
-owes it. A client turns to another API server when that happens. What is said while a link is cut arrives when it is
-mended, as TCP sends it again; who waits for an answer gives up before. For one client alone, the next writes can go
-wrong, and watches can be late.
-"""
+aiohttp is not simulated: an answer takes time, is refused if no server runs, and is lost when its server's process
+ends. The client then switches to another API server. Messages sent while a link is cut arrive when it is healed, as TCP
+retransmits them; a waiting client times out before. For single clients, the next writes can fail, and watches can be
+delayed."""
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ from minikube_py.sim.loop import NS_PER_S, SimLoop
 from minikube_py.sim.world import Process, World
 
 DELAYS_S: Final = (0.0003, 0.0003, 0.005, 0.05)
-"""What a message takes at least: where that is long, much happens while a component waits for an answer."""
+"""Minimum delay of a message: if it is long, much happens while a component waits for an answer."""
 PATIENCE_S: Final = 8.0
-"""A client takes an answer that does not come for so long for lost."""
+"""A client's timeout for an answer."""
 PASSING: Final = ("/leases/", "/events")
-"""Writes of these paths go through: they are most of all writes, and the next one says the same."""
+"""Writes of these paths are never spoiled: they are most of all writes, and each repeats the last."""
 VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 FAILURE: Final = error_response(StatusError(500, "InternalError", "Internal error occurred: injected", None))
 
@@ -41,7 +40,7 @@ Link = tuple[str, str]
 
 
 class Served:
-    """One life of one API server. `owed`: who is notified when it ends."""
+    """One run of one API server. `owed`: clients notified when it ends."""
 
     def __init__(self, process: Process, core: ApiServer) -> None:
         self.process = process
@@ -50,7 +49,7 @@ class Served:
         self.tasks: dict[asyncio.Task[None], None] = {}
 
     def do(self, work: Callable[[], Any]) -> None:
-        """In the server's own process, which may be dead by then."""
+        """Runs in the server's process, which may be dead by then."""
         loop = self.process.loop
 
         def begin() -> None:
@@ -62,7 +61,7 @@ class Served:
 
 
 class ApiCalls:
-    """Which API servers there are, by host. `held`: messages that waited for a link."""
+    """The API servers, by host. `held`: messages waiting for a link."""
 
     def __init__(self, world: World, rng: Rng) -> None:
         self.world = world
@@ -95,7 +94,7 @@ class ApiCalls:
         return self._number
 
     def cut(self, link: Link) -> None:
-        """Nothing passes until it was mended as often."""
+        """Nothing passes until it was healed as often."""
         self._cuts[link] = self._cuts.get(link, 0) + 1
 
     def mend(self, link: Link) -> None:
@@ -106,10 +105,10 @@ class ApiCalls:
         for call in self._waiting.pop(link, ()):
             self.later(call, link)
 
-    # -- for one client alone -----------------------------------------------------------------------------------------
+    # -- for a single client -----------------------------------------------------------------------------------------
 
     def spoil(self, client: str, fates: Sequence[str]) -> None:
-        """What becomes of its next writes, after what was said before."""
+        """Determines the outcome of its next writes, after those spoiled earlier."""
         self._fates[client].extend(fates)
 
     def fate(self, client: str, method: str, path: str) -> str:
@@ -126,7 +125,7 @@ class ApiCalls:
             send()
 
     def expire_watches(self, client: str) -> None:
-        """What they did not deliver yet is never delivered: they end with 410, and cannot be resumed from before."""
+        """Drops undelivered events: the watches end with 410, and cannot be resumed from before."""
         self._late.pop(client, None)
         revisions = [served.core.cache.revision for served in self.served.values()]
         self._expired_at[client] = max(revisions, default=self._expired_at.get(client, 0))
@@ -134,14 +133,14 @@ class ApiCalls:
             end()
 
     def too_old(self, client: str, since: str) -> bytes | None:
-        """What a watch that was asked for from `since` on is answered instead."""
+        """The error for a watch requested from `since` on, if any."""
         last = self._expired_at.get(client, 0)
         if since.isdigit() and 0 < int(since) <= last:
             return error_response(expired(f"too old resource version: {since} ({last + 1})")).body
         return None
 
     def deliver(self, client: str, send: Callable[[], None]) -> None:
-        """What a watch has for its client."""
+        """Delivers a watch event to its client."""
         if client in self._late:
             self._late[client].append(send)
         else:
@@ -156,7 +155,7 @@ class ApiCalls:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def later(self, call: Callable[[], None], link: Link) -> None:
-        """After the delay of a link; never before what was said there earlier."""
+        """After the delay of a link, and never before an earlier message on it."""
         if link in self._cuts:
             self.held += 1
             self._waiting.setdefault(link, []).append(call)
@@ -167,7 +166,7 @@ class ApiCalls:
 
 
 class CallTransport:
-    """Implements `ApiTransport` for whoever lives on `loop`; asks `hosts`, one after the other, as `user`."""
+    """Implements `ApiTransport` for a process on `loop`; tries `hosts` in turn, as `user`."""
 
     def __init__(
         self, calls: ApiCalls, loop: SimLoop, rng: Rng, hosts: Sequence[str], user: User = ADMIN, name: str = ""
@@ -236,11 +235,11 @@ class CallTransport:
         number = calls.next_number()
         selected, since = _selected(path, asked.query), asked.query.get("resourceVersion", "")
         if since.isdigit() and int(since) < (seen := self._seen.get(selected, 0)):
-            # What it knows would go back in time.
+            # Its knowledge would go back in time.
             calls.world.scheduler.fail(f"{name} has seen {path} up to {seen}, and watches it from {since} on")
 
         def take() -> None:
-            # Callbacks of one turn run in any order; what came in order is taken in order.
+            # Callbacks of one turn run in any order; events are processed in order of arrival.
             queue.put_nowait(arrived.popleft())
 
         def arrive(item: list[WatchEvent] | Unavailable | None) -> None:
@@ -290,15 +289,15 @@ class CallTransport:
                     self._seen[selected] = version
                 yield item
         finally:
-            # The stream of one who left is served to its next event, and closed then.
+            # The stream of a client that left is served until its next event, and then closed.
             served.owed.pop(number, None)
             calls.watches[name].pop(number, None)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
     async def _server(self) -> Served:
-        """Raises: Unavailable where nobody serves."""
+        """Raises: Unavailable if no server runs."""
         served = self._calls.served.get(self._hosts[self._at])
         if served is None:
             self._elsewhere()
@@ -307,7 +306,7 @@ class CallTransport:
         return served
 
     async def _end(self) -> None:
-        """The client ends here."""
+        """The client ends."""
         self._calls.world.scheduler.after(0, self._calls.world.kill, self._name)
         await self._loop.create_future()
 
@@ -320,7 +319,7 @@ def _selected(path: str, query: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _version(events: list[WatchEvent]) -> int:
-    """Of the last one."""
+    """The version of the last event."""
     found = VERSION.search(events[-1].object) if events and events[-1].type != "ERROR" else None
     return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""Around simulated code: what a Python process has one of is as that code needs it, and as it was afterwards."""
+"""Sets process-wide state of Python as simulated code needs it, and restores it afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def simulated(loop: object) -> bool:
 
 @contextmanager
 def around() -> Iterator[None]:
-    """Another event loop that runs here, such as a notebook's, waits meanwhile."""
+    """Another event loop running here, such as a notebook's, waits meanwhile."""
     outside = events._get_running_loop()
     if simulated(outside):
         raise RuntimeError("a simulation cannot run inside another one")
@@ -26,7 +26,7 @@ def around() -> Iterator[None]:
         asyncio.tasks._leave_task(outside, task)
     hooks = sys.get_asyncgen_hooks()
     collecting = gc.isenabled()
-    # Collections would come at other moments in another process, and with them the end of lost tasks.
+    # Automatic collections would happen at other moments in another process, and with them the end of lost tasks.
     gc.disable()
     sys.set_asyncgen_hooks(firstiter=None, finalizer=_end_generator)
     try:
@@ -41,7 +41,7 @@ def around() -> Iterator[None]:
 
 
 def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    """An async generator nobody holds any more is closed on the loop that dropped it, as asyncio does."""
+    """An async generator that is no longer referenced is closed on the loop that dropped it, as in asyncio."""
     loop = events._get_running_loop()
     if loop is not None and simulated(loop) and not loop.is_closed():
         loop.create_task(_close_generator(generator))

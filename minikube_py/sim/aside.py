@@ -1,11 +1,11 @@
-"""What only looks into a simulation: it runs beside the history, which goes on afterwards as if it had not been.
+"""Inspection of a simulation: it runs beside the history, which then continues as if it had not happened.
 
-Whoever looks has a world of its own on the same loop: its callbacks, timers and tasks are kept apart, numbered after
-all else, and ordered by another generator. Where it waits for time, time passes for it alone, while all others stand
-still, and is put back at its end. What it leaves behind, as a watch's timer, goes on in that world, at its time.
+An inspection has a separate world on the same loop: its callbacks, timers and tasks are kept apart, numbered after all
+others, and ordered by another generator. When it waits, time passes for it alone, while the history stands still, and
+is reset at its end. What it leaves behind, such as a watch's timer, continues in that world, at its time.
 
-A callback belongs to it by its context, which tasks and futures hand on; so who looked is known by whatever wakes him.
-"""
+A callback belongs to it by its context, which tasks and futures propagate, so the inspection is known from whatever
+wakes it."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIRST_NUMBER = 1 << 48
-"""Beyond all that a run comes to by itself."""
+"""Numbers beyond those that a run reaches by itself."""
 TURNS_LEFT_MAX = 1000
-"""Of what is left behind, at one moment: it may never come to rest."""
+"""Limit of leftover steps at one moment: they may never come to rest."""
 TURNS_MAX = 1_000_000
 BESIDE: ContextVar[int] = ContextVar("beside", default=0)
-"""The number of the look that a callback belongs to; 0: it is part of the history."""
+"""The number of the inspection that a callback belongs to; 0: it is part of the history."""
 
 Timer = tuple[int, int, "SimTimerHandle"]
 
 
 class TooLong(Exception):
-    """What looked would have to wait for something that does not come while all others stand still."""
+    """The inspection waits for something that cannot happen while the history stands still."""
 
 
 class Beside:
-    """The world of those who look, beside what `scheduler` drives. `generators`: what they draw from is put back."""
+    """The world of inspections, beside what `scheduler` drives. `generators`: their states are restored."""
 
     def __init__(self, scheduler: Scheduler, seed: object) -> None:
         self.generators: list[Rng] = []
         self.used = False
-        """Whether there is anything of it: only then its callbacks need to be told apart."""
+        """Whether it has any callbacks: only then they need to be distinguished."""
         self._scheduler = scheduler
         self._loop: SimLoop
         self._rng = Rng(f"aside {seed}")
@@ -67,10 +67,11 @@ class Beside:
     def made(self, task: SimTask[Any]) -> None:
         self._tasks.append(task)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- inspecting
+    # ------------------------------------------------------------------------------------------------------
 
     def look(self, loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]], limit_s: float) -> T:
-        """What `main()` returns or raises, of which at most `limit_s` pass for it.
+        """Returns or raises what `main()` does, for which at most `limit_s` pass.
 
         Raises: TooLong, and `main()` is cancelled; SimFailure."""
         scheduler = self._scheduler
@@ -92,7 +93,7 @@ class Beside:
                     if task.done() and not task.cancelled():
                         task.exception()
                     raise TooLong
-                # What its end brings about is beside the history, too.
+                # Effects of its end are beside the history, too.
                 self._rest()
             finally:
                 self._keep(begun_ns, steps)
@@ -101,14 +102,14 @@ class Beside:
         return task.result()
 
     def due(self, next_ns: float) -> bool:
-        """Whether what was left behind has something to do before the history goes on at `next_ns`."""
+        """Whether leftovers have something to do before the history continues at `next_ns`."""
         return bool(self._ready or (self._left and self._left[0][0] <= next_ns))
 
     def go_on(self, until_ns: float) -> None:
-        """What was left behind goes on, up to that time."""
+        """Runs leftovers up to that time."""
         scheduler = self._scheduler
         begun_ns, steps = scheduler.now_ns, scheduler.steps
-        # Its timers are those of no look that goes on.
+        # Its timers belong to no current inspection.
         self._look += 1
         with self._apart(self._loop):
             try:
@@ -123,7 +124,7 @@ class Beside:
                 self._keep(begun_ns, steps)
 
     def _rest(self) -> None:
-        """What never comes to rest is ended: nobody waits for it."""
+        """Ends leftovers that never come to rest: nothing waits for them."""
         self._turns(TURNS_LEFT_MAX)
         if self._ready:
             for task in self._tasks:
@@ -157,7 +158,7 @@ class Beside:
                     raise
 
     def _keep(self, begun_ns: int, steps: int) -> None:
-        """Time is put back; what goes on is remembered, what has ended is not."""
+        """Resets time; remembers leftovers that continue, and drops those that have ended."""
         scheduler = self._scheduler
         scheduler.now_ns, scheduler.steps = begun_ns, steps
         timers, self._timers = self._timers, []
@@ -173,7 +174,7 @@ class Beside:
         running = events._get_running_loop()
         rng, loop_rng, number = scheduler.rng, loop._rng, scheduler._number
         for each in self.generators:
-            # Hundreds of times cheaper than to keep its state and to put it back.
+            # Hundreds of times cheaper than saving and restoring its state.
             each.random, each.getrandbits = drawn.random, drawn.getrandbits  # type: ignore[method-assign]
         scheduler.rng = loop._rng = drawn
         scheduler._number = self._number

@@ -1,4 +1,4 @@
-"""What members are asked once all is well: reads like any others, past the planner too, and what they hold."""
+"""Final questions to the members once all is healthy: ordinary reads, reads past the planner, and their contents."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from minikube_py.sim.workload import ALL, NODE_RANGE, WHERES
 from minikube_py.store.member import StoreMember
 
 AUDITOR: Final = 1000
-"""The client under which these reads stand in the history."""
+"""The client name of these reads in the history."""
 
 
 class Audit:
-    """Of `members`, the leader first, all of which have applied the same. `asked_of_indexes` counts."""
+    """Audits `members`, the leader first, all of which have applied the same. `asked_of_indexes` counts."""
 
     def __init__(self, seed: object, members: Sequence[StoreMember], recorder: Recorder) -> None:
         self._members = members
@@ -34,7 +34,7 @@ class Audit:
         self.asked_of_indexes = 0
 
     def build(self) -> str:
-        """Builds what is declared; why it does not come to its end, "" if it does."""
+        """Builds all declared indexes; returns why it does not finish, "" if it does."""
         for member in self._members:
             unbuilt = build_all(member.state)
             if unbuilt:
@@ -43,13 +43,13 @@ class Audit:
         return ""
 
     def ask(self) -> None:
-        """Each for all keys, and about objects, now and in the past. None is behind, so that each must know all that
-        was answered before."""
+        """Asks each for all keys, and about objects, now and in the past. All are up to date, so each must know
+        everything answered before."""
         rng = self._rng
         past = sorted({rng.randint(self._oldest, self._state.revision) for _ in range(5)})
         requests = [RangeRequest(ALL, ALL), *(RangeRequest(ALL, ALL, revision=revision) for revision in past[:2])]
         wheres = [RangeRequest(*NODE_RANGE, revision=at, where=where) for where in WHERES for at in (0, *past)]
-        # Of these fields some are declared and some are not, and are refused.
+        # Some of these fields are declared; the others are refused.
         for where in declared_fields.WHERES:
             wheres += [RangeRequest(*NODE_RANGE, revision=at, where=where) for at in (0, rng.choice(past))]
         for where in (*WHERES, *declared_fields.WHERES):
@@ -67,7 +67,7 @@ class Audit:
             self._told(request, "refused", None, error)
 
     def _ask_indexes(self, member: StoreMember, request: RangeRequest) -> None:
-        """Each index by itself, which the planner might never have sent anything."""
+        """Queries each index directly, because the planner might not have used it."""
         for result, error in answers(member.state, request):
             self._told(request, "done" if error is None else "refused", result, error)
             self.asked_of_indexes += 1
@@ -94,6 +94,6 @@ def _view(member: StoreMember, revisions: Sequence[int]) -> MemberView:
         {revision: state.hash(revision) for revision in revisions if revision >= state.compact_revision},
         tuple(state.range(RangeRequest(ALL, ALL)).kvs),
         tuple(state.leases()),
-        # As another member reads them: tuples in what was applied are lists in what was restored.
+        # In the form that other members read: tuples that were applied are lists once restored.
         tuple([repr(msgpack.unpackb(msgpack.packb(record))) for record in state.sessions.records()]),
     )

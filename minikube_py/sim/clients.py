@@ -1,7 +1,6 @@
-"""Clients of the simulated store: the product's StoreClient, asked by a drawn workload and written down.
+"""Clients of the simulated store: the product's StoreClient, with a random workload and a recorder.
 
-A client is a process with a machine and a number of its own; when it is killed, the next one there has another number.
-"""
+A client is a process with its own machine and number; after a kill the next one there has another number."""
 
 from __future__ import annotations
 
@@ -28,16 +27,16 @@ REFUSED_PAUSE_S: Final = 0.05
 REOPEN_S: Final = (0.002, 0.1)
 UNDECLARED_S: Final = (0.05, 0.5)
 RESTLESS: Final = 0.05
-"""The probability that one who watches goes elsewhere, at each batch."""
+"""The probability, per batch, that a watching client switches to another member."""
 READS_ASTRAY: Final = 0.4
 WRITES_ASTRAY: Final = 0.15
-"""Of the requests, those that go to any member, leader or not."""
+"""Share of the requests that go to any member, leader or not."""
 RENEW_SHARE: Final = 0.01
-"""Of the requests, those after which a client starts again, in another session."""
+"""Share of the requests after which a client restarts, in another session."""
 
 
 class Rivals(NamedTuple):
-    """What is written through the member on one host must be seen when it is read through that on the other."""
+    """Writes through the member on one host must be visible to reads through the member on the other."""
 
     writer: str
     reader: str
@@ -45,8 +44,8 @@ class Rivals(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """What all clients together are to do. `quota`: requests to be begun yet, by workers; `think_s`: the longest pause
-    between two of them; `asides`: requests that somebody wants made besides, at once. `watching`: watches may begin."""
+    """The combined load of all clients. `quota`: requests still to begin, by workers; `think_s`: the longest pause
+    between two of them; `asides`: additional requests, due at once. `watching`: watches may begin."""
 
     quota: int = 0
     think_s: float = 0.2
@@ -64,7 +63,7 @@ class Traffic:
             await self._more()
 
     async def wait_asides(self) -> None:
-        """Returns when somebody wants something made besides."""
+        """Returns when an additional request is due."""
         while not self.asides:
             await self._more()
 
@@ -74,7 +73,7 @@ class Traffic:
         await more
 
     def ask(self, *asides: Request | Rivals, quota: int = 0) -> None:
-        """There is more to do: whoever waits for that goes on, in a process of its own."""
+        """Adds requests: waiting clients continue, each in its own process."""
         self.asides.extend(asides)
         self.quota += quota
         waiting, self.waiting = self.waiting, []
@@ -84,8 +83,8 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is watched, and from which revision on: 0 is from now on. `roams`: by whichever member, and at times by
-    another, by itself; otherwise by the product's client."""
+    """The range to watch, and the start revision: 0 is from now on. `roams`: at any member, sometimes switching,
+    without a client's retries; otherwise by the product's client."""
 
     key: bytes
     range_end: bytes
@@ -96,8 +95,8 @@ class Watched:
 
 @dataclass(eq=False)
 class Client:
-    """One life of one client: `workers` ask at the same time, and `watched` are watched until it ends. With `roaming`
-    some of the requests go by that."""
+    """One run of one client: `workers` send requests concurrently, and `watched` are watched until it ends. With
+    `roaming` some of the requests use that."""
 
     process: Process
     number: int
@@ -140,7 +139,7 @@ class Client:
                 traffic.quota -= 1
                 await self._ask(*self._workload.draw())
                 if self.process.rng.random() < RENEW_SHARE:
-                    # What is under way in the old session must not be executed any more once that has ended.
+                    # Requests in flight in the old session must not be executed once it has ended.
                     await self.access.close()
                     await self._start()
 
@@ -186,8 +185,8 @@ class Client:
 
 
 class Follower:
-    """Keeps one watch. A stream that ends is followed by another, from where it had got to. One that compaction left
-    behind begins a new watch after it; one whose fields were declared again, from then on."""
+    """Keeps one watch. A stream that ends is followed by another, from where it stopped. After compaction a new watch
+    begins behind it; after a redeclaration of its fields, behind that."""
 
     def __init__(
         self, client: int, access: Access, recorder: Recorder, clock: Clock, rng: Rng, watched: Watched
@@ -240,7 +239,7 @@ class Follower:
             self._watch.live = False
             self._later(partial(self.begin, 0), REOPEN_S)
         else:
-            # What asks by fields that nobody has declared may be served soon.
+            # A watch by undeclared fields may be served soon.
             self._later(self._open, UNDECLARED_S if isinstance(error, InvalidRequest) else REOPEN_S)
 
     def _later(self, call: Callable[[], None], within_s: tuple[float, float]) -> None:

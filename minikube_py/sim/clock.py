@@ -1,4 +1,4 @@
-"""Clocks of simulated processes: each machine's runs at its own rate and is set to its own idea of the date."""
+"""Clocks of simulated processes: each machine's clock has its own rate and wall-clock offset."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ EPOCH_S = 1_700_000_000.0
 
 
 class MachineClock:
-    """What outlives the processes of a machine. `rate`: its seconds for one true second; `wall_offset_s`: how far its
-    date is off, which `jump` changes at once."""
+    """Outlives the processes of a machine. `rate`: its seconds per true second; `wall_offset_s`: the error of its wall
+    clock, which `jump` changes at once."""
 
     def __init__(self, rate: float = 1.0, wall_offset_s: float = 0.0) -> None:
         self.rate = rate
         self.wall_offset_s = wall_offset_s
 
     def jump(self, by_s: float) -> None:
-        """The date is set again (NTP, an administrator). The monotonic clock does not notice."""
+        """The wall clock is set (NTP, an administrator). The monotonic clock is unaffected."""
         self.wall_offset_s += by_s
 
     def wall_s(self, true_s: float) -> float:
@@ -29,7 +29,7 @@ class MachineClock:
 
 class SimClock:
     """A process's `Clock`. `monotonic_s` is its loop's time and never goes back; each reading costs `reading_s`, so
-    that work bounded by the clock comes to its bound within one turn."""
+    that work bounded by the clock reaches its bound within one turn."""
 
     def __init__(self, loop: SimLoop, machine: MachineClock, reading_s: float = 0.0) -> None:
         self._loop = loop

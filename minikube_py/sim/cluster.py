@@ -1,8 +1,7 @@
-"""A simulated cluster: members on machines of their own, who starts them again, and what they must agree on.
+"""A simulated cluster: members on separate machines, their supervisor, and what they must agree on.
 
 The members are the product's, with its links and servers, over simulated TCP, disks and clocks. `FaultPlayer` breaks
-them; `unsettled` says what is missing until all is well again.
-"""
+them; `unsettled` lists what is missing until all is healthy again."""
 
 from __future__ import annotations
 
@@ -42,11 +41,10 @@ Task = Callable[[StoreMember], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class Place:
-    """A member's machine. `down`: how many faults hold it down. `member`: what runs there and takes part. `last`: the
-    latest whose log was opened there, looked at by `look`; `opened`: in this life. `wiped`: what that one held is gone;
-    `corrupt`: it may be; `rejoin`: whoever starts there on an empty disk comes under a new id. `sick`: its disk was
-    made to fail. `leaving`: the member that somebody asked to be removed; `gone`: it was. `known`: a member belongs
-    there.
+    """A member's machine. `down`: how many faults hold it down. `member`: the running member, once it takes part.
+    `last`: the latest whose log was opened there, observed by `look`; `opened`: in this run. `wiped`: its data is lost;
+    `corrupt`: it may be; `rejoin`: a member that starts there on an empty disk gets a new id. `sick`: its disk was made
+    to fail. `leaving`: the member whose removal was requested; `gone`: it was removed. `known`: a member belongs there.
     """
 
     number: int
@@ -73,9 +71,9 @@ class Place:
 
 
 class SimCluster:
-    """`members` that form the cluster, and `spare` places for those that may join it. `problem`: the first thing that
-    was wrong. `elected` hears the place of whoever comes to lead, `rivals` the places of a new leader and of an old
-    one that does not know of it; `announced`, by name, that somebody is expected."""
+    """`members` that form the cluster, and `spare` places for those that may join. `problem`: the first violation.
+    `elected` gets the place of a new leader, `rivals` the places of a new leader and of an old one that does not know
+    of it; `announced`, by name, an expected member."""
 
     def __init__(
         self, world: World, rng: Rng, members: int, spare: int, traffic: Traffic, config: MemberConfig = CONFIG
@@ -106,13 +104,14 @@ class SimCluster:
             self.problem = text
             self.world.scheduler.log(f"VIOLATION: {text}")
 
-    # -- members' lives ------------------------------------------------------------------------------------------------
+    # -- lifecycle of members
+    # ------------------------------------------------------------------------------------------------
 
     def start(self, place: Place) -> None:
-        """Nothing where it is held down, runs already, or is no member any more."""
+        """No effect if it is held down, already running, or no longer a member."""
         if place.down or place.gone or not place.known or self.world.running(place.host) is not None:
             return
-        # Whoever starts a member names those that are there now: of the first ones none may be left.
+        # A starting member lists the current members: none of the initial ones may be left.
         known = {member.name: member.peer for member in self.membership().members}
         initial = tuple(sorted((dict(self._initial) | known | {place.name: place.peer}).items()))
         started = place.started = Started(
@@ -129,7 +128,7 @@ class SimCluster:
 
     @property
     def election_s(self) -> float:
-        """How long members bear with a silent leader, at least."""
+        """The minimum time for which members tolerate a silent leader."""
         return self._config.tick_s * self._config.election_ticks
 
     def start_all(self) -> None:
@@ -162,7 +161,7 @@ class SimCluster:
                 self.fail(self.checks.problem)
 
     def _hear(self, membership: Membership) -> None:
-        """Who waits for a member to be expected acts as soon as anybody knows that it is."""
+        """A requester that waits for a member to be expected acts as soon as any member knows it."""
         for place in [place for place in self.places if place.name in self.announced]:
             if membership.expecting(place.name) is not None:
                 self.world.scheduler.after(0, self._welcome, place)
@@ -215,13 +214,13 @@ class SimCluster:
             self._start_soon(place)
 
     def _start_soon(self, place: Place) -> None:
-        """As a supervisor does: at once, or after a while."""
+        """As a supervisor does: at once, or after a delay."""
         at_once = self.rng.random() < AT_ONCE_SHARE
         delay_s = self.rng.random() * AT_ONCE_S if at_once else self.rng.uniform(*RESTART_S)
         self.world.scheduler.after(delay_s, self.start, place)
 
     async def stop(self, place: Place) -> None:
-        """Asks a member to end in good order, and returns when it has; it is started again as after any end."""
+        """Asks a member to stop cleanly, and returns when it has; it is restarted as after any end."""
         process, started = self.world.running(place.host), place.started
         if process is None or started is None or place.member is None or process.loop.paused:
             return
@@ -238,7 +237,7 @@ class SimCluster:
             await asyncio.sleep(0.05)
 
     def calm(self, tick_s: float = TICK_S) -> None:
-        """From here on all go by this unit of time, which costs the simulator less than a quick one."""
+        """From here on all use this longer tick, which is cheaper to simulate."""
         self._config = replace(self._config, tick_s=tick_s)
         for place in self.running():
             if place.member is not None:
@@ -250,11 +249,11 @@ class SimCluster:
         return self.places[place].host
 
     def takes_part(self, place: int) -> bool:
-        """False: nobody was ever started there, or it was removed for good."""
+        """False: no member was ever started there, or it was removed."""
         return place < len(self.places) and self.places[place].known and not self.places[place].gone
 
     def hold_down(self, place: int) -> None:
-        """What runs there has ended, or will, and stays down until it is released as often."""
+        """The process there has ended, or will, and stays down until released as often."""
         self.places[place].down += 1
 
     def release(self, place: int) -> None:
@@ -271,13 +270,13 @@ class SimCluster:
             self.places[place].sick = True
 
     def wipe(self, place: int) -> None:
-        """All that its disk held is gone. Nothing may run there."""
+        """Deletes everything on its disk. Nothing may run there."""
         wiped = self.places[place]
         self.world.wipe(wiped.host)
         wiped.wiped, wiped.rejoin, wiped.corrupt = True, True, False
 
     def may_lose(self, place: int) -> bool:
-        """Whether a majority stays whole without this member's data."""
+        """Whether a majority stays intact without this member's data."""
         voters = self.configuration().voters
         if not self.places[place].opened or not self.quiet():
             return False
@@ -286,13 +285,13 @@ class SimCluster:
         return self.lost_voters() + 1 <= (len(voters) - 1) // 2
 
     def lost_voters(self) -> int:
-        """Voters whose data is gone, or may turn out to be when they start."""
+        """Voters whose data is lost, or may turn out to be when they start."""
         held = {place.member_id for place in self._views() if not place.corrupt}
         configuration = self.configuration()
         return len((configuration.voters | configuration.outgoing) - held)
 
     def quiet(self) -> bool:
-        """No change of members is under way, not even one in the log of somebody who is cut off."""
+        """No change of members is in progress, not even in the log of a partitioned member."""
         configuration, membership = self.configuration(), self.membership()
         if not configuration.voters or configuration.outgoing or membership.expected:
             return False
@@ -309,7 +308,8 @@ class SimCluster:
                 return False
         return True
 
-    # -- what an administrator asks ------------------------------------------------------------------------------------
+    # -- requests of an administrator
+    # ------------------------------------------------------------------------------------
 
     def grow(self, number: int) -> bool:
         place = self.places[number]
@@ -352,7 +352,7 @@ class SimCluster:
         return self._try(partial(self._remove, place.leaving), place)
 
     async def _remove(self, id: NodeId, place: Place) -> bool:
-        """Done, too, once somebody else has taken the place: whom nobody asked to leave is left alone."""
+        """Also done once another member has taken the place: a member whose removal was not requested stays."""
         await self._change(MemberChange(ChangeKind.REMOVE, id=id))
         self.follow()
         if place.member_id != id and place.leaving == id:
@@ -360,7 +360,7 @@ class SimCluster:
         return place.gone or place.member_id != id
 
     async def _change(self, change: MemberChange) -> None:
-        """Has the leader make it. What is refused must not have fitted at some moment between question and answer."""
+        """Has the leader make it. A refused change must have been invalid at some moment between request and answer."""
         before = self.membership()
 
         async def make(member: StoreMember) -> None:
@@ -399,7 +399,7 @@ class SimCluster:
         task.add_done_callback(self._tasks.pop)
 
     async def _until_done(self, wish: Callable[[Place], Coroutine[Any, Any, bool]], place: Place) -> None:
-        """An administrator who tries again for a while."""
+        """An administrator who retries for a while."""
         for _ in range(WISH_TRIES):
             if await wish(place):
                 self.counts["membership changes"] += 1
@@ -407,7 +407,7 @@ class SimCluster:
             await asyncio.sleep(WISH_PAUSE_S)
 
     async def _at_leader(self, task: Task) -> bool:
-        """Lets the leader do something in its own process; whether it said that it is done."""
+        """Runs an action in the leader's process; whether it reported success."""
         leader = self.leader()
         process = self.world.running(leader.host) if leader is not None else None
         if leader is None or leader.member is None or process is None:
@@ -420,18 +420,18 @@ class SimCluster:
                 break
         return outcome == [True]
 
-    # -- what is known of it -------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------
 
     def running(self) -> list[Place]:
         return [place for place in self.places if place.member is not None]
 
     def leader(self) -> Place | None:
-        """The leader of the newest term, if a running member thinks that it is."""
+        """The leader of the newest term, if a running member believes to be it."""
         leading = [place for place in self.running() if place.member is not None and place.member.replica.leading]
         return max(leading, key=_term, default=None)
 
     def members(self) -> list[tuple[Place, StoreMember]]:
-        """Places whose members belong to the cluster, the leader's first. There must be one."""
+        """Places of the cluster's members, the leader's first. There must be one."""
         leader = self.leader()
         assert leader is not None and leader.member is not None
         ids = {member.id for member in leader.member.membership.members}
@@ -439,7 +439,7 @@ class SimCluster:
         return [(place, place.member) for place in (leader, *others) if place.member is not None]
 
     def configuration(self) -> Configuration:
-        """The newest one that anybody has in force."""
+        """The newest one in force at any member."""
         newest = self._newest()
         return newest.raft.configuration if newest is not None else Configuration(frozenset())
 
@@ -448,7 +448,7 @@ class SimCluster:
         return newest.membership if newest is not None else Membership()
 
     def _views(self) -> list[Place]:
-        """Places whose members know something of the cluster, those that are down included."""
+        """Places whose members know the cluster, including those that are down."""
         return [place for place in self.places if place.last is not None and not place.wiped and not place.gone]
 
     def _newest(self) -> StoreMember | None:
@@ -456,13 +456,13 @@ class SimCluster:
         return max(known, key=lambda member: member.raft.log.applied, default=None)
 
     def follow(self) -> None:
-        """Takes note of who was removed, and who votes again."""
+        """Records which members were removed, and which vote again."""
         removed, voters = self.membership().removed, self.configuration().voters
         leader = self.leader()
         expected = leader.member.membership.expected if leader is not None and leader.member is not None else ()
         for place in self.places:
             if not place.known and any(member.name == place.name for member in expected):
-                # Somebody asked for it, and nobody answered whether that was done.
+                # Its removal was requested, with unknown outcome.
                 self._welcome(place)
             if place.leaving and place.member_id in removed:
                 place.gone, place.leaving = True, NOBODY
@@ -470,7 +470,7 @@ class SimCluster:
                 place.rejoin = False
 
     def unsettled(self) -> str:
-        """What is still missing until the cluster is well; empty: nothing."""
+        """What is missing until the cluster is healthy; empty: nothing."""
         for place in self.running():
             if place.started is not None and place.started.stop.is_set():
                 return f"{place.name} was asked to stop, and has not ended"

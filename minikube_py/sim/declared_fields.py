@@ -1,8 +1,7 @@
-"""Fields that indexes of a simulated run declare themselves, and questions that ask by them.
+"""Fields that indexes of a simulated run declare themselves, and queries that use them.
 
-One name has two meanings: who declares it while the other stands is refused, and when that one is dropped, the same
-question asks for something else.
-"""
+One name has two meanings: declaring one while the other is declared is refused, and after that one is dropped, the same
+query means something else."""
 
 from __future__ import annotations
 
@@ -29,13 +28,13 @@ GROUPS: Final[tuple[tuple[FieldSpec, ...], ...]] = (
     (OTHER_RANK, DISK),
     (PODS, DISK),
 )
-"""What one index declares."""
+"""The fields one index declares."""
 
 SUMS: Final = {PODS.name: POD_COUNT}
 POOLS: Final = ("a", "b", "c")
 DISKS: Final = ("1Gi", "1500M", "2e9", "none")
 RANKS: Final = ("1", "2", "+3", "last")
-"""The last disk and the last rank read as no value: the field is missing then."""
+"""The last disk and the last rank are not valid values: the field is missing then."""
 EDGE_RANKS: Final = tuple([str(value) for value in WIRE_EDGES])
 WHERES: Final = (
     Where((Comparison("pool", "=", ("a",)),)),
@@ -50,7 +49,7 @@ NAMES: Final = frozenset(added.name for group in GROUPS for added in group)
 
 
 def drawn_group(rng: Rng, dropped: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
-    """One of the GROUPS; where `dropped` gave a name one meaning, most often the other."""
+    """One of the GROUPS; if `dropped` gave a name one meaning, usually the other."""
     for meaning, other in ((RANK, OTHER_RANK), (OTHER_RANK, RANK)):
         if meaning in dropped and rng.random() < 0.7:
             return (other,)
@@ -62,17 +61,17 @@ def sums_of(fields: Iterable[FieldSpec]) -> tuple[SumSpec, ...]:
 
 
 def asking(known: frozenset[str]) -> tuple[Where, ...]:
-    """The questions for which, of the fields declared by indexes, these suffice."""
+    """The queries whose index-declared fields are all among these."""
     return tuple([where for where in WHERES if declared_in(where) <= known])
 
 
 def declared_in(where: Where) -> frozenset[str]:
-    """The fields it asks by that an index has to declare."""
+    """The fields it uses that an index has to declare."""
     return frozenset(comparison.field for comparison in where.comparisons) & NAMES
 
 
 def drawn_parts(rng: Rng, edges: Edges) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Metadata and status of a node, as far as they are read here; some of each are missing."""
+    """Metadata and status of a node, as far as they are used here; some of each are missing."""
     labels = {"pool": edges.text(rng.choice(POOLS)), "rank": edges.one(rng.choice(RANKS), EDGE_RANKS)}
     for name in ("pool", "rank"):
         if rng.random() < 0.2:

@@ -1,9 +1,8 @@
-"""A Disk in memory that keeps, over a crash, only what was synced, and of the rest what a seed decides.
+"""A Disk in memory that keeps, over a crash, only what was synced, and a part of the rest that the seed decides.
 
 Un-synced writes survive sector by sector in any combination, one in ten of them torn at any byte; un-synced names (new,
-renamed, removed) survive in any combination too. A killed process loses nothing: the page cache outlives it. Faults
-besides: the power fails at the n-th operation, the disk is full, a sync fails, a file cannot be read, bits rot.
-"""
+renamed, removed) survive in any combination too. A killed process loses nothing: the page cache survives. Other faults:
+the power fails at the n-th operation, the disk is full, a sync fails, a file is unreadable, bits flip."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ TORN_SHARE = 0.1
 UNBOUNDED_BYTES = 1 << 40
 
 Lost = Callable[[str], BaseException]
-"""What to raise where the power is off or goes with this operation; told which of both."""
+"""Raises the error when the power is off or fails with this operation; the argument says which."""
 
 
 class Inode:
-    """A file's bytes: as a reader sees them, as the platter has them, and the numbered steps in between."""
+    """A file's bytes: as a reader sees them, as on the platter, and the numbered steps between."""
 
     __slots__ = ("current", "durable", "pending")
 
@@ -39,7 +38,7 @@ class Inode:
         self.pending.append((sequence, offset, data))
 
     def sync(self, horizon: int | None) -> None:
-        """Makes durable what was written, with `horizon` only what was written up to that number."""
+        """Makes written data durable, with `horizon` only up to that number."""
         pending, self.pending = self.pending, []
         for place, (sequence, offset, data) in enumerate(pending):
             if horizon is not None and sequence > horizon:
@@ -51,12 +50,13 @@ class Inode:
                 _write(self.durable, offset, data)
 
     def drop_pending(self, rng: Rng) -> None:
-        """A sync failed: what it covered is there or not, and no later sync will say (Linux marks the pages clean)."""
+        """A sync failed: the data it covered is durable or not, and no later sync reports it (Linux marks the pages
+        clean)."""
         self.durable = self._after_crash(rng)
         self.pending.clear()
 
     def after_crash(self, rng: Rng) -> Inode:
-        """What the platter holds: each un-synced sector on its own is there, or not, or torn."""
+        """The platter's content: each un-synced sector is there, missing or torn, independently."""
         return Inode(self._after_crash(rng))
 
     def _after_crash(self, rng: Rng) -> bytearray:
@@ -104,7 +104,7 @@ class SimFile:
         data = bytes(data)
         room = disk.room(offset + len(data) - len(self._inode.current))
         if room < 0:
-            # As pwrite does: what fits is written, then there is the error.
+            # As pwrite does: writes what fits, then fails.
             self._inode.write(disk.sequence, offset, data[: max(0, len(data) + room)])
             raise OSError(errno.ENOSPC, "no space left on the disk", self._name)
         self._inode.write(disk.sequence, offset, data)
@@ -157,15 +157,15 @@ class SimFile:
 class SimDisk:
     """One folder. `sequence` numbers the operations; `horizon` bounds what a sync covers (see `sync_as_of`).
 
-    `lies_about_sync` makes every sync a word only: the tests' check that they would notice. `capacity_bytes` None:
-    never full. `fault_rng` is asked only where a sync fails."""
+    `lies_about_sync` makes every sync a no-op, to check that tests notice. `capacity_bytes` None: never full.
+    `fault_rng` is used only when a sync fails."""
 
     def __init__(self, fault_rng: Rng | None = None) -> None:
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._pending_names: list[tuple[str, str | None, Inode | None]] = []
         self.opened: dict[Inode, int] = {}
-        """How many files are open of each: one without a name keeps its room until the last is closed."""
+        """How many handles of each file are open: an unlinked file keeps its space until the last is closed."""
         self._steps_left: int | None = None
         self._syncs_before_error: int | None = None
         self._lost: Lost | None = None
@@ -221,10 +221,10 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "there is no file of this name", name)
         return inode
 
-    # -- what a file asks of its disk ---------------------------------------------------------------------------------
+    # -- for files ---------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Counts an operation. True: the power goes with this one. Raises what `lost` says where it went before."""
+        """Counts an operation. True: the power fails with this one. Raises the error of `lost` if it failed earlier."""
         if not self.powered:
             raise self.lost()
         self.sequence += 1
@@ -237,7 +237,7 @@ class SimDisk:
         return True
 
     def operate(self) -> None:
-        """An operation that has no effect where the power goes with it. Raises: as `step`."""
+        """An operation without effect if the power fails with it. Raises: as `step`."""
         if self.step():
             raise self.lost()
 
@@ -245,7 +245,7 @@ class SimDisk:
         return self._lost("the power is off") if self._lost else OSError(errno.EIO, "the power is off")
 
     def room(self, growth_bytes: int) -> int:
-        """What is left after such a growth; negative: so much is missing."""
+        """The space left after such a growth; negative: the missing space."""
         if self.capacity_bytes is None or growth_bytes <= 0:
             return 0
         return self.capacity_bytes - self.used_bytes() - growth_bytes
@@ -266,15 +266,15 @@ class SimDisk:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def cut_after(self, operations: int) -> None:
-        """The power fails with the n-th operation from here; a write still reaches the cache."""
+        """The power fails at the n-th operation from here; a write still reaches the cache."""
         self._steps_left = operations
 
     def fail_sync_after(self, syncs: int) -> None:
-        """So many syncs succeed, then one fails, and what it covered may be lost though later ones succeed."""
+        """After this many syncs one fails, and its data may be lost though later ones succeed."""
         self._syncs_before_error = syncs
 
     def mend(self) -> None:
-        """Nothing fails any more that has not failed yet, and there is room."""
+        """Cancels faults that have not happened yet, and frees the full disk."""
         self._steps_left = None
         self._syncs_before_error = None
         self.capacity_bytes = None
@@ -286,7 +286,7 @@ class SimDisk:
         self.synced_inline = synced_inline
 
     def lose(self) -> None:
-        """Whoever still holds this disk or a file of it has lost it."""
+        """Makes the disk and its open files unusable for current holders."""
         self.powered = False
 
     def sync_as_of(self, horizon: int, sync: Callable[[], None]) -> None:
@@ -298,7 +298,7 @@ class SimDisk:
             self.horizon = before
 
     def rot(self, rng: Rng, bits: int = 1) -> str | None:
-        """Flips bits of one durable sector; says where, None where nothing is stored. Un-synced bytes above it hide it
+        """Flips bits of one durable sector; returns where, None if nothing is stored. Un-synced bytes above it hide it
         until they are lost."""
         places = [(name, inode) for name, inode in sorted(self._names.items()) if inode.durable]
         if not places:
@@ -340,8 +340,8 @@ class SimDisk:
         return survivor
 
     def killed(self) -> SimDisk:
-        """The disk after its process was killed and the machine went on: all that was written is there, synced or not.
-        """
+        """The disk after its process was killed while the machine kept running: everything written is there, synced or
+        not."""
         survivor = SimDisk(self.fault_rng)
         survivor._names = self._names
         survivor._durable_names = self._durable_names
@@ -351,7 +351,7 @@ class SimDisk:
         return survivor
 
     def image(self) -> dict[str, bytearray]:
-        """The files' bytes as a reader sees them, to be changed at will and given to `from_image`."""
+        """The files' bytes as a reader sees them; may be changed and passed to `from_image`."""
         return {name: bytearray(inode.current) for name, inode in self._names.items()}
 
     @classmethod

@@ -1,8 +1,7 @@
-"""Values at the edges of every type: what a client may send, not what a polite one does.
+"""Values at the edges of every type: what a client may send, not what a well-behaved one does.
 
 The one list of them, for simulated clients (drawn by an `Rng`) and for tests (`tests/support/edges.py` wraps it in
-hypothesis strategies). Add data here; do not write a second list.
-"""
+hypothesis strategies). Add data here; do not write a second list."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _POWERS: Final = (7, 8, 15, 16, 31, 32, 53, 62, 63, 64, 65, 127, 128, 1023, 1024
 EDGE_INTS: Final = tuple(
     sorted({sign * (2**power + step) for power in _POWERS for step in (-1, 0, 1) for sign in (1, -1)} | {0, 1, -1})
 )
-"""Around every width that something is kept in."""
+"""Around every integer width in use."""
 INT64_EDGES: Final = tuple([value for value in EDGE_INTS if -(1 << 63) <= value < 1 << 63])
 WIRE_EDGES: Final = tuple([value for value in EDGE_INTS if -(1 << 63) <= value < 1 << 64])
 COUNT_EDGES: Final = tuple([value for value in INT64_EDGES if value >= 0])
@@ -50,15 +49,15 @@ EDGE_QUANTITIES: Final = (
     "9" * 4096, "9" * 4097, "0" * 5000, "0." + "0" * 4000 + "1", "null", "", "inf", "1_000",
 )  # fmt: skip
 ALMOST_QUANTITIES: Final = tuple([text for text in EDGE_QUANTITIES if any("0" <= char <= "9" for char in text)])
-"""Those with a digit; what becomes of the others is known of resource.ParseQuantity alone."""
+"""Those with a digit; only resource.ParseQuantity defines the others."""
 NO_QUANTITIES: Final[tuple[Any, ...]] = (None, True, [], {}, [1], {"a": "1"}, 3, -1, 1.5, 1 << 63, 1e300)
-"""JSON values where a quantity should stand; some count as one."""
+"""JSON values in place of a quantity; some are valid."""
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 EDGE_FLOATS: Final = (0.0, -0.0, 5e-324, 1e308, -1e308, 1.5, 2.0**63, 2.0**64)
 NO_OBJECTS: Final = (b"", b"{", b"null", b"[]", b"\xff", b'{"spec":NaN}', b"1" * 400)
-"""What may stand under a key of objects, and is none."""
+"""Values that may be stored under a key of objects without being one."""
 DEPTHS: Final = (100, 1000, 1030, 4000)
 """Some decoders take no more than 1024."""
 WIDTHS: Final = (0, 1, 10, 100)
@@ -73,7 +72,7 @@ def deep_json(depth: int, inner: str = "0") -> str:
 
 
 class Edges:
-    """Draws values; `share` of them at the edges, the others as the caller has them."""
+    """Draws values; `share` of them at the edges, the others as given by the caller."""
 
     def __init__(self, rng: Rng, share: float) -> None:
         self._rng = rng
@@ -96,13 +95,13 @@ class Edges:
         return self.one(usual, EDGE_TEXTS)
 
     def behind(self, usual: bytes) -> bytes:
-        """`usual`, and something behind it: as unique as it was."""
+        """`usual` with a suffix: as unique as before."""
         if not self.now():
             return usual
         return usual + b"." + self._rng.choice(self._rng.choice((EDGE_BYTES, NO_OBJECTS, _TEXT_BYTES)))
 
     def quantity(self, usual: str) -> Any:
-        """Mostly a text, now and then another JSON value."""
+        """Usually a text, sometimes another JSON value."""
         if not self.now():
             return usual
         rng = self._rng
@@ -127,7 +126,7 @@ class Edges:
         return orjson.dumps({f"{number}{rng.choice(EDGE_TEXTS)[:60]}": number for number in range(width)})
 
     def stored(self, usual: bytes) -> bytes:
-        """`usual`, an object's JSON that ends with `}`; or with a key twice; or what is no object at all."""
+        """`usual`, an object's JSON that ends with `}`; or with a duplicate key; or not an object at all."""
         if not self.now():
             return usual
         rng = self._rng

@@ -1,8 +1,7 @@
 """Plays a schedule of faults on the machines, links and disks of a simulated cluster.
 
-Left out, and counted, is what the store does not promise to survive: data lost on more members than a majority can
-spare, or while a change of members is under way.
-"""
+Faults that the store does not promise to survive are skipped and counted: data lost on more members than a majority can
+spare, or during a change of members."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ T = TypeVar("T")
 
 
 class FaultPlayer:
-    """`play` returns when the last fault has begun; `end_all` ends those that still last. `counts`: by kind, what was
-    played; `left_out`, what was not."""
+    """`play` returns when the last fault has begun; `end_all` ends those in progress. `counts`: by kind, the injected
+    ones; `left_out`, the skipped ones."""
 
     def __init__(self, cluster: SimCluster, rng: Rng) -> None:
         self.cluster = cluster
@@ -43,7 +42,7 @@ class FaultPlayer:
             self.begin(fault)
 
     def begin(self, fault: Fault) -> None:
-        """Plays one, or leaves it out."""
+        """Injects one, or skips it."""
         cluster, kind = self.cluster, fault.kind
         leader = cluster.leader()
         aimed = aim(fault, leader.number if leader is not None else None, cluster.forming)
@@ -56,7 +55,7 @@ class FaultPlayer:
         (self.counts if begun else self.left_out)[kind] += 1
 
     def end_all(self) -> None:
-        """Everything is well from here on, but for what is broken."""
+        """Everything is healthy from here on, except permanent damage."""
         for number in list(self._ends):
             self.end(number)
         self.world.network.heal()
@@ -82,7 +81,7 @@ class FaultPlayer:
         return self.until(fault, lambda: [end(each) for each in items])
 
     def begun(self, fault: Fault, end: Callable[[], object]) -> int:
-        """The same; returns a number by which it can be ended early, or asked whether it lasts."""
+        """As `meanwhile`; returns a number to end it early, or to query whether it lasts."""
         self._number += 1
         self._ends[self._number] = end
         self.world.scheduler.after(fault.duration_us / S, self.end, self._number)
@@ -103,7 +102,7 @@ class FaultPlayer:
         return self.world.machine(self.cluster.host(place))
 
     def sides(self, fault: Fault) -> tuple[list[str], list[str]]:
-        """The hosts of both; a fault of members' links is one of their clients' too, half of the time."""
+        """The hosts of both; half of the time a fault of members' links also affects their clients."""
         sources, others = self.hosts(fault.places), self.hosts(fault.others)
         if self.rng.random() < 0.5:
             members = {place.host for place in self.cluster.places}
@@ -112,7 +111,7 @@ class FaultPlayer:
         return sources, others
 
     def take_down(self, fault: Fault, *, power: bool) -> bool:
-        """Some peers of a machine that lost its power hear nothing of it until it is back."""
+        """Some peers of a machine that lost power are not notified until it is back."""
         for place in fault.places:
             self.cluster.hold_down(place)
             self.world.kill(self.cluster.host(place), power=power, silently=power and self.rng.random() < 0.5)
@@ -125,7 +124,7 @@ class FaultPlayer:
             self.cluster.release(place)
 
     def release_surely(self, places: Sequence[int]) -> None:
-        """A disk that had too little to do to come to its last operation loses its power now."""
+        """A disk that did not reach its last operation loses power now."""
         for place in places:
             self.world.kill(self.cluster.host(place), power=True)
         self.release(places)

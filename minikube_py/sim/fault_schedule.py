@@ -1,8 +1,7 @@
 """The registry of all faults that can be injected, and schedules of them drawn from a seed.
 
-Each run has a few kinds of faults, not all: what only shows under long losses is not drowned by crashes, and the other
-way round. Source: Groce and others, Swarm testing, 2012. A new fault is a row in one of the `inject_*` modules.
-"""
+Each run has a few kinds of faults, not all, so that bugs that need long losses are not masked by crashes, and vice
+versa. Source: Groce and others, Swarm testing, 2012. A new fault is a row in one of the `inject_*` modules."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ STORM: Final = (
     "crash", "kill", "torn_sync", "pause", "cut", "delay", "transfer", "loss", "depose", "depose", "slow_sync",
     "supersede", "supersede",
 )  # fmt: skip
-"""What makes for many elections, if it comes quickly and is soon over."""
+"""Causes many elections if it happens often and is short."""
 STORM_SHARE: Final = 0.3
 THEMES: Final[tuple[tuple[str, ...], ...]] = (
     ("crash", "torn_sync", "slow_sync", "depose"),
@@ -40,7 +39,7 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
     ("full", "full_start", "bad_sync", "slow_sync", "rot", "crash"),
     ("full", "full", "full_start", "kill", "transfer", "depose"),
 )
-"""Kinds of faults that have something to do with each other."""
+"""Related kinds of faults."""
 THEMED_SHARE: Final = 0.3
 OUTRUN: Final = ("outrun", "outrun", "outrun", "kill", "torn_sync")
 NEWCOMERS: Final = ("announce", "announce", "announce", "shrink", "crash")
@@ -48,7 +47,7 @@ FULL_HEIRS: Final = ("full_heirs", "full_heirs", "pause", "delay")
 
 
 class Apart(NamedTuple):
-    """A share of histories that is drawn apart, so that all other seeds keep theirs; what their plans have."""
+    """A share of histories drawn separately, so that all other seeds keep theirs; the content of their plans."""
 
     name: str
     share: float
@@ -56,17 +55,17 @@ class Apart(NamedTuple):
 
 
 APART: Final = (
-    # Members are sent one snapshot while they put another in force.
+    # Members get one snapshot while they install another.
     Apart("outrun", 0.08, {"kinds": OUTRUN, "count": 6, "pace": 1.0}),
-    # Members are announced, and join, while leaders change.
+    # Members are announced and join while leaders change.
     Apart("newcomers", 0.06, {"kinds": NEWCOMERS, "count": 16, "pace": 1.0, "spare": 3}),
-    # Leaders end before they answered, and the next have no room.
+    # Leaders end before they answered, and their successors are out of space.
     Apart("full heirs", 0.06, {"kinds": FULL_HEIRS, "count": 5, "pace": 1.0}),
 )
 
 
 def drawn_plan(rng: Rng, span_us: int) -> Plan:
-    """A plan of its own for each seed: how many members, how many faults, and of which kinds."""
+    """A plan for each seed: how many members, how many faults, and of which kinds."""
     members = rng.choice((1, 3, 3, 3, 3, 3, 5))
     if rng.random() < STORM_SHARE:
         members = rng.choice((3, 5))
@@ -81,7 +80,7 @@ def drawn_plan(rng: Rng, span_us: int) -> Plan:
 
 
 def drawn_apart(seed: int, plan: Plan) -> Plan:
-    """`plan`, or for a few seeds another one. A member alone has none of these faults."""
+    """`plan`, or for a few seeds another one. A single member has none of these faults."""
     for each in APART:
         if plan.members > 1 and Rng(f"{each.name} {seed}").random() < each.share:
             return replace(plan, **each.changes)
@@ -89,7 +88,7 @@ def drawn_apart(seed: int, plan: Plan) -> Plan:
 
 
 def schedule(rng: Rng, plan: Plan) -> list[Fault]:
-    """In order of time. The same `rng` gives the same one."""
+    """In order of time. Deterministic for the same `rng`."""
     faults: list[Fault] = []
     if not plan.kinds:
         return faults

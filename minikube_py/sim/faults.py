@@ -1,8 +1,7 @@
-"""What goes wrong in a run, as plain data: a fault, and what a row of the registry (`sim.fault_schedule`) says.
+"""Faults of a run as plain data: a fault, and a row of the registry (`sim.fault_schedule`).
 
 Members are named by their places, 0 to n - 1, not by ids: a member that lost its disk comes back to its place under a
-new id. `LEADER` names the place of whoever leads when the fault begins: that is where it hurts.
-"""
+new id. `LEADER` is the leader's place when the fault begins: that has the greatest effect."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ S: Final = 1_000_000
 MS: Final = 1_000
 LEADER: Final = -1
 DRIFT_MAX: Final = 1.25
-"""A clock counts at most this many seconds in one, and at least one in this many."""
+"""A clock counts at most this many seconds per second, and at least one in this many."""
 
 
 class Fault(NamedTuple):
-    """At `at_us`, for `duration_us`. The row of its `kind` says what `places`, `others`, `amount`, `subject` are."""
+    """At `at_us`, for `duration_us`. The row of its `kind` defines `places`, `others`, `amount`, `subject`."""
 
     at_us: int
     kind: str
@@ -44,9 +43,9 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is to go wrong: about `count` faults of `kinds` in the first `span_us`, among `members` places.
-    `spare`: places beyond them that may be joined to the cluster. `aimed`: the share of faults of one member that are
-    the leader's. `pace`: how long faults last, in usual lengths. `parts`: the other processes of a control plane."""
+    """The amount of faults: about `count` faults of `kinds` in the first `span_us`, among `members` places. `spare`:
+    places beyond them that may be joined to the cluster. `aimed`: the share of single-member faults that hit the
+    leader. `pace`: a factor of the faults' duration. `parts`: the other processes of a control plane."""
 
     members: int = 3
     span_us: int = 8 * S
@@ -59,13 +58,13 @@ class Plan:
 
 
 Draw = Callable[[Rng, Plan, int], Iterator[Fault]]
-"""Faults of one kind that begin at a moment or soon after it."""
+"""Draws faults of one kind that begin at a moment or soon after it."""
 Begin = Callable[["FaultPlayer", Fault], bool]
-"""Begins one on a running cluster; whether it did. What it changes for a while it takes back by `FaultPlayer.until`."""
+"""Injects one into a running cluster; whether it did. Temporary changes are reverted by `FaultPlayer.until`."""
 
 
 class Injection(NamedTuple):
-    """A row of the registry. `about` says what `places`, `others` and `amount` mean."""
+    """A row of the registry. `about` defines `places`, `others` and `amount`."""
 
     kind: str
     about: str
@@ -74,8 +73,8 @@ class Injection(NamedTuple):
 
 
 def aim(fault: Fault, leader: int | None, members: int) -> Fault | None:
-    """`fault` with LEADER as a place; None where nobody leads and it has no other. A side of a cut that names LEADER is
-    it alone, the other side all but it."""
+    """`fault` with LEADER replaced by a place; None if there is no leader and no other place. A side of a cut that
+    names LEADER is it alone, the other side all other members."""
     if LEADER not in (*fault.places, *fault.others):
         return fault
     if leader is None:
@@ -113,7 +112,7 @@ def lasting(rng: Rng, plan: Plan, low_us: int = 50 * MS, high_us: int = 3 * S) -
 
 
 def stopping(kind: str) -> Draw:
-    """Mostly of one, at times of several."""
+    """Usually of one, sometimes of several."""
 
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         places = one(rng, plan) if rng.random() < 0.8 else some(rng, plan)
@@ -130,7 +129,7 @@ def of_one(kind: str, amounts: Sequence[float]) -> Draw:
 
 
 def at_once(kind: str) -> Draw:
-    """It is over as soon as it has begun; `amount` is a share."""
+    """It is instantaneous; `amount` is a share."""
 
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         places = (rng.randrange(plan.members),) if kind == "transfer" else one(rng, plan)

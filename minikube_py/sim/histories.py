@@ -1,4 +1,4 @@
-"""Which histories can be simulated: of the store, and of a whole control plane."""
+"""The histories that can be simulated: of the store, and of a whole control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES: Final = ("store", "cluster")
 
 
 class Histories(NamedTuple):
-    """`drawn`: all that a seed decides; `run` plays it. `replay`: the command that shows one again."""
+    """`drawn`: everything the seed decides; `run` plays it. `replay`: the command that replays one."""
 
     run: type[Run]
     drawn: Callable[[int], RunOptions]

@@ -1,8 +1,7 @@
-"""What clients sent and received, as plain records: all that the checkers know of a run.
+"""The requests and answers of clients as plain records: all that the checkers know of a run.
 
-Whoever runs clients writes these: the simulators, and tests on real processes. Times are microseconds of one clock; in
-a simulation no two events share one. Requests and results are the store's own words (`mvcc.types`).
-"""
+Written by whatever runs clients: the simulators, and tests on real processes. Times are microseconds of one clock; in a
+simulation no two events share one. Requests and results are the store's types (`mvcc.types`)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ from minikube_py.mvcc.types import Command, RangeRequest, RangeResult, Result, W
 
 
 class KeepAlive(NamedTuple):
-    """A lease is to live its full TTL from now. Its answer is a LeaseResult of revision 0; TTL 0: the lease is gone."""
+    """A request to renew a lease to its full TTL. Its answer is a LeaseResult of revision 0; TTL 0: the lease does not
+    exist."""
 
     id: int
 
@@ -23,12 +23,13 @@ class KeepAlive(NamedTuple):
 Request = Command | RangeRequest | KeepAlive
 Status = Literal["done", "refused", "unknown"]
 NEVER_US: Final = 1 << 62
-"""When something happened that never did."""
+"""The time of an event that never happened."""
 
 
 class Operation(NamedTuple):
-    """One request from call to end. done: `result` came. refused: `error` says why; nothing changed. unknown: it may
-    have been done, or may be later; then `return_us` is None. `serializable`: a read of what one member has applied."""
+    """One request from call to end. done: `result` arrived. refused: `error` is the reason; nothing changed. unknown:
+    it may have been done, or may be later; then `return_us` is None. `serializable`: a read of one member's applied
+    state."""
 
     client: int
     call_us: int
@@ -41,14 +42,14 @@ class Operation(NamedTuple):
     member: int = 0
 
     def __str__(self) -> str:
-        """In one line, for a person."""
+        """In one line, for display."""
         until = "?" if self.return_us is None else f"{self.return_us / 1e6:.6f}"
         outcome = self.result if self.status == "done" else self.error if self.status == "refused" else "unknown"
         return f"client {self.client} [{self.call_us / 1e6:.6f}, {until}] {shown(self.request)} -> {shown(outcome)}"
 
 
 def shown(value: Any) -> str:
-    """A record in one line, without the fields that hold their defaults."""
+    """A record in one line, without fields that have their defaults."""
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
     if is_dataclass(value) and not isinstance(value, Where):
@@ -71,8 +72,8 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True)
 class WatchPart:
-    """One stream of a watch: from where it was asked for, through which member, and what came. `created_revision`: what
-    came before it was no part of a watch "from now on", as far as who served it has said."""
+    """One stream of a watch: its start, its member, and its events. `created_revision`: the member reported that a
+    watch "from now on" excludes what came before it."""
 
     start_revision: int
     opened_us: int
@@ -82,14 +83,14 @@ class WatchPart:
 
     @property
     def told_until(self) -> int:
-        """The revision up to which its client lacks nothing it asked for."""
+        """The revision up to which its client has everything it requested."""
         return self.deliveries[-1].batch.revision if self.deliveries else self.start_revision - 1
 
 
 @dataclass(slots=True)
 class Watch:
-    """One client's watch. `parts`: a stream that broke is followed by another, from where the client had got to.
-    `live`: it was still being served when the history ended."""
+    """One client's watch. `parts`: a broken stream is followed by another, from where the client had stopped. `live`:
+    it was still being served when the history ended."""
 
     client: int
     key: bytes
@@ -105,7 +106,7 @@ class Watch:
 
 @dataclass(slots=True)
 class History:
-    """In order of return; operations without one come where their client gave up."""
+    """In order of return; operations without one are placed where their client gave up."""
 
     operations: list[Operation] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)

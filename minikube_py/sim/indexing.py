@@ -1,7 +1,6 @@
-"""Declared indexes in a simulated run: what clients declare, how members build, and questions past the planner.
+"""Declared indexes in a simulated run: what clients declare, how members build, and queries past the planner.
 
-Whatever stands behind an answer, it is judged like any other: the checkers look at objects.
-"""
+However an answer was computed, it is checked like any other: the checkers look at objects."""
 
 from __future__ import annotations
 
@@ -30,18 +29,17 @@ STRUCTURES: Final[tuple[tuple[str, dict[str, int | str]], ...]] = (
     ("shapes", {"shapes": 2}),
     ("sharded", {"shards": 2}),
 )
-"""With limits that a handful of nodes reaches."""
+"""With limits reached by a handful of nodes."""
 DECLARING: Final = 0.5
-"""Of the indexes, those that declare fields of their own, which no table holds until one has been built for them."""
+"""Share of the indexes that declare additional fields, which no table holds until one has been built for them."""
 BUILD_ROWS: Final = 3
-"""Rows taken in at each tick, so that writes, snapshots and elections come between."""
+"""Rows added per tick, so that writes, snapshots and elections happen in between."""
 BUILD_SLICES_MAX: Final = 10_000
 
 
 def drawn_spec(rng: Rng, name: str, dropped: IndexSpec | None = None) -> IndexSpec:
     """An index on nodes over one to three fields, or over some that it declares itself, alone or with others; one in
-    eight is too large for its limit of memory. Where one was `dropped`, it may give a field of that one another
-    meaning."""
+    eight exceeds its memory limit. If one was `dropped`, it may give a field of that one another meaning."""
     structure, options = rng.choice(STRUCTURES)
     start = rng.randrange(len(FIELDS))
     fields = (*FIELDS[start:], *FIELDS[:start])[: rng.choice((1, 2, 3))]
@@ -53,7 +51,7 @@ def drawn_spec(rng: Rng, name: str, dropped: IndexSpec | None = None) -> IndexSp
 
 
 def build_all(state: StateMachine) -> str:
-    """Why it does not come to its end, "" if it does."""
+    """Why it does not finish, "" if it does."""
     for _ in range(BUILD_SLICES_MAX):
         if not state.build_indexes(BUILD_ROWS):
             return ""
@@ -61,7 +59,7 @@ def build_all(state: StateMachine) -> str:
 
 
 def answers(state: StateMachine, request: RangeRequest) -> Iterator[tuple[RangeResult | None, RequestError | None]]:
-    """What each complete index says to `request`, which has a `where` on nodes, and neither fields nor a limit."""
+    """The answer of each complete index to `request`, which has a `where` on nodes, and neither fields nor a limit."""
     assert request.where is not None
     table = state.tables.by_name[NODES.name]
     for running in table.running.values():

@@ -1,8 +1,7 @@
-"""What goes wrong between an API server and its clients, and with nodes: rows of the registry (`sim.fault_schedule`).
+"""Faults between an API server and its clients, and of nodes: rows of the registry (`sim.fault_schedule`).
 
 They act on a whole control plane (`ApiPlayer`), in real and in virtual time. `subject` is a plural, as "pods", or ""
-for all; of nodes, a name.
-"""
+for all; of nodes, a name."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ WRITES: Final = ("create", *UPDATES, "delete", "deletecollection")
 
 
 class Rule(NamedTuple):
-    """What happens to the next `times` requests of these verbs: they are answered by `status` at once, or where `done`
-    after they were carried out; `delay_s` later. `of` names the fault."""
+    """Applies to the next `times` requests of these verbs: they are answered by `status` at once, or if `done` after
+    execution, `delay_s` later. `of` names the fault."""
 
     of: str
     verbs: tuple[str, ...]
@@ -31,7 +30,7 @@ class Rule(NamedTuple):
 
 
 class ApiPlayer(Protocol):
-    """What a row acts on."""
+    """The target of a row."""
 
     def rule(self, rule: Rule, duration_us: int) -> None: ...
     def expire(self, subject: str) -> None: ...
@@ -46,7 +45,7 @@ class ApiPlayer(Protocol):
 def _row(
     kind: str, about: str, low: float, high: float, act: Any, duration_s: tuple[float, float] | None = None
 ) -> Injection:
-    """`amount` is a whole number from `low` to `high`."""
+    """`amount` is an integer from `low` to `high`."""
 
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         long_us = 0 if duration_s is None else lasting(rng, plan, int(duration_s[0] * S), int(duration_s[1] * S))

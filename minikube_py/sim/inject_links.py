@@ -1,6 +1,5 @@
-"""Faults of links. Members speak over TCP, where loss is delay and a cut is a reset or silence. Half of the faults that
-a packet network would have befall single messages between members instead (`sim.message_links`): Raft has to bear them.
-"""
+"""Faults of links. Members speak over TCP, where loss is delay and a cut is a reset or silence. Half of the faults of a
+packet network affect single messages between members instead (`sim.message_links`), which Raft has to tolerate."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
 
 MESSAGES_SHARE: Final = 0.6
-"""Of loss, double and delay: those that befall messages between members. The others befall the bytes of all."""
+"""Share of loss, duplication and delay faults that affect messages between members. The others affect all bytes."""
 RESET_SHARE: Final = 0.4
-"""Of cuts: those that reset. The others swallow everything."""
+"""Share of cuts that reset. The others swallow everything."""
 
 
 def _trouble(
@@ -27,7 +26,7 @@ def _trouble(
     amount: Callable[[Rng, Plan], float],
     change: Callable[[LinkQuality, float], LinkQuality],
 ) -> Injection:
-    """What befalls single messages between members, or by `change` the bytes of all."""
+    """Affects single messages between members, or by `change` all bytes."""
 
     def draw(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         places, others = (some(rng, plan), some(rng, plan)) if rng.random() < 0.6 else (everyone(plan),) * 2
@@ -46,7 +45,8 @@ def _trouble(
 
 
 def _draw_cut(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
-    """A partition in two, one way or both; or one that only its own links see; or a ring in which nobody sees all."""
+    """A partition in two, one way or both; or one that only its own links see; or a ring in which no member sees all
+    others."""
     duration_us = lasting(rng, plan)
     shape = rng.random()
     side = (LEADER,) if rng.random() < plan.aimed else some(rng, plan)

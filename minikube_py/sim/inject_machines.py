@@ -32,7 +32,7 @@ JUMP_S: Final = 100.0
 
 
 def _draw_crash(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
-    """One, some, or all at once; at once, or after so many operations of the disk."""
+    """One, some, or all at once; immediately, or after a number of disk operations."""
     places = everyone(plan) if rng.random() < 0.2 else some(rng, plan) if rng.random() < 0.3 else one(rng, plan)
     after = rng.choice((0, 1, 2, 3, 5, 8, 13, 40))
     yield Fault(at_us, "crash", places, (), lasting(rng, plan, 20 * MS), after)
@@ -61,7 +61,7 @@ def _pause(player: FaultPlayer, fault: Fault) -> bool:
 
 
 def _damage(player: FaultPlayer, fault: Fault, damage: Callable[[int], None], *, power: bool) -> bool:
-    """Of one member whose data the others can do without, while it is down."""
+    """Of one member that is down and whose data the others can spare."""
     place = next((place for place in fault.places if player.cluster.may_lose(place)), None)
     if place is None:
         return False
@@ -72,7 +72,7 @@ def _damage(player: FaultPlayer, fault: Fault, damage: Callable[[int], None], *,
 
 
 def _rot(player: FaultPlayer, fault: Fault) -> bool:
-    """No power cut: it might take the last record's witness, and then nobody could tell damage from a torn write."""
+    """No power cut: it might remove the last record's witness, which distinguishes damage from a torn write."""
 
     def rot(place: int) -> None:
         machine = player.machine(place)

@@ -55,13 +55,13 @@ def _draw_outrun(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
         yield Fault(at_us, "cut", (place,), others, away_us)
         yield Fault(at_us, "cut", others, (place,), away_us)
         yield Fault(at_us + away_us, "outrun", (place,), others, lasting(rng, plan, 2 * S, 8 * S), 500 * MS)
-        for _ in range(rng.choice((0, 6, 12))):  # Its links fall again while it is sent snapshots.
+        for _ in range(rng.choice((0, 6, 12))):  # Its links are lost again while it receives snapshots.
             away_us += lasting(rng, plan, 40 * MS, 1 * S)
             yield Fault(at_us + away_us, "cut", (place,), others, 10 * MS)
 
 
 def _outrun(player: FaultPlayer, fault: Fault) -> bool:
-    """Whoever comes back is offered a snapshot, and the next one while its disk still has to do with the first."""
+    """A returning member is offered a snapshot, and the next one while its disk is still busy with the first."""
     begun = slow_down(player, fault)
     for at_us in range(0, fault.duration_us, int(fault.amount) // 2):
         for place in fault.others:
@@ -75,7 +75,7 @@ def _draw_depose(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 
 def _depose(player: FaultPlayer, fault: Fault) -> bool:
-    """What a leader began is to be left with a few."""
+    """A leader's last entries are to remain on only a few members."""
     cluster = player.cluster
 
     def strike(whom: tuple[int, Process | None]) -> None:
@@ -131,4 +131,4 @@ OUTRUN: Final = Injection(
     _draw_outrun,
     _outrun,
 )
-"""Of histories of its own: logs have to be short for it."""
+"""Share of separate histories for it: logs have to be short."""

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 LONG_SHARE: Final = 0.3
 LONG_US: Final = (45 * S, 150 * S)
-"""Beyond the grace of nodes, and the leases of leaders."""
+"""Longer than the grace period of nodes, and the leases of leaders."""
 CARRIED_OUT: Final = "carried out"
 FAILS: Final = "fails"
 LOST: Final = "the answer is lost"
 ENDS_BEFORE: Final = "the client ends before it"
 ENDS_AFTER: Final = "it is carried out, and the client ends"
-"""What can become of a write."""
+"""Possible outcomes of a write."""
 
 
 def _draw(kind: str) -> Draw:
@@ -44,7 +44,7 @@ def _pause(player: FaultPlayer, fault: Fault) -> bool:
 
 
 def _cut(player: FaultPlayer, fault: Fault) -> bool:
-    """Of an API server: from all its clients; of another: from all API servers."""
+    """Cuts an API server from all its clients, or another process from all API servers."""
     parts = cast("PartsPlayer", player).parts
     links = parts.links_of(fault.subject)
     for link in links:

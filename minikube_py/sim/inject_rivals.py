@@ -1,4 +1,4 @@
-"""Leaders that come back behind another: what they wrote last is still on its way to their disks."""
+"""Leaders that return after being superseded, with their last writes still in flight to their disks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _draw_supersede(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 
 def _supersede(player: FaultPlayer, fault: Fault) -> bool:
-    """Entries that another leader replaces are still on their way to the disk: what was said of them is to be taken
-    back, and what replaces them is not durable with them."""
+    """Entries that another leader replaces are still in flight to the disk: promises about them are void, and their
+    replacements are not durable with them."""
     cluster, rng, old = player.cluster, player.rng, player.cluster.leader()
     others = [each.number for each in cluster.places if each.opened and each is not old and not each.gone]
     if old is None or len(others) < 2:
@@ -36,7 +36,7 @@ def _supersede(player: FaultPlayer, fault: Fault) -> bool:
     join = _part(player, fault, island, rest)
 
     def strike(then: tuple[int, Callable[[], None]]) -> None:
-        """The power of those goes that hold what was committed last; who made it does not hear of it."""
+        """Cuts the power of the members that hold the latest committed entry; its leader is not notified."""
         if not player.lasts(number):
             return
         new, gather = then
@@ -58,7 +58,7 @@ def _supersede(player: FaultPlayer, fault: Fault) -> bool:
 
 
 def _part(player: FaultPlayer, fault: Fault, ones: tuple[int, ...], others: tuple[int, ...]) -> Callable[[], None]:
-    """Neither side of members hears the other until the fault is over, or what is returned is called."""
+    """Partitions the members until the fault is over, or the returned function is called."""
     network, here, there = player.world.network, player.hosts(ones), player.hosts(others)
     network.clog(here, there)
     network.clog(there, here)

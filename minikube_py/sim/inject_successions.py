@@ -1,4 +1,4 @@
-"""Changes of the leader at moments at which the next one does not know yet, or cannot do, what the last one did."""
+"""Leader changes at moments when the successor does not know, or cannot do, what the last leader did."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
 
 ROOM_BYTES: Final = 40_000
-"""Less than what is reserved for deletes, and enough to go on."""
+"""Less than the space reserved for deletes, and enough to continue."""
 SLOW_US: Final = 1 * S
-"""Heartbeats are answered meanwhile, so that the leader stays."""
+"""Heartbeats are answered meanwhile, so the leader stays."""
 
 
 def _draw_announce(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
@@ -26,7 +26,7 @@ def _draw_announce(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 
 def _announce(player: FaultPlayer, fault: Fault) -> bool:
-    """The next leader has in its log that somebody is expected, and learns late that this is committed."""
+    """The next leader's log has an expected member, but it learns late that this entry is committed."""
     cluster, [place] = player.cluster, fault.places
     if not cluster.grow(place):
         return False
@@ -61,7 +61,7 @@ def _draw_full_heirs(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 
 def _full_heirs(player: FaultPlayer, fault: Fault) -> bool:
-    """What the last leader did is asked for again of one that takes nothing new."""
+    """Requests done by the last leader are repeated at one that accepts nothing new."""
     cluster, network = player.cluster, player.world.network
     [place] = fault.places
     others = tuple([each.number for each in cluster.places if each.number != place and cluster.takes_part(each.number)])

@@ -1,9 +1,8 @@
-"""Signals of the process that a simulation runs in: what their handlers raise, as Ctrl-C does, must not hit simulated
-code, which would be left half done. They wait for a moment at which everything stands.
+"""Signals of the simulator's process: exceptions of their handlers, as by Ctrl-C, must not hit simulated code halfway.
+They are deferred to a moment when nothing runs.
 
-A step that goes on for ever would hold them for ever: a signal that came twice, or that has waited for `GRACE_S`, hits
-where it hits. Then nobody knows any more what the simulated components hold, and the run is over.
-"""
+An endless step would defer them forever: a signal that arrives twice, or has waited for `GRACE_S`, is delivered at
+once. Then the state of the simulated components is undefined, and the run ends."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import Any, Final
 GRACE_S: Final = 1.0
 _SIGNALS: Final = sorted(signal.valid_signals())
 Handler = Callable[[int, Any], Any]
-# Without the enums that `signal` makes of what it gives back, eight times as fast.
+# Avoids the enums that `signal` creates of its results: eight times as fast.
 _handler_of: Any = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
 _handle: Any = getattr(signal.signal, "__wrapped__", signal.signal)
 
@@ -34,16 +33,16 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Signals wait meanwhile, and are dealt with at the end. It may be nested. Raises: what a handler raises."""
+        """Signals are deferred meanwhile, and delivered at the end. May be nested. Raises: what a handler raises."""
         if self._depth or threading.current_thread() is not threading.main_thread():
-            # Python runs handlers on the main thread alone.
+            # Python runs handlers only on the main thread.
             yield
             return
         self._depth = 1
         try:
             self._handlers = {}
             for each in _SIGNALS:
-                # Those of the system and of C are none of Python's.
+                # Handlers of the system and of C code are not Python's.
                 if callable(handler := _handler_of(each)):
                     self._handlers[each] = handler
                     _handle(each, self._hold)
@@ -54,7 +53,7 @@ class Interrupts:
             self.deliver()
 
     def _put_back(self) -> None:
-        """Those that are back already may be called, and raise, before the last one is. Raises: what they raise."""
+        """Handlers already restored may be called, and raise, before the last one is. Raises: what they raise."""
         raised: BaseException | None = None
         left = dict(self._handlers)
         while left:

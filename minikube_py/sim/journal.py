@@ -1,7 +1,6 @@
-"""The journal of a swarm: a line for each history that is done, so that many can be run over several sittings.
+"""The journal of a swarm: a line for each finished history, so that many can be run in several sessions.
 
-A file belongs to one state of the code: histories of another are another sitting's.
-"""
+A file belongs to one state of the code: histories of another state go to another file."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class Done(NamedTuple):
-    """One history, as it comes from a worker. `crashed`: the simulator itself raised this. `cpu_s`: what it took."""
+    """One history's result from a worker. `crashed`: the error of the simulator itself. `cpu_s`: its CPU time."""
 
     seed: int
     violations: dict[str, str]
@@ -26,7 +25,7 @@ class Done(NamedTuple):
 
 
 def code_hash(package: Path = PACKAGE) -> str:
-    """Of all sources that a history can depend on."""
+    """Of all sources that can influence a history."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(package.rglob("*.py")):
         digest.update(f"{path.relative_to(package).as_posix()}\0{path.stat().st_size}\0".encode())
@@ -35,13 +34,13 @@ def code_hash(package: Path = PACKAGE) -> str:
 
 
 class Journal:
-    """The file of this code in `folder`, which is made if it is not there."""
+    """The file for this code in `folder`, which is created if missing."""
 
     def __init__(self, folder: Path, code: str = "") -> None:
         self.path = folder / f"{code or code_hash()}.jsonl"
 
     def read(self) -> list[Done]:
-        """What is done already. A last line that a killed run left torn counts as not done, and goes."""
+        """Reads the finished histories. An incomplete last line of a killed run does not count, and is removed."""
         if not self.path.is_file():
             return []
         data = self.path.read_bytes()

@@ -1,4 +1,4 @@
-"""All checkers over one run, simulated or real: what is said of it in the end."""
+"""All checkers over one run, simulated or real: its verdicts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def judge(
     agreement: Agreement | None = None,
     bounds: Bounds | None = None,
 ) -> dict[str, Verdict]:
-    """A verdict by each checker that could be asked. `views`: what the members held in the end, once all was well and
-    everybody had heard of everything; without them nobody need have. `bounds`: for leases."""
+    """A verdict of each applicable checker. `views`: the members' final contents, once all was healthy and all had
+    caught up; without them delivery need not be complete. `bounds`: for leases."""
     verdicts: dict[str, Verdict] = {}
     checked = transactions.check(history)
     verdicts["transactions"] = checked.verdict

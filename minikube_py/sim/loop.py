@@ -1,18 +1,17 @@
 """A deterministic asyncio event loop in virtual time, one for each simulated process, all driven by one Scheduler.
 
-Nothing here waits: when nobody has anything to do, time jumps to the next timer or arrival. From one seed follows one
-run, step by step, in any Python process. What asyncio's own loop makes depend on addresses, threads or the machine's
-clock has another ground here:
+Nothing here waits: when all processes are idle, time jumps to the next timer or arrival. A seed determines the run,
+step by step, in any Python process. Where asyncio's loop depends on addresses, threads or the machine's clock, this one
+does not:
 
 - tasks and futures hash by number (`sim.tasks`);
 - processes take turns, and within a turn the ready callbacks run, in an order that the seed draws;
-- timers come late by what the seed draws, never early;
-- a turn may cost time, during which its process hears of nothing;
+- timers are late by what the seed draws, never early;
+- a turn may take time, during which its process receives nothing;
 - an executor runs inline; sockets are those of `sim.network`.
 
-What a real run would only log fails the run: an exception nobody retrieved, a task that was lost while it waited, a
-callback that raised; so do a deadlock and a loop that never comes to rest.
-"""
+Errors that a real run would only log fail the run: an exception never retrieved, a task lost while it waited, a
+callback that raised; so do a deadlock and a loop that never comes to rest."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ from minikube_py.sim.tasks import (
 if TYPE_CHECKING:
     from minikube_py.sim.network import Network
 
-    # Declares the calls that a simulation has no use for, and that AbstractEventLoop refuses.
+    # Declares calls not needed in a simulation, which AbstractEventLoop refuses.
     LoopBase = asyncio.BaseEventLoop
 else:
     LoopBase = asyncio.AbstractEventLoop
@@ -63,11 +62,11 @@ TASKS_KEPT_MIN = 256
 
 
 class SimFailure(Exception):
-    """The simulated code did what no run may do; the text says what and where."""
+    """The simulated code did something forbidden; the text says what and where."""
 
 
 class Deadlock(SimFailure):
-    """Nothing is ready, no timer runs, and what was waited for has not come."""
+    """Nothing is ready, no timer is set, and the awaited event has not happened."""
 
 
 class Runaway(SimFailure):
@@ -75,18 +74,18 @@ class Runaway(SimFailure):
 
 
 class Broken(Exception):
-    """A signal hit the simulation in the middle of a step, and nothing can be said of it any more."""
+    """A signal hit the simulation in the middle of a step; its state is undefined."""
 
 
 class Killed(BaseException):
-    """Raised inside a killed process wherever it reaches for its disk, its network or its loop. Not an Exception: what
-    catches those must not catch this."""
+    """Raised inside a killed process when it uses its disk, network or loop. Not an Exception: handlers of those must
+    not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
-    """`shuffle`: ready callbacks of a turn run in any order, else in asyncio's. `jitter_s`: timers come late by up to
-    that. `turn_s`: what a turn costs, on average; one in `stall_every` (0: none) costs up to `stall_s`. A run may take
+    """`shuffle`: ready callbacks of a turn run in random order, else in asyncio's. `jitter_s`: the most that timers are
+    late. `turn_s`: the mean cost of a turn; one in `stall_every` (0: none) costs up to `stall_s`. A run may take
     `steps_max` callbacks, and `steps_at_once_max` without time passing."""
 
     shuffle: bool = False
@@ -107,7 +106,7 @@ def shuffle(items: list[Any], rng: Rng) -> None:
 
 
 class Scheduler:
-    """Virtual time in nanoseconds, what is to happen in it, and whose turn it is. `trace` gets a line for each step."""
+    """Virtual time in nanoseconds, scheduled events, and which process runs. `trace` gets a line for each step."""
 
     def __init__(self, seed: object, options: LoopOptions | None = None) -> None:
         self.options = options or LoopOptions()
@@ -127,7 +126,7 @@ class Scheduler:
         self.beside = Beside(self, seed)
         self.interrupts = Interrupts()
 
-    # -- what is to happen --------------------------------------------------------------------------------------------
+    # -- scheduling --------------------------------------------------------------------------------------------
 
     def next_number(self) -> int:
         self._number += 1
@@ -155,9 +154,8 @@ class Scheduler:
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def run(self, until: Callable[[], object], stops: bool = False) -> None:
-        """Goes on until `until` holds; it is asked between turns. Another event loop that runs here, such as a
-        notebook's, waits meanwhile. `stops`: a signal of the process ends it at the end of a moment, or else when
-        `until` holds.
+        """Runs until `until` holds; it is checked between turns. Another event loop running here, such as a notebook's,
+        waits meanwhile. `stops`: a signal of the process ends it at the end of a moment, or else when `until` holds.
 
         Raises: SimFailure; Deadlock, Runaway; what a signal's handler raises; Broken."""
         interrupts = self.interrupts
@@ -179,17 +177,17 @@ class Scheduler:
                 if self._failure is not None:
                     raise self._failure
                 if interrupts.error is not None:
-                    # What the simulation made of it, is of no interest any more.
+                    # How the simulation handled the signal no longer matters.
                     raise interrupts.error
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around all that runs here. Raises: what a signal's handler raises, at its end."""
+        """Context of everything that runs here. Raises: what a signal's handler raises, at its end."""
         with around(), self.interrupts.held():
             yield
 
     def run_to(self, when_ns: int, holds: Callable[[], bool] = lambda: False) -> None:
-        """All that happens up to that time, and at it; or until `holds` does. Raises: SimFailure."""
+        """Runs everything up to and at that time; or until `holds` does. Raises: SimFailure."""
         self.at(when_ns, _nothing)
         self.run(lambda: (not self._runnable and not (self._events and self._events[0][0] <= when_ns)) or holds(), True)
         if self.beside.used and self.beside.due(self.now_ns):
@@ -197,7 +195,7 @@ class Scheduler:
                 self.beside.go_on(self.now_ns)
 
     def finish(self) -> None:
-        """Ends all loops. Raises: SimFailure for what only shows when the garbage goes."""
+        """Ends all loops. Raises: SimFailure for errors that only show in garbage collection."""
         gc.collect()
         failure = self._failure
         for loop in list(self.loops.values()):
@@ -214,7 +212,7 @@ class Scheduler:
             self._failure = SimFailure(f"at {self.now_s:.6f} s, step {self.steps}: {text}")
 
     def fingerprint(self) -> str:
-        """Equal for equal runs, and for others hardly ever: all choices come from one generator."""
+        """Equal for equal runs, and almost never for different ones: all choices come from one generator."""
         return f"{self.now_ns}.{self.steps}.{self._number}.{self.rng.getrandbits(64):016x}"
 
     def reap_soon(self, loop: SimLoop) -> None:
@@ -244,7 +242,7 @@ class Scheduler:
             self._look()
 
     def _look(self) -> None:
-        """Now and then: has the run come to a limit, is there garbage?"""
+        """Periodic checks of limits and garbage."""
         options = self.options
         if self.steps > options.steps_max:
             raise Runaway(f"over steps_max={options.steps_max} steps")
@@ -270,7 +268,7 @@ class Scheduler:
 
 
 class SimLoop(LoopBase):
-    """One process's loop. Its `time()` starts where the seed says and runs at `rate` times the true one."""
+    """One process's loop. Its `time()` starts at a value from the seed and runs at `rate` times the true rate."""
 
     def __init__(
         self,
@@ -290,7 +288,7 @@ class SimLoop(LoopBase):
         self.dead = False
         self.paused = False
         self.after_step: Callable[[], None] | None = None
-        """Called after each callback of this process: who looks at it sees every state that others may see."""
+        """Called after each callback of this process, and so sees every state visible to others."""
         self.next_number = scheduler.next_number
         self._beside = scheduler.beside
         self._rng = rng or Rng(f"{name} {scheduler.rng.getrandbits(64)}")
@@ -319,17 +317,17 @@ class SimLoop(LoopBase):
         return self._base_s + (self.scheduler.now_ns + self._cost_ns - self._base_ns) * self._rate / NS_PER_S
 
     def set_rate(self, rate: float) -> None:
-        """From now on this clock runs at `rate` times the true one. Timers that are set keep their local time."""
+        """From now on this clock runs at `rate` times the true rate. Timers already set keep their local time."""
         now_ns = self.scheduler.now_ns + self._cost_ns
         self._base_s, self._base_ns, self._rate = self.time(), now_ns, rate
         self._rate_changed = True
 
     def charge(self, duration_s: float) -> None:
-        """The present turn takes so much longer: this process's time moves on at once, its next turn comes later."""
+        """Adds to the duration of the current turn: this process's time advances at once, its next turn is later."""
         self._cost_ns += int(duration_s * NS_PER_S)
 
     def _true_ns(self, when_s: float) -> int:
-        """The first moment at which `time()` is not before `when_s`."""
+        """The first moment at which `time()` is at least `when_s`."""
         if not math.isfinite(when_s):
             raise ValueError(f"a timer at {when_s} never comes")
         base_s, base_ns, rate = self._base_s, self._base_ns, self._rate
@@ -379,7 +377,7 @@ class SimLoop(LoopBase):
         if self.dead or handle._cancelled:
             return
         if self._rate_changed:
-            # It may have been slowed since.
+            # The clock may have been slowed since.
             when_ns = self._true_ns(handle._when)
             if when_ns > self.scheduler.now_ns:
                 self.scheduler.at(when_ns, self._due, handle)
@@ -389,7 +387,7 @@ class SimLoop(LoopBase):
             self._queue()
 
     def _queue(self) -> None:
-        """Has a turn when it is not busy or stopped."""
+        """Schedules a turn if it is not busy or stopped."""
         if self.paused:
             return
         self._queued = True
@@ -421,12 +419,12 @@ class SimLoop(LoopBase):
         if self.dead or self.paused:
             self._queued = False
             return
-        # `_queued` stays up meanwhile: what becomes ready in this turn waits for the end of it.
+        # `_queued` stays set meanwhile: what becomes ready in this turn waits for its end.
         ready, self._ready = self._ready, []
         options, scheduler, after_step = self.options, self.scheduler, self.after_step
         if len(ready) > 1 and options.shuffle:
             shuffle(ready, self._rng)
-        # The scheduler takes it back when the run is over.
+        # The scheduler resets it when the run is over.
         _set_running_loop(self)
         for place, handle in enumerate(ready):
             callback = handle._callback
@@ -451,7 +449,7 @@ class SimLoop(LoopBase):
                 self._ready = [*ready[place + 1 :], *self._ready]
                 break
         self._queued = False
-        # The turn took its time; the next one comes after it.
+        # The turn took time; the next one comes after it.
         if options.turn_s:
             random = self._rng.random
             self._cost_ns += int(options.turn_s * NS_PER_S * (0.5 + random()))
@@ -482,18 +480,18 @@ class SimLoop(LoopBase):
         if len(self._tasks) >= self._tasks_max:
             self._tasks = {hash(each): weakref.ref(each) for each in self.tasks()}
             self._tasks_max = max(2 * len(self._tasks), TASKS_KEPT_MIN)
-        # Weakly: a task that nobody holds is lost, and that fails the run.
+        # Weak references: a task without other references is lost, and that fails the run.
         self._tasks[hash(task)] = weakref.ref(task)
         if self._beside.used and (context.get(BESIDE, 0) if context is not None else BESIDE.get()):
             self._beside.made(task)
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Those that are not done, in order of creation. (asyncio's own set holds the tasks of all loops.)"""
+        """Unfinished tasks, in order of creation. (asyncio's own set holds the tasks of all loops.)"""
         return [task for _, each in sorted(self._tasks.items()) if (task := each()) is not None and not task.done()]
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Inline, before it returns: under simulation there are no threads."""
+        """Runs inline: under simulation there are no threads."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -502,8 +500,8 @@ class SimLoop(LoopBase):
         return future
 
     def run_until_complete(self, main: Coroutine[Any, Any, T], stops: bool = False) -> T:  # type: ignore[override]
-        """What `main` returns or raises, run as a task; the other tasks go on meanwhile, and stand when it is done.
-        `stops`: a signal of the process ends it before it is done, by cancelling it.
+        """Returns or raises what `main` does, run as a task; other tasks run meanwhile, and are frozen when it is done.
+        `stops`: a signal of the process cancels it before it is done.
 
         Raises: SimFailure."""
         begun: list[asyncio.Task[T]] = []
@@ -519,7 +517,7 @@ class SimLoop(LoopBase):
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """SIGSTOP: nothing of this process runs; what comes in for it waits."""
+        """SIGSTOP: nothing of this process runs; its input waits."""
         self.paused = True
 
     def resume(self) -> None:
@@ -528,8 +526,8 @@ class SimLoop(LoopBase):
             self._queue()
 
     def kill(self) -> None:
-        """SIGKILL: from here on nothing of this process runs but what the interpreter needs to clear away its frames,
-        and that reaches nothing."""
+        """SIGKILL: from here on nothing of this process runs except the interpreter's cleanup of its frames, which has
+        no effect."""
         if self.dead:
             return
         self.dead = True
@@ -541,7 +539,7 @@ class SimLoop(LoopBase):
         running = events._get_running_loop()
         events._set_running_loop(self)
         with warnings.catch_warnings(), unheard():
-            # What a `finally` made in vain is awaited by nobody.
+            # Awaitables from a `finally` after the kill are never awaited.
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in self.tasks():
                 close_coroutine(task)

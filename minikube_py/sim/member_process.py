@@ -1,4 +1,4 @@
-"""A store member as a simulated process: what `minikube-py store` runs, on simulated ground."""
+"""A store member as a simulated process: the code of `minikube-py store` in the simulated environment."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ CONFIG: Final = MemberConfig(
     retain_bytes=0,
     own_gc=False,
 )
-"""So small that segments and snapshots change all the time. History is compacted by clients alone: they know of it."""
+"""So small that segments and snapshots change all the time. Only clients compact the history, so that they know of
+it."""
 LIMITS: Final = PeerLimits(snapshot_chunk_bytes=2 << 10, snapshot_window_bytes=6 << 10, snapshot_patience_s=5.0)
 
 
 @dataclass(slots=True)
 class Started:
-    """What a member was started as. `made` hears of it before it reads its disk, `ready` when it takes part; `stop`,
-    once set, ends it in good order. `through`: see LinkedMember."""
+    """How a member was started. `made` is called before it reads its disk, `ready` when it takes part; `stop`, once
+    set, ends it cleanly. `through`: see LinkedMember."""
 
     name: str
     initial: Initial
@@ -51,7 +52,7 @@ class Started:
 
 
 async def run_member(process: Process, started: Started) -> None:
-    """Lives until it is stopped, killed or removed, or fails. Raises: what ends a start."""
+    """Runs until it is stopped, killed or removed, or fails. Raises: errors of the start."""
 
     def say(text: str) -> None:
         process.world.scheduler.log(f"{process.loop.name} says: {text}")
@@ -80,6 +81,6 @@ async def run_member(process: Process, started: Started) -> None:
     await server.start()
     started.ready(linked.member)
     await started.stop.wait()
-    # As the role does: the member hands leadership over, and its server tells the clients where to go.
+    # As in the role: the member hands leadership over, and its server redirects the clients.
     await linked.stop()
     await server.stop()

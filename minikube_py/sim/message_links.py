@@ -1,8 +1,7 @@
-"""What a packet network would do to single messages between members: lose them, double them, let them overtake.
+"""Faults of a packet network for single messages between members: loss, duplication, reordering.
 
-It stands between a member and its links (`store.links.PeerLinks`), whose contract allows all of that. A SNAPSHOT
-message is never lost here: it stands for a transfer, whose end its sender has to hear of.
-"""
+It sits between a member and its links (`store.links.PeerLinks`), whose contract permits all of that. A SNAPSHOT message
+is never lost here: it represents a transfer, whose end is reported to its sender."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from minikube_py.store.links import PeerLinks
 from minikube_py.store.membership import Member
 
 AGAIN_S: Final = 0.05
-"""The second copy of a message comes within that."""
+"""The maximum delay of a message's second copy."""
 
 
 @dataclass(slots=True)
 class Trouble:
-    """From one host to another. Faults overlap: of each kind the largest counts."""
+    """From one host to another. Of overlapping faults of one kind the largest counts."""
 
     loss: list[float] = field(default_factory=list)
     double: list[float] = field(default_factory=list)
@@ -32,7 +31,7 @@ class Trouble:
 
 
 class MessageTroubles:
-    """Of a whole cluster. `lost`, `doubled` and `messages` count."""
+    """Of a whole cluster. `lost`, `doubled` and `messages` are counters."""
 
     def __init__(self) -> None:
         self._by_pair: dict[tuple[str, str], Trouble] = {}
@@ -41,7 +40,7 @@ class MessageTroubles:
     def begin(
         self, kind: str, sources: Iterable[str], others: Iterable[str], amount: float
     ) -> Callable[[], None]:
-        """Returns what ends it. `kind`: a field of `Trouble`."""
+        """Returns the function that ends it. `kind`: a field of `Trouble`."""
         targets = tuple(others)
         pairs = [(source, target) for source in sources for target in targets if source != target]
         lists = [getattr(self._by_pair.setdefault(pair, Trouble()), kind) for pair in pairs]
@@ -55,7 +54,7 @@ class MessageTroubles:
         return end
 
     def heal(self) -> None:
-        """What still lasts has no effect any more."""
+        """Cancels what is still in progress."""
         self._by_pair = {}
 
     def between(self, source: str, target: str) -> Trouble | None:
@@ -65,7 +64,7 @@ class MessageTroubles:
 
 @dataclass(frozen=True, slots=True)
 class TroubledLinks:
-    """A member's links, as its cluster's `troubles` leave them. `told` hears of all that the member says."""
+    """A member's links under its cluster's `troubles`. `told` gets everything the member sends."""
 
     links: PeerLinks
     loop: SimLoop

@@ -1,14 +1,13 @@
-"""Simulated TCP: hosts, directed links between them, and what can go wrong on each.
+"""Simulated TCP: hosts, directed links between them, and their faults.
 
-Bytes of a connection arrive in order, or the connection breaks; nothing is lost silently but with the connection. A
-lost segment is one that comes later. Links are directed, so that a partition may be one-sided. A link may be
+Bytes of a connection arrive in order, or the connection breaks; data is lost only with the connection. A lost segment
+arrives later. Links are directed, so that a partition may be one-sided. A link may be
 
-- clogged: nothing arrives, connections stand; what was sent arrives when it is unclogged;
+- clogged: nothing arrives, connections stay up; sent data arrives when it is unclogged;
 - cut: connections over it are reset, new ones refused.
 
-The kernel's part goes on while a process is stopped: connections to it are established, and bytes for it are taken up
-to the window. The `ssl` argument of the loop's calls is accepted and ignored: what is simulated is what TLS carries.
-"""
+The kernel continues while a process is stopped: connections to it are established, and bytes for it are accepted up to
+the window. The `ssl` argument of the loop's calls is accepted and ignored: the simulation is of the data inside TLS."""
 
 from __future__ import annotations
 
@@ -33,9 +32,8 @@ HERE = frozenset(("127.0.0.1", "localhost", "0.0.0.0", "::", "::1", ""))
 @dataclass(frozen=True, slots=True)
 class LinkQuality:
     """A segment takes `delay_s` plus an exponential share of mean `jitter_s`, and its size over `bytes_per_s`; a lost
-    one (`loss`, a probability) comes after `retransmit_s`, doubled for each loss in a row. `split`: the probability
-    that a write travels in pieces, cut at any byte. A connection that gets nothing acknowledged for `give_up_s` ends.
-    """
+    one (`loss`, a probability) arrives after `retransmit_s`, doubled for each loss in a row. `split`: the probability
+    that a write is sent in pieces, cut at any byte. A connection without an acknowledgement for `give_up_s` ends."""
 
     delay_s: float = 0.0002
     jitter_s: float = 0.0002
@@ -52,7 +50,7 @@ LOCAL = LinkQuality(delay_s=0.00002, jitter_s=0.00001)
 
 
 class Link:
-    """One direction between two hosts. `clogs` counts who clogs it: faults may overlap."""
+    """One direction between two hosts. `clogs` counts the faults that clog it, since they may overlap."""
 
     __slots__ = ("clogs", "cut", "destination", "free_ns", "pipes", "quality", "source")
 
@@ -70,7 +68,7 @@ class Link:
 
 
 class Network:
-    """All hosts and links. Links come into being when first used, of `quality`, those of a host to itself `LOCAL`."""
+    """All hosts and links. Links are created on first use, with `quality`, those of a host to itself with `LOCAL`."""
 
     def __init__(self, scheduler: Scheduler, quality: LinkQuality | None = None) -> None:
         self.scheduler = scheduler
@@ -84,12 +82,12 @@ class Network:
         self.segments = 0
         self.bytes = 0
 
-    # -- what a loop asks ---------------------------------------------------------------------------------------------
+    # -- for loops ---------------------------------------------------------------------------------------------
 
     async def serve(
         self, loop: SimLoop, factory: Callable[[], Any], host: Any, port: int, **options: Any
     ) -> SimServer:
-        """Raises: OSError where the port is taken, NotImplementedError for what is not simulated."""
+        """Raises: OSError if the port is taken, NotImplementedError for what is not simulated."""
         _refuse_options("create_server", options)
         return SimServer(self, loop, factory, "0.0.0.0" if host is None else str(host), port)
 
@@ -137,7 +135,7 @@ class Network:
         return link
 
     def arrival_ns(self, link: Link, size_bytes: int) -> int:
-        """When a segment sent now comes out at the other end."""
+        """When a segment sent now arrives at the other end."""
         quality, random = link.quality, self.rng.random
         delay_s = quality.delay_s - quality.jitter_s * math.log(1.0 - random())
         if quality.loss:
@@ -170,7 +168,7 @@ class Network:
                 self._release(link)
 
     def cut(self, sources: Iterable[str], destinations: Iterable[str]) -> None:
-        """Resets what is connected over these links, in either direction, and refuses what would be."""
+        """Resets connections over these links, in either direction, and refuses new ones."""
         for link in self._between(sources, destinations):
             link.cut = True
             self.scheduler.log(f"cut {link}")
@@ -183,7 +181,7 @@ class Network:
             link.cut = False
 
     def heal(self) -> None:
-        """All links as good as they began, all hosts as they are."""
+        """Restores all links to their initial quality; hosts stay as they are."""
         for link in self._links.values():
             link.quality = LOCAL if link.source == link.destination else self.quality
             link.clogs = 0
@@ -193,7 +191,7 @@ class Network:
     # -- hosts --------------------------------------------------------------------------------------------------------
 
     def drop_loop(self, loop: SimLoop, *, silently: bool) -> None:
-        """A process ended. Its kernel says so to its peers, but not where the whole machine went silently."""
+        """A process ended. Its kernel notifies its peers, unless the whole machine lost power silently."""
         for address, server in list(self._listeners.items()):
             if server.loop is loop:
                 del self._listeners[address]
@@ -203,7 +201,7 @@ class Network:
             connection.drop(loop, silently=silently)
 
     def power_on(self, host: str) -> None:
-        """A machine that lost power is back: peers that still use its old connections get a reset."""
+        """A machine that lost power is back: peers still using its old connections get a reset."""
         if host in self.off:
             del self.off[host]
             for (_, destination), link in self._links.items():

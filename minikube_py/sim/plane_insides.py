@@ -1,7 +1,6 @@
-"""What the components of a control plane believe, beside what the store holds: at rest there is no difference.
+"""The internal state of a control plane's components, compared with the store: at rest there is no difference.
 
-Informers and work queues are found wherever a component keeps them, so that a new one is judged too.
-"""
+Informers and work queues are found wherever a component keeps them, so that new components are checked too."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Asked(NamedTuple):
     field_selector: str = ""
 
     async def of(self, client: RestClient, version: str = "") -> dict[str, Object]:
-        """By key. `version` "0": whatever the server remembers."""
+        """By key. `version` "0": the server's cached state."""
         page = await client.list_page(
             self.resource,
             self.namespace,
@@ -42,14 +41,15 @@ class Asked(NamedTuple):
 
 
 class Insides:
-    """Looks into `components` by host; asks `client` what there is, and each of `servers` by host what it remembers."""
+    """Inspects `components` by host; gets the stored state from `client`, and the cached one from each of `servers` by
+    host."""
 
     def __init__(self, components: Mapping[str, Any], client: RestClient, servers: Mapping[str, RestClient]) -> None:
         self._components, self._client, self._servers = components, client, servers
         self._listed: dict[Asked, dict[str, Object]] = {}
 
     async def look(self) -> list[str]:
-        """What is not as the store has it. Raises: MinikubeError."""
+        """Differences from the store. Raises: MinikubeError."""
         found: list[str] = []
         for host, component in self._components.items():
             informers = [(each, await self._informer(each)) for each in reached(component, Informer)]
@@ -60,7 +60,7 @@ class Insides:
                 found += [f"scheduler: {text}" for text in await self._scheduler(component)]
         for asked, there in list(self._listed.items()):
             for host, server in self._servers.items():
-                # Heartbeats go on.
+                # Heartbeats continue.
                 if asked.resource != LEASES and await asked.of(server, "0") != there:
                     found.append(f"watch caches: {host} does not remember {asked.resource.plural} as they are")
         return found
@@ -88,7 +88,7 @@ class Insides:
         return ""
 
     async def _scheduler(self, scheduler: Scheduler) -> list[str]:
-        """What it counts on the nodes, against what a new one would."""
+        """Its accounting of the nodes, compared with a new scheduler's."""
         fresh = Cache()
         for node in (await self._list(Asked(NODES))).values():
             fresh.put_node(project_node(node))
@@ -141,7 +141,7 @@ def _queue(queue: WorkQueue[Any]) -> str:
 
 
 def reached(root: Any, kind: type[T]) -> list[T]:
-    """All of that kind that a component holds, in objects of its own and in plain containers."""
+    """All objects of that kind that a component holds, in its objects and in plain containers."""
     found: dict[int, T] = {}
     seen = {id(root)}
     level = [root]
@@ -180,11 +180,11 @@ def _fields(obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def unlike(one: Any, other: Any, depth: int = PROJECTION_DEPTH_MAX) -> str:
-    """The first field in which two projections differ, "" where they say the same."""
+    """The first field in which two projections differ, "" if they are equal."""
     if type(one) is not type(other):
         return f"{one!r}, not {other!r}"
     if isinstance(one, dict) and "metadata" in one:
-        # Items of a list say neither.
+        # Items of a list omit both.
         one, other = ({k: v for k, v in each.items() if k not in ("kind", "apiVersion")} for each in (one, other))
     if isinstance(one, tuple) and len(one) == len(other):
         return next((what for pair in zip(one, other, strict=True) if (what := unlike(*pair, depth - 1))), "")

@@ -1,6 +1,5 @@
-"""The processes of a simulated control plane beside its store, and who starts them again: API servers, scheduler,
-controllers and kubelets, each what its role of `minikube-py` runs.
-"""
+"""The processes of a simulated control plane beside its store, and their supervisor: API servers, scheduler,
+controllers and kubelets, each with the code of its `minikube-py` role."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ LED: Final[tuple[tuple[str, str, Make], ...]] = (
 
 @dataclass(slots=True)
 class Part:
-    """`down`: how many faults hold it down. `running`: what works there, once it has started."""
+    """`down`: how many faults hold it down. `running`: the component, once it has started."""
 
     host: str
     main: Callable[[Part, Process], Coroutine[Any, Any, None]]
@@ -51,12 +50,12 @@ class Part:
 
     @property
     def component(self) -> Any:
-        """What works there; None where it stands by for another."""
+        """The running component; None while it is a standby."""
         return self.running.component if isinstance(self.running, Leading) else self.running
 
 
 class Parts:
-    """`fail` hears what no process may do."""
+    """`fail` is called for errors that no process may have."""
 
     def __init__(self, world: World, rng: Rng, calls: ApiCalls, fail: Callable[[str], None]) -> None:
         self.world, self.rng, self.calls, self.fail = world, rng, calls, fail
@@ -65,7 +64,7 @@ class Parts:
         self.clients: list[str] = []
         self.led: list[list[str]] = []
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- setup ------------------------------------------------------------------------------------------------
 
     def add_api_server(self, host: str, store_hosts: list[str]) -> None:
         async def main(part: Part, process: Process) -> None:
@@ -91,7 +90,7 @@ class Parts:
         self.by_host[host] = Part(host, main)
 
     def add_client(self, host: str, role: str, make: Make, lease: str = "") -> None:
-        """`lease`: it works while it leads."""
+        """`lease`: it works while it is the leader."""
 
         async def main(part: Part, process: Process) -> None:
             transport = self.transport(process, USERS[role])
@@ -109,7 +108,7 @@ class Parts:
         self.by_host[host] = Part(host, main)
 
     def add_components(self, names: Sequence[str], kubelets: list[list[NodeSpec]]) -> None:
-        """`names`: where there is a second of a kind, one of both leads."""
+        """`names`: if there are two of a kind, one of them leads."""
         for name, role, make in LED:
             hosts = [each for each in names if each.partition("-")[0] == name]
             self.led.append(hosts)
@@ -131,12 +130,13 @@ class Parts:
         return [(host, each) for each in self.api_hosts]
 
     def missing(self) -> str:
-        """What does not work yet."""
+        """What is not running yet."""
         missing = [part.host for part in self.by_host.values() if part.running is None]
         headless = [hosts for hosts in self.led if all(self.by_host[host].component is None for host in hosts)]
         return ", ".join([*missing, *(f"a leader of {' and '.join(hosts)}" for hosts in headless)])
 
-    # -- lives --------------------------------------------------------------------------------------------------------
+    # -- lifecycle
+    # --------------------------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
         for part in self.by_host.values():
@@ -163,7 +163,7 @@ class Parts:
             self.world.start(part.host, partial(part.main, part))
 
     def ended(self, process: Process, ended: Ended) -> bool:
-        """Whether it was one of these. What ends by itself while it starts is started again, as a supervisor does."""
+        """Whether it was one of these. A process that fails during its start is restarted, as by a supervisor."""
         part = self.by_host.get(process.name)
         if part is None:
             return False
@@ -177,7 +177,7 @@ class Parts:
 
 
 class PartsPlayer(FaultPlayer):
-    """As FaultPlayer, for those processes too."""
+    """As FaultPlayer, also for these processes."""
 
     parts: Parts
 
@@ -200,4 +200,4 @@ def _leading(lease: str, process: Process, make: Make) -> Callable[[ApiTransport
 
 
 def _say(text: str) -> None:
-    """Nobody reads it."""
+    """Discarded."""

@@ -1,9 +1,8 @@
 """One simulated history of a whole control plane: store members, API servers, scheduler, controllers and kubelets as
-they ship, users and faults from a seed; then everything heals, and what happened is judged.
+they ship, users and faults from a seed; then everything heals, and the history is checked.
 
-Phases: faults while users make, scale, change and delete; everything heals, and users leave no more than there is room
-for; then, within a bound, all must be at rest as `sim.checkers.control_plane` says it.
-"""
+Phases: faults while users create, scale, change and delete; everything heals, and users delete what exceeds the space;
+then, within a bound, all must be at rest as defined by `sim.checkers.control_plane`."""
 
 from __future__ import annotations
 
@@ -38,41 +37,41 @@ from minikube_py.store.replica_config import REQUEST_BYTES_MAX
 
 LOOK_S: Final = 0.25
 LONG_TICK_S: Final = 0.25
-"""A member alone elects nobody."""
+"""A single member holds no elections."""
 REST_S: Final = 900.0
-"""Everything must be at rest by then: the pods of a lost node wait for 300 s, those of a Job that failed for up to 600.
-"""
+"""The time within which everything must be at rest: the pods of a lost node wait for 300 s, those of a failed Job for
+up to 600."""
 REST_LOOK_S: Final = 5.0
 REST_LOOK_FACTOR: Final = 1.3
 QUIET_S: Final = 25.0
 PROMPT_S: Final = {"endpoints": 60.0, "quotas": 60.0, "budgets": 150.0}
-"""What is derived from other objects alone follows them soon; that the next full look, after 300 s, puts it right is
-not enough. A budget may wait 120 s for a pod that was to be evicted."""
+"""The time within which derived objects must be updated; relying on the next resync, after 300 s, is not enough. A
+budget may wait 120 s for a pod that was to be evicted."""
 DERIVED: Final = ("endpoints", "budgets")
 AWAY: Final = ("part_kill", "part_pause", "part_cut")
 AWAY_S: Final = (20.0, 75.0)
-"""The second is longer than a node may be silent, and than a lease lasts."""
+"""The second is longer than the grace period of a node, and than a lease."""
 AWAY_DELETIONS_S: Final = 3.0
 DERIVE_S: Final = 4.0
 DERIVE_LOOK_S: Final = 2.0
 DERIVE_LOOKS: Final = 3
 SECOND_SHARE: Final = 0.3
-"""Of histories with two schedulers, or two processes of controllers."""
+"""Share of histories with two schedulers, or two controller processes."""
 RUN_S: Final = 4000.0
 OPERATIONS: Final = (10, 25, 50)
 SPANS_S: Final = (40, 90, 180)
 STORE_FAULTS: Final = (
     "crash", "torn_sync", "slow_sync", "depose", "cut", "clog", "pause", "kill", "loss", "double", "delay", "transfer",
 )  # fmt: skip
-"""Of its members: those that leave it the members it has."""
+"""Share of those that keep the number of members unchanged."""
 SHAPE: Final = NodeSpec("", {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "10"})
 NODES_EACH: Final = 2
 ROOM_EACH: Final = 2
-"""So many pods of the largest size leave room for any other on each node, beside Jobs and what rolls."""
+"""This many pods of the largest size leave space for any other on each node, beside Jobs and rollouts."""
 WORK_SHARE: Final = 0.6
-"""Of the time in which faults begin: then users have what they want, and only some pods go."""
+"""Share of the time in which faults begin: afterwards the desired state is fixed, and only some pods are deleted."""
 OBJECT: Final = b'{"metadata":'
-"""Begins what is an object, and no allocation of addresses."""
+"""Prefix of an object's key, but not of an address allocation."""
 MEMBER: Final = replace(
     CONFIG,
     request_bytes_max=REQUEST_BYTES_MAX,
@@ -84,11 +83,11 @@ MEMBER: Final = replace(
     retain_s=40.0,
     own_gc=True,
 )
-"""History is compacted soon: who was away for long must list again."""
+"""History is compacted early: a client that was away for long must list again."""
 
 
 def drawn_plane(seed: int) -> RunOptions:
-    """All that a seed decides before anything runs."""
+    """Everything the seed decides before anything runs."""
     rng = Rng(f"plane options {seed}")
     world = drawn_world(rng)
     world = replace(
@@ -113,7 +112,7 @@ def drawn_plane(seed: int) -> RunOptions:
 
 
 def run_seed(seed: int, told: Callable[[str], None] | None = None) -> Outcome:
-    """The history of one seed, judged. Equal for equal seeds, to the last line that is `told`."""
+    """The history of one seed with its verdict. Equal for equal seeds, to the last line that is `told`."""
     return PlaneRun(drawn_plane(seed), told).go()
 
 
@@ -173,7 +172,7 @@ class PlaneRun(Run):
         outcome.verdicts["acknowledged"] = violation(lost) if lost else OK
         outcome.verdicts["log"] = self.cluster.checks.agreement.verdict()
 
-    # -- the story ----------------------------------------------------------------------------------------------------
+    # -- phases ----------------------------------------------------------------------------------------------------
 
     async def _story(self) -> None:
         options, cluster, parts = self.options, self.cluster, self.parts
@@ -196,15 +195,15 @@ class PlaneRun(Run):
         parts.heal()
         await self._until(lambda: not cluster.unsettled(), SETTLE_S, "settle")
         await self._until(lambda: not parts.missing(), 2 * SETTLE_S, "start again")
-        # What was on its way is done by now, and may be more than there is room for.
+        # Requests in flight are done by now, and may exceed the space.
         await self._finished(user.settle(), REST_S, "settle")
         await self._absence(user)
         if not self._unrest:
             await self._rest()
 
     async def _absence(self, user: User) -> None:
-        """One process alone is away, while users delete. What the others derive from pods must be true without a
-        kubelet, and who comes back must find what went meanwhile."""
+        """One process is away while users delete. State derived from pods must be correct without a kubelet, and a
+        returning process must find what was deleted meanwhile."""
         rng = self._rng
         subject = rng.choice([part for part in self.options.plan.parts if not part.startswith("api-")])
         away_s = rng.choice(AWAY_S)
@@ -224,7 +223,7 @@ class PlaneRun(Run):
         return unrest(self.history.objects, DERIVED)
 
     def _overdue(self, since_s: dict[str, float]) -> list[str]:
-        """What waits for nobody, and is long the same. `since_s`: when each was found first."""
+        """Violations that need no waiting and have lasted too long. `since_s`: when each was first found."""
         now_s = self.world.scheduler.now_s
         for text in [text for text in since_s if text not in self._unrest]:
             del since_s[text]
@@ -237,7 +236,7 @@ class PlaneRun(Run):
         ]
 
     async def _rest(self) -> None:
-        """All is as it must be, and stays so."""
+        """Everything is as required, and stays so."""
         begun_s = self.world.scheduler.now_s
         look_s = REST_LOOK_S
         since_s: dict[str, float] = {}
@@ -290,7 +289,7 @@ class PlaneRun(Run):
             raise SimFailure(self.history.problem)
 
     def _follow(self) -> None:
-        """Whatever was written since."""
+        """Follows all writes since."""
         states = [place.member.state for place in self.cluster.running() if place.member is not None]
         state = max(states, key=lambda each: each.revision, default=None)
         if state is None or state.revision <= self._followed:
@@ -320,7 +319,7 @@ class PlaneRun(Run):
 
 
 class _Said(logging.Handler):
-    """What a component logs as an error is a bug: what it can expect it takes for less."""
+    """An error logged by a component is a bug: expected failures are logged at a lower level."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)
@@ -329,7 +328,7 @@ class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         loop = asyncio._get_running_loop()
         if isinstance(loop, SimLoop) and loop.dead:
-            # Whoever is killed where it waits says so, to nobody's use.
+            # Ignore a killed task's cancellation error.
             return
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:

@@ -1,6 +1,5 @@
-"""Who uses a simulated control plane: makes, scales, changes and deletes what a seed draws, and writes down what was
-answered as done.
-"""
+"""The users of a simulated control plane: they create, scale, change and delete what a seed draws, and record
+acknowledged operations."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ BUDGET_SHARE: Final = 0.5
 HARD: Final = 4
 REPLICAS_MAX: Final = 7
 REPLICAS_AT_REST: Final = 2
-"""So few that all pods find room once everything is well."""
+"""So few that all pods fit once everything is healthy."""
 RETRY_S: Final = 0.5
 AT_ONCE_SHARES: Final = (0.0, 0.5, 0.8)
 LAST_DELETIONS: Final = 3
@@ -56,7 +55,7 @@ Op = Callable[[], Awaitable[None]]
 
 
 class User:
-    """`acknowledged`: in order; `counts`: by outcome, what was tried. `room`: for how many pods there is."""
+    """`acknowledged`: in order; `counts`: attempts by outcome. `room`: how many pods fit."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng, room: int) -> None:
         self.client, self.clock, self.rng = client, clock, rng
@@ -70,7 +69,7 @@ class User:
         )  # fmt: skip
 
     async def set_up(self) -> None:
-        """What stands all the time."""
+        """Creates the permanent objects."""
         surely = self._surely
         await surely(lambda: self._create(NAMESPACES, {"metadata": {"name": TEAM}}))
         for name, value in (("low", -10), ("high", 1000)):
@@ -86,7 +85,8 @@ class User:
                 await surely(lambda name=name: self._budget(name))  # type: ignore[misc]
 
     async def work(self, operations: int, span_s: float) -> None:
-        """So many operations within about that time, whatever comes of them; some of them right after another."""
+        """About this many operations within about that time, whatever their outcome; some of them right after
+        another."""
         drawn = [op for weight, op in self._ops for _ in range(weight)]
         at_once = self.rng.choice(AT_ONCE_SHARES)
         for _ in range(operations):
@@ -95,7 +95,7 @@ class User:
             await self._try(self.rng.choice(drawn))
 
     async def settle(self) -> None:
-        """Leaves no more than there is room for; what fits stays as it is, so that who waits for room finds it."""
+        """Deletes what exceeds the space; the rest is unchanged, so that waiting pods fit."""
         room = self._room
         for resource, namespace, name in self.rng.sample(WORKLOADS, len(WORKLOADS)):
             found = await self._surely(lambda r=resource, s=namespace, n=name: self.client.get(r, n, s))  # type: ignore[misc]
@@ -115,7 +115,7 @@ class User:
                     await self._surely(lambda p=pod: self._remove(PODS, p, "Background"))  # type: ignore[misc]
 
     async def last_deletions(self, span_s: float) -> None:
-        """Some pods go, and some of what owns others, without a change of what is wanted elsewhere."""
+        """Deletes some pods and some of their owners, without another change of the desired state."""
         for _ in range(LAST_DELETIONS):
             await self.clock.sleep(2 * self.rng.random() * span_s / LAST_DELETIONS)
             await self._surely(self._delete_pod)
@@ -140,7 +140,7 @@ class User:
         await self._change(workload, {"spec": {"template": self._template({"app": workload[2]})}})
 
     async def _change(self, workload: tuple[ResourceRef, str, str], change: Object) -> None:
-        """Makes it where it is not there."""
+        """Creates it if missing."""
         resource, namespace, name = workload
         try:
             await self._patch(resource, namespace, name, change)
@@ -169,7 +169,7 @@ class User:
         await self._remove(JOBS, await self.client.get(JOBS, name, DEFAULT), self.rng.choice(POLICIES[:3]))
 
     async def _burst(self) -> None:
-        """More than there may be room for."""
+        """More than may fit."""
         for _ in range(self.rng.randint(1, 5)):
             self._made += 1
             spec = self._template({"app": "burst"})["spec"] | {"priorityClassName": self.rng.choice(("low", "high"))}
@@ -181,7 +181,7 @@ class User:
             await self._remove(PODS, self.rng.choice(pods), "Background")
 
     async def _bind_again(self) -> None:
-        """As a scheduler that knows less than there is: it must be refused."""
+        """As a scheduler with stale information: it must be refused."""
         pods = [pod for pod in await self.client.list(PODS, DEFAULT) if pod["spec"].get("nodeName")]
         nodes = await self.client.list(NODES)
         if pods:
@@ -236,7 +236,7 @@ class User:
             self.counts["done"] += 1
 
     async def _surely(self, op: Callable[[], Awaitable[Any]]) -> Any:
-        """Until it is done, or was, or there is nothing to do it to."""
+        """Retries until it is done, or was, or its object does not exist."""
         while True:
             try:
                 return await op()

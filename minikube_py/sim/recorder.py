@@ -1,4 +1,4 @@
-"""Records the requests of simulated clients and the answers to them, as the checkers read them."""
+"""Records the requests of simulated clients and their answers, in the form the checkers read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.sim.loop import Scheduler
 
 
 class Recorder:
-    """`history` holds what has ended; `finish` adds what never did. No two records share a moment."""
+    """`history` holds ended operations; `finish` adds the unfinished ones. No two records have the same time."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.history = History()
@@ -41,7 +41,7 @@ class Recorder:
             self._scheduler.log(str(ended))
 
     def abandon(self, client: int) -> None:
-        """The client is no more: what it waited for stays unknown, what it watched is over."""
+        """The client ended: its pending requests stay unknown, its watches are over."""
         for number, operation in list(self._open.items()):
             if operation.client == client:
                 self.end(number, "unknown")

@@ -1,8 +1,8 @@
-"""One simulated history again, step by step: the same to the byte each time.
+"""Replays one simulated history, step by step: identical to the byte each time.
 
   python -m minikube_py.sim.replay 4711                 what happened, and the verdicts
-  python -m minikube_py.sim.replay 4711 --until 3.5     no further than to that second
-  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still go wrong
+  python -m minikube_py.sim.replay 4711 --until 3.5     stops at that second
+  python -m minikube_py.sim.replay 4711 --shrink        with as few faults and requests as still fail
   python -m minikube_py.sim.replay 4711 --of cluster    that of a whole control plane"""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPERATIONS_MIN = 8
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
-    """Exit code 1 where the history was not as it should be."""
+    """Exit code 1 if the history failed."""
     out = out or sys.stdout
     parsed = _parser().parse_args(arguments)
     of = histories(parsed.of)
@@ -55,7 +55,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None) -> int:
-    """Tells what happens in the history with these options. Exit code 1 where it was not as it should be."""
+    """Prints what happens in the history with these options. Exit code 1 if it failed."""
     plan = options.plan
     print(
         f"seed {options.seed}: {plan.members} members, {options.clients} clients ({options.workers} requests at once), "
@@ -104,7 +104,7 @@ def _shrink(of: Histories, options: RunOptions, out: TextIO) -> int:
 
 
 def command(options: RunOptions, of: Histories = STORE) -> str:
-    """What replays a history with these options."""
+    """The command that replays a history with these options."""
     drawn = of.drawn(options.seed)
     words = [f"{of.replay} {options.seed}"]
     if options.operations != drawn.operations:
@@ -117,7 +117,7 @@ def command(options: RunOptions, of: Histories = STORE) -> str:
 def shrunk(
     options: RunOptions, wrong: Callable[[RunOptions], bool], tell: Callable[[str], None] = lambda text: None
 ) -> RunOptions:
-    """Fewer faults first, in halves, then one by one; then fewer requests; until nothing can go any more."""
+    """Fewer faults first, in halves, then one by one; then fewer requests; until nothing can be removed."""
     progress = True
     while progress:
         progress = False

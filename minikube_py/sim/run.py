@@ -1,9 +1,8 @@
-"""One simulated history: a store, clients and faults from a seed; then everything heals, and what happened is judged.
+"""One simulated history: a store, clients and faults from a seed; then everything heals, and the history is checked.
 
 Phases: faults and load; everything heals, and within a bound there must be a leader, all members alike and new requests
-answered; leases end; at last every member is asked about its past, and the checkers judge. What runs is the product:
-members, links, servers and clients, on a loop in virtual time (docs/adr/0010-the-swarm-runs-the-product.md).
-"""
+answered; leases end; at last every member is queried about its past, and the checkers run. The code is the product's:
+members, links, servers and clients, on a loop in virtual time (docs/adr/0010-the-swarm-runs-the-product.md)."""
 
 from __future__ import annotations
 
@@ -48,18 +47,19 @@ Reach = Callable[[Process, Sequence[str]], Access]
 SPAN_US: Final = 7_000_000
 BEGIN_S: Final = 30.0
 SETTLE_S: Final = 30.0
-"""Once nothing fails any more: a leader, all members alike, and those that lost their disk back as voters by then."""
+"""The time, once nothing fails any more, within which there must be a leader, all members equal, and those that lost
+their disk voters again."""
 FINISH_S: Final = 15.0
-"""And every new request answered by then."""
+"""And every new request answered within it."""
 LEASES_S: Final = max(TTLS_S) + 2.0
 GRACE_US: Final = 2_500_000
 AFTERWARDS: Final = 4
-"""Requests of each worker once all is well."""
+"""Requests of each worker once all is healthy."""
 TRIES: Final = 20
 LOOK_S: Final = 0.02
 MINORITY_DOWN_SHARE: Final = 0.3
 APPEND_BYTES: Final = (1 << 20, 1 << 20, 1)
-"""How much a message may carry. With room for one entry alone, those of an earlier term are acknowledged apart."""
+"""The size limit of a message. With space for only one entry, those of an earlier term are acknowledged separately."""
 WATCHED: Final = (
     Watched(ALL, ALL, None, 2, roams=True),
     Watched(b"/m/", b"/m0", None, 2),
@@ -72,16 +72,16 @@ WATCHED: Final = (
     Watched(*NODE_RANGE, declared_fields.WHERES[2], roams=True),
     Watched(*NODE_RANGE, declared_fields.WHERES[6], roams=True),
 )
-"""What is watched, and from which revision on: the first, whatever is now, one that is still to come. By fields that
-indexes declare: as soon as they are."""
+"""What is watched, and from which revision on: the first, the current one, a future one. Watches by index-declared
+fields start as soon as they are declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """All that a seed decides before anything runs. `operations`: requests before all heals. `faults`: those drawn from
-    the seed, but for `without` (their places in the schedule). `client_ends`: how often a client is killed; `rollings`:
-    how often all members are restarted in good order, one after the other. `minority_down`: once all is well, as many
-    voters as a majority can spare go down, and the others must answer."""
+    """Everything the seed decides before anything runs. `operations`: requests before everything heals. `faults`: those
+    drawn from the seed, except `without` (their positions in the schedule). `client_ends`: how often a client is
+    killed; `rollings`: how often all members are restarted cleanly, one after the other. `minority_down`: once all is
+    healthy, as many voters as a majority can spare are stopped, and the others must answer."""
 
     seed: int
     world: WorldOptions
@@ -118,7 +118,7 @@ def drawn_options(seed: int) -> RunOptions:
 
 
 def drawn_world(rng: Rng) -> WorldOptions:
-    """Machines, links and loops of their own for each seed."""
+    """Machines, links and loops for each seed."""
     return WorldOptions(
         loop=LoopOptions(
             shuffle=rng.random() < 0.7,
@@ -149,7 +149,7 @@ def drawn_faults(options: RunOptions) -> list[Fault]:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a history ended. `verdicts` by checker; `counts` what it contained."""
+    """The result of a history. `verdicts` by checker; `counts` of its contents."""
 
     seed: int
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -165,12 +165,12 @@ class Outcome:
 
 
 def run_seed(seed: int, told: Told | None = None) -> Outcome:
-    """The history of one seed, judged. Equal for equal seeds, to the last line that is `told`."""
+    """The history of one seed with its verdicts. Equal for equal seeds, to the last line that is `told`."""
     return Run(drawn_options(seed), told).go()
 
 
 class Run:
-    """One history in the making. `go` runs it to its end; then `world`, `cluster` and `recorder` can be looked at."""
+    """One history in progress. `go` runs it to its end; then `world`, `cluster` and `recorder` can be inspected."""
 
     member_config = CONFIG
     look_s = LOOK_S
@@ -210,7 +210,7 @@ class Run:
         return outcome
 
     def fingerprint(self) -> str:
-        """Equal for equal runs, and hardly ever for others."""
+        """Equal for equal runs, and almost never for others."""
         return self.world.fingerprint()
 
     def _judge(self, outcome: Outcome, problem: str) -> None:
@@ -224,10 +224,10 @@ class Run:
         outcome.verdicts |= judge(history, self._views, self.cluster.checks.agreement, bounds)
 
     def _between(self, new: Place, old: Place) -> None:
-        """What is written where one leads now must be seen where another thinks that it still does."""
+        """Writes at the current leader must be visible through a member that still believes to lead."""
         self.traffic.ask(Rivals(new.host, old.host))
 
-    # -- the story -----------------------------------------------------------------------------------------------------
+    # -- phases -----------------------------------------------------------------------------------------------------
 
     async def _story(self) -> None:
         cluster, options = self.cluster, self.options
@@ -249,7 +249,7 @@ class Run:
         self.traffic.ask(quota=options.clients * options.workers * AFTERWARDS)
         await self._until(self._idle, 2 * FINISH_S, "answer")
         await asyncio.sleep(LEASES_S)
-        # What nobody has seen, as the end of a lease, could not be judged.
+        # An unseen event, such as a lease expiry, could not be checked.
         await self._have(RangeRequest(ALL, ALL), FINISH_S, "answer")
         await self._until(lambda: not cluster.unsettled(), SETTLE_S, "converge")
         audit = Audit(options.seed, [member for _, member in cluster.members()], self.recorder)
@@ -263,20 +263,20 @@ class Run:
         self._asked_of_indexes = audit.asked_of_indexes
 
     async def _begin_faults(self) -> float:
-        """They begin with the members themselves. Returns when."""
+        """They begin with the members themselves. Returns the end of the last."""
         loop = asyncio.get_running_loop()
         works = (self.faults.play(drawn_faults(self.options)), self._end_clients(), self._roll())
         self._asides += [loop.create_task(work) for work in works]
         return self.world.scheduler.now_s
 
     async def _have(self, request: Request, bound_s: float, what: str) -> None:
-        """Asks until it is done: a client with little patience may be refused while members look for a leader."""
+        """Retries until it is done: an impatient client may be refused during an election."""
         operations = self.recorder.history.operations
         for _ in range(TRIES):
             before = len(operations)
             self.traffic.ask(request)
             await self._until(lambda: not self.traffic.asides and not self.recorder.waiting, bound_s, what)
-            # Others may have asked for other things meanwhile, and who asked for this may have died.
+            # Other requests may have been made meanwhile, and the requester may have died.
             if any(each.request == request and each.status == "done" for each in operations[before:]):
                 return
         raise SimFailure(f"{type(request).__name__} was not done in {TRIES} tries")
@@ -297,7 +297,7 @@ class Run:
                 self.world.start(host)
 
     async def _do_without_minority(self) -> None:
-        """A majority of the present voters needs nobody else."""
+        """A majority of the current voters needs no others."""
         cluster, voters = self.cluster, self.cluster.configuration().voters
         places = [place.number for place in cluster.places if place.member_id in voters and place.opened]
         shuffle(places, self._rng)
@@ -324,7 +324,7 @@ class Run:
             self._look()
 
     def _look(self) -> None:
-        """Every so often."""
+        """Called periodically."""
         self.cluster.follow()
 
     def _missing(self) -> str:
@@ -341,16 +341,16 @@ class Run:
     # -- watches -------------------------------------------------------------------------------------------------------
 
     def _unwatched(self) -> str:
-        """A watch that was not told of all there is."""
+        """A watch that did not get everything."""
         revision = self.cluster.members()[0][1].state.revision
-        # Where nothing was ever written, nothing tells a watch how far it is.
+        # If nothing was ever written, a watch gets no progress.
         for watch in self.recorder.history.watches if revision > FIRST_REVISION else ():
             if watch.live and watch.parts and watch.parts[-1].told_until < revision and self._served(watch.where):
                 return f"{watch} has seen {watch.parts[-1].told_until} of {revision}"
         return ""
 
     def _end_unserved(self) -> None:
-        """Nobody serves what asks by fields that are not declared now."""
+        """Watches by fields that are not declared now are not served."""
         for watch in self.recorder.history.watches:
             watch.live = watch.live and self._served(watch.where)
 
@@ -374,7 +374,7 @@ class Run:
         self.world.start(host, main)
 
     async def _end_clients(self) -> None:
-        """Clients die too: what they waited for may or may not be done."""
+        """Clients are killed too: their pending requests may or may not be done."""
         for _ in range(self.options.client_ends):
             await asyncio.sleep(self._rng.random() * SPAN_US / 1e6 / self.options.client_ends)
             if not self._clients:
@@ -388,7 +388,7 @@ class Run:
             self.world.start(host)
 
     async def _roll(self) -> None:
-        """Rolling restarts, as for an upgrade; beside whatever else goes on."""
+        """Rolling restarts, as for an upgrade; in parallel with everything else."""
         for _ in range(self.options.rollings):
             await asyncio.sleep(self._rng.random() * SPAN_US / 1e6 / self.options.rollings)
             for place in self.cluster.places:

@@ -1,4 +1,4 @@
-"""Whole runs on the simulated loop: from a main coroutine to what it returns, with nothing left behind."""
+"""Complete runs on the simulated loop: from a main coroutine to its result, with nothing left behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(
     options: LoopOptions | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> T:
-    """What `asyncio.run(main())` returns or raises, in virtual time; what is left running is cancelled then.
+    """Like `asyncio.run(main())`, in virtual time; remaining tasks are cancelled at the end.
 
     Raises: SimFailure."""
     scheduler = Scheduler(seed, options)
@@ -29,7 +29,7 @@ def run(
 
 
 def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """As `run`, on a loop that is there already."""
+    """As `run`, on an existing loop."""
     outcome: list[asyncio.Task[T]] = []
 
     over: list[None] = []
@@ -45,12 +45,12 @@ def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     root: list[asyncio.Task[None]] = []
     loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
-    # Collections walk what the run makes, and nothing that was there before.
+    # Collections walk only objects of the run, not older ones.
     gc.freeze()
     try:
         loop.scheduler.run(over.__len__)
         root[0].result()
-        # Marks what it raised as seen.
+        # Marks its exception as seen.
         if not outcome[0].cancelled():
             outcome[0].exception()
     finally:
@@ -62,12 +62,12 @@ def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def cancel_others(loop: SimLoop) -> None:
-    """All tasks but the one that calls this."""
+    """All tasks except the calling one."""
     await cancel_all(loop, but=cast(asyncio.Task[Any], asyncio.current_task()))
 
 
 async def cancel_all(loop: SimLoop, but: asyncio.Task[Any]) -> None:
-    """As asyncio.run does at its end. What a cancelled task raises instead fails the run."""
+    """As asyncio.run does at its end. Another exception of a cancelled task fails the run."""
     tasks = [task for task in loop.tasks() if task is not but]
     for task in tasks:
         task.cancel()

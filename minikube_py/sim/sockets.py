@@ -1,9 +1,8 @@
 """The two ends of a simulated connection, and the pipes between them.
 
 A `Pipe` is one direction on the wire: segments in order, each with its time of arrival. A `SimTransport` is an end's
-socket and asyncio transport in one: what `write` is given goes to the wire as the window allows, the rest waits here;
-what arrives waits here until the process reads. The calls of the protocol follow asyncio's selector transports.
-"""
+socket and asyncio transport in one: `write` puts data on the wire as the window allows and buffers the rest; incoming
+data is buffered until the process reads. The calls of the protocol follow asyncio's selector transports."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ PIECES_MAX = 4
 
 
 class Kind(IntEnum):
-    """What travels beside data. ACK: so many bytes were read, for a sender whose window was full."""
+    """Control segments. ACK: this many bytes were read, for a sender whose window was full."""
 
     SYN = 0
     SYN_ACK = 1
@@ -38,14 +37,14 @@ class Kind(IntEnum):
 
 
 class Segment(NamedTuple):
-    """All that travels but data, which goes as its bytes."""
+    """A control segment; data is sent as its bytes."""
 
     kind: Kind
     size_bytes: int = 0
 
 
 class Pipe:
-    """One direction of a connection. What comes to a clogged link or a dark host waits in `held`."""
+    """One direction of a connection. Arrivals on a clogged link or at a dark host wait in `held`."""
 
     __slots__ = ("arrived_ns", "connection", "held", "held_since_ns", "link", "number", "releasing", "to")
 
@@ -87,7 +86,7 @@ class Pipe:
         scheduler.after(self.link.quality.give_up_s, self._give_up, self.held_since_ns)
 
     def _give_up(self, since_ns: int) -> None:
-        """The sender's kernel got no acknowledgement for too long. The other end does not hear of it."""
+        """The sender's kernel got no acknowledgement for too long. The other end is not notified."""
         if self.held_since_ns == since_ns and not self.connection.over:
             error = TimeoutError(errno.ETIMEDOUT, "the connection timed out")
             self.connection.end("server" if self.to == "client" else "client").broken(error)
@@ -128,14 +127,14 @@ class Connection:
         if name == "client":
             return self.client
         if self.server is None:
-            # Not accepted yet: the kernel answers in the name of whoever listens there, or of nobody.
+            # Not accepted yet: the kernel answers, whether or not a process listens there.
             if self._vanished is None:
                 self._vanished = SimTransport(self, None, self.client.peer, self.client.own, self._back)
             return self._vanished
         return self.server
 
     def accept(self) -> None:
-        """A SYN came to the target."""
+        """A SYN reached the target."""
         network, target = self.network, self.client.peer
         server = network.listener(target)
         if server is None or self._back.link.cut or self.client.out.link.cut:
@@ -155,7 +154,7 @@ class Connection:
         self._finish()
 
     def drop(self, loop: SimLoop, *, silently: bool) -> None:
-        """A process is gone. Its kernel sends what it was given, as much of it as luck has it, then a reset or FIN."""
+        """A process ended. Its kernel sends a random part of the buffered data, then a reset or FIN."""
         for each in (self.client, self.server):
             if each is not None and each.loop is loop and each.open:
                 each.vanish()
@@ -165,7 +164,7 @@ class Connection:
         self.finish_if_closed()
 
     def finish_if_closed(self) -> None:
-        """Nobody is left to hear anything."""
+        """No end is left to be notified."""
         if not self.client.open and (self.server is None or not self.server.open) and not self.client.connecting:
             self._finish()
 
@@ -177,7 +176,7 @@ class Connection:
 
 
 class SimTransport(asyncio.Transport):
-    """One end. `open`: its socket is; `unread`: bytes wait that nobody will read."""
+    """One end. `open`: its socket is open; `unread`: it has bytes that will never be read."""
 
     def __init__(self, connection: Connection, loop: SimLoop | None, own: Address, peer: Address, out: Pipe) -> None:
         super().__init__({"peername": peer, "sockname": own})
@@ -247,12 +246,12 @@ class SimTransport(asyncio.Transport):
         self._read_soon()
 
     def accepted(self, server: SimServer) -> None:
-        """The listening process takes the connection up."""
+        """The listening process accepts the connection."""
         if not self.open:
             return
         self.attach(server.factory())
 
-    # -- what arrives (the kernel's part: the process may be stopped) -------------------------------------------------
+    # -- arrivals (in the kernel: the process may be stopped) -------------------------------------------------
 
     def arrived(self, segment: Segment | bytes) -> None:
         if type(segment) is bytes:
@@ -286,11 +285,11 @@ class SimTransport(asyncio.Transport):
             self._read_soon()
 
     def _refuse(self) -> None:
-        """Bytes for a socket that is closed."""
+        """Bytes for a closed socket."""
         self.out.send(Segment(Kind.RST))
 
     def broken(self, error: OSError) -> None:
-        """The kernel has given the connection up. Who neither reads nor has bytes to write does not notice."""
+        """The kernel has given the connection up. An end that neither reads nor has bytes to write does not notice."""
         if self.connecting:
             self._connected(error)
         elif self.open and self._error is None:
@@ -300,7 +299,7 @@ class SimTransport(asyncio.Transport):
                 self.loop.call_soon(self._write_ready)
 
     def vanish(self) -> None:
-        """The socket is gone with its process."""
+        """The socket is closed with its process."""
         self.open = False
         self._buffer.clear()
         self._buffer_bytes = 0
@@ -316,7 +315,7 @@ class SimTransport(asyncio.Transport):
             self._read_due = True
             self.loop.call_soon(self._read_ready)
 
-    # -- what the process receives ------------------------------------------------------------------------------------
+    # -- received by the process ------------------------------------------------------------------------------------
 
     def _read_ready(self) -> None:
         self._read_due = False
@@ -336,7 +335,7 @@ class SimTransport(asyncio.Transport):
                 self.close()
 
     def _take(self) -> bytes:
-        """What came, together, as recv gives it: in one piece, up to a bound."""
+        """Returns the received data in one piece, as recv does, up to a bound."""
         received = self._received
         if len(received) == 1:
             return received.popleft()
@@ -358,7 +357,7 @@ class SimTransport(asyncio.Transport):
             sender._in_flight -= size_bytes
 
     def _fatal(self, error: Exception | None) -> None:
-        """asyncio's `_force_close`: drops what waits to be written; `connection_lost` is called soon."""
+        """asyncio's `_force_close`: drops the write buffer; `connection_lost` is called soon."""
         if self._lost or (self.loop is not None and self.loop.dead):
             return
         self._lost = True
@@ -387,10 +386,10 @@ class SimTransport(asyncio.Transport):
         self._received.clear()
         self.connection.finish_if_closed()
 
-    # -- the way out --------------------------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Gives the wire what the window takes."""
+        """Sends what the window permits."""
         buffer = self._buffer
         window_bytes = self.out.link.quality.window_bytes
         self._blocked = False
@@ -425,7 +424,7 @@ class SimTransport(asyncio.Transport):
         out.send(data)
 
     def _write_ready(self) -> None:
-        """The window opened, or will never again."""
+        """The window opened, or never will again."""
         if self._lost or not self._buffer:
             return
         if self._error is not None:
@@ -456,7 +455,7 @@ class SimTransport(asyncio.Transport):
         if not data or self._lost:
             return
         if self._error is not None:
-            # As send does on a socket that was reset.
+            # As send on a reset socket does.
             self._fatal(self._error)
             return
         self._buffer.append(data)
@@ -487,7 +486,7 @@ class SimTransport(asyncio.Transport):
         self._fatal(None)
 
     def is_closing(self) -> bool:
-        # A dead process's are closed; what clears its frames away (`StreamWriter.__del__`) asks.
+        # A dead process's sockets are closed; the cleanup of its frames (`StreamWriter.__del__`) calls this.
         return self._closing or (self.loop is not None and self.loop.dead)
 
     def is_reading(self) -> bool:
@@ -523,7 +522,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimServer:
-    """A listening socket. Raises: OSError where the port is taken."""
+    """A listening socket. Raises: OSError if the port is taken."""
 
     def __init__(self, network: Network, loop: SimLoop, factory: Callable[[], Any], host: str, port: int) -> None:
         self._network = network
@@ -539,7 +538,7 @@ class SimServer:
         return (BoundSocket((self.host, self.port)),) if self._serving else ()
 
     def close(self) -> None:
-        """Takes no more connections; those there are go on."""
+        """Accepts no more connections; existing ones continue."""
         self._serving = False
         self._network.unlisten(self)
 

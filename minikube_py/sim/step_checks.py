@@ -1,4 +1,4 @@
-"""What must hold of the members after every step of any of them: one leader a term, one log, nothing that goes back."""
+"""Invariants of the members after every step of any of them: one leader per term, one log, nothing that goes back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BINDING: Final = frozenset((VOTE, VOTE_REPLY, int(MessageType.APPEND_REPLY)))
 
 
 class Look:
-    """How far one life of a member was looked at."""
+    """How far one run of a member was checked."""
 
     def __init__(self, member: StoreMember) -> None:
         self.member = member
@@ -32,7 +32,7 @@ class Look:
         self._seen: tuple[object, ...] = ()
 
     def changed(self) -> bool:
-        """Anything that the checks ask for has changed since the last look."""
+        """Whether anything relevant to the checks has changed since the last look."""
         raft = self.member.replica.raft
         log = raft.log
         seen = (raft.term, log.committed, log.applied, raft.role, raft.vote)
@@ -43,7 +43,7 @@ class Look:
 
 
 class StepChecks:
-    """`problem` is the first thing that was wrong. `elected` hears of whoever comes to lead."""
+    """`problem` is the first violation. `elected` is called with each new leader."""
 
     def __init__(self, places: Sequence[Place], elected: Callable[[Look], None]) -> None:
         self.agreement = Agreement()
@@ -56,7 +56,7 @@ class StepChecks:
         return self.agreement.problem
 
     def said(self, message: Message) -> None:
-        """A member says what it may say only once it is durable."""
+        """A member sends a message that it may send only once its basis is durable."""
         if message.type not in BINDING:
             self.snapshots_sent += message.type == SNAPSHOT
             return
@@ -68,12 +68,12 @@ class StepChecks:
             agreement.voted(message.sender, message.term, message.to)
 
     def opened(self, member: StoreMember, before: StoreMember | None) -> Look:
-        """A life begins. `before`: the life whose disk it goes on with; None where that is another disk, or damaged."""
+        """A run begins. `before`: the run whose disk it continues; None if that is another disk, or damaged."""
         self.agreement.restarted(member.member_id)
         if before is not None and before.member_id == member.member_id:
             had, log = _durable_end(before.raft.log), member.raft.log
             if before.raft.log.in_flight and had[1] == before.raft.log.offset:
-                # A snapshot that replaces the log counts a sync too early, but only for who took it.
+                # A snapshot that replaces the log counts a sync too early, but only for the member that took it.
                 return Look(member)
             there = log.offset > had[1] or log.matches(LogIndex(had[1]), Term(had[0]))
             self.agreement.keeps(member.member_id, had, (log.last_term, log.last_index), there=there)
@@ -124,7 +124,7 @@ class StepChecks:
 
 
 def _durable_end(log: RaftLog) -> tuple[int, int]:
-    """Term and index of the last entry that `log` takes as durable; of term 0 where it has no such entry."""
+    """Term and index of the last entry that `log` considers durable; term 0 if it has no such entry."""
     return (log.term(log.stable) if log.stable <= log.last_index else 0), log.stable
 
 

@@ -1,8 +1,8 @@
-"""Many simulated histories on all cores: what they contained, and which of them went wrong.
+"""Many simulated histories on all cores: statistics of their contents, and the failed ones.
 
   python -m minikube_py.sim.swarm --seeds 1000
   python -m minikube_py.sim.swarm --seeds 10000 --from 5000 --jobs 4 --json swarm.json
-  python -m minikube_py.sim.swarm --seeds 10000 --journal results/swarm   # goes on where it was interrupted
+  python -m minikube_py.sim.swarm --seeds 10000 --journal results/swarm   # continues after an interruption
   python -m minikube_py.sim.swarm --of cluster --seeds 100                # of a whole control plane"""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minikube_py.sim.histories import NAMES, STORE, Histories, histories
 from minikube_py.sim.journal import Done, Journal
 
 BLOCK: Final = 8
-"""Seeds that a worker takes at once."""
+"""Seeds that a worker takes at a time."""
 
 
 def run_block(seeds: Sequence[int], of: Histories = STORE) -> list[Done]:
@@ -39,7 +39,7 @@ def _run(of: Histories, seed: int) -> Done:
     begun_s = time.process_time()
     try:
         outcome = of.run(of.drawn(seed)).go()
-    except Exception as error:  # what the product raises is a finding like any other
+    except Exception as error:  # any exception of the product is a finding like others
         return Done(seed, {}, {}, Counter(), f"{type(error).__name__}: {error}", time.process_time() - begun_s)
     undecided = {name: each.text for name, each in outcome.verdicts.items() if each.outcome == "undecided"}
     return Done(seed, outcome.violations, undecided, outcome.counts, cpu_s=round(time.process_time() - begun_s, 3))
@@ -139,7 +139,7 @@ def _cluster_rows(counts: Counter[str]) -> list[tuple[str, str]]:
 
 
 class Progress:
-    """A line for each tenth of all histories, beginning with those that an earlier sitting has done."""
+    """A line for each tenth of all histories, starting with those done earlier."""
 
     def __init__(self, report: Report, stream: TextIO) -> None:
         self._report = report
@@ -167,7 +167,7 @@ def swarm(
     journal: Journal | None = None,
     of: Histories = STORE,
 ) -> Report:
-    """Runs all that are not in the journal, each by itself; a failure is printed at once."""
+    """Runs all histories not in the journal, each independently; a failure is printed at once."""
     stream = stream or sys.stdout
     report = Report(seeds, jobs, of)
     if journal is not None:
@@ -207,14 +207,14 @@ def _results(blocks: Sequence[Sequence[int]], jobs: int, of: Histories) -> Itera
 
 
 def _prepare() -> None:
-    """What is loaded stays, so the collector need not look at it again; what a run made is collected after it."""
+    """Loaded modules stay, so the collector need not walk them again; a run's objects are collected after it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 1000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 where a history went wrong."""
+    """Exit code 1 if a history failed."""
     parser = argparse.ArgumentParser(
         prog="python -m minikube_py.sim.swarm",
         description=__doc__,

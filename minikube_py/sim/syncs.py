@@ -1,7 +1,7 @@
-"""Syncs that take virtual time: what a thread does for a real member, without one.
+"""Syncs that take virtual time, in place of a real member's thread.
 
-A sync covers what was written when it began. It counts as done when its time is over; a crash before that keeps of it
-what the seed decides, as of all that is not synced.
+A sync covers data written before it began. It is done when its time is over; a crash before that keeps a random part of
+it, as of all data that is not synced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SyncTimes:
 
 
 class SimSyncs:
-    """The `SyncRunner` of a simulated process. `times` is asked for at each sync: a disk may become slow."""
+    """The `SyncRunner` of a simulated process. `times` is called at each sync: a disk may become slow."""
 
     def __init__(self, loop: SimLoop, disk: SimDisk, rng: Rng, times: Callable[[], SyncTimes]) -> None:
         self._loop = loop
@@ -46,10 +46,10 @@ class SimSyncs:
         self.histogram = Histogram((0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0))
 
     def use(self, mode: FsyncMode) -> None:
-        """All are as if in a thread."""
+        """All run as in a thread."""
 
     def in_the_next(self, call: Callable[[], None] | None) -> None:
-        """Calls it once, while the next sync is under way. None: nothing is to happen then."""
+        """Calls it once during the next sync. None: cancels it."""
         self._amid = call
 
     def run(self, sync: Callable[[], None], done: Done) -> None:
@@ -59,7 +59,7 @@ class SimSyncs:
         self._loop.call_later(duration_s, self._end, self._disk.sequence, sync, done)
 
     async def wait(self, sync: Callable[[], None]) -> None:
-        """The same, awaited; it ends with the sync also where it is cancelled. Raises: OSError."""
+        """As `run`, awaited; it ends with the sync even if cancelled. Raises: OSError."""
 
         async def run(horizon: int, duration_s: float) -> None:
             await asyncio.sleep(duration_s)
@@ -68,13 +68,13 @@ class SimSyncs:
         await to_its_end(self._loop.create_task(run(self._disk.sequence, self._duration_s())))
 
     def close(self) -> None:
-        """Nothing runs beside the loop."""
+        """There are no threads to end."""
 
     def _duration_s(self) -> float:
         duration_s = self._times().draw_s(self._rng)
         if self._amid is not None:
             amid, self._amid = self._amid, None
-            # By true time and from outside: the process is not to come to its own next step first.
+            # By true time and from outside, so that the process does not run its next step first.
             self._loop.scheduler.after(duration_s * self._rng.random(), _call, amid)
         return duration_s
 

@@ -43,7 +43,7 @@ class SimHandle(asyncio.Handle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        # What it held is free, and nobody calls it.
+        # Frees its references; it will not be called.
         self._callback = None
         self._args = ()
 
@@ -63,7 +63,7 @@ class SimTimerHandle(asyncio.TimerHandle):
 
 
 class SimFuture(asyncio.Future[T]):
-    """Most futures are in no set: they get their number when first hashed."""
+    """Most futures are never in a set: they get their number when first hashed."""
 
     __slots__ = ("_number",)
     _number: int
@@ -86,7 +86,7 @@ class SimTask(asyncio.Task[T]):
         name: str | None,
         context: contextvars.Context | None,
     ) -> None:
-        # First of all: the base class puts the task into a set.
+        # Must be first: the base class puts the task into a set.
         self._number = loop.next_number()
         super().__init__(coro, loop=loop, name=name or "", context=context)
 
@@ -98,13 +98,13 @@ class SimTask(asyncio.Task[T]):
 
 
 def wake(future: asyncio.Future[None]) -> None:
-    """Whoever waited for it may have gone."""
+    """The waiter may have gone."""
     if not future.done():
         future.set_result(None)
 
 
 def close_coroutine(task: asyncio.Task[Any]) -> None:
-    """Ends a task's coroutine without its loop. What it still tries to do is its process's last, vain breath."""
+    """Ends a task's coroutine without its loop. Its remaining actions have no effect."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coro: Any = task.get_coro()
     for _ in range(CLOSES_MAX):
@@ -112,7 +112,7 @@ def close_coroutine(task: asyncio.Task[Any]) -> None:
             coro.close()
             return
         except BaseException:
-            # A `finally` that awaited, or reached for what is gone. It is closed again until nothing is left to run.
+            # A `finally` that awaited, or used a closed resource. Close again until nothing is left to run.
             continue
 
 
@@ -129,7 +129,7 @@ def _in_order(fs: Any, **options: Any) -> Any:
 
 
 def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
-    """What two runs have in common of something that waits: a future's number, or a coroutine's name and arguments."""
+    """The description of a waiter that is equal in two runs: a future's number, or a coroutine's name and arguments."""
     if asyncio.isfuture(each):
         return hash(each), "", []
     locals_ = getattr(getattr(each, "cr_frame", None), "f_locals", {})
@@ -139,13 +139,13 @@ def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
 
 def keep_order() -> None:
     """asyncio.as_completed makes tasks from a set of coroutines, in the order of their addresses, and kopf gives it a
-    set. From now on it makes those on a simulated loop in the order that was given, or by their arguments."""
+    set. From now on it creates those on a simulated loop in the given order, or by their arguments."""
     _keepers.append(None)
     asyncio.as_completed = _in_order
 
 
 def let_order() -> None:
-    """Once for each `keep_order`: with the last of them, it is asyncio's own again."""
+    """Once for each `keep_order`: the last one restores asyncio's own function."""
     _keepers.pop()
     if not _keepers and asyncio.as_completed is _in_order:
         asyncio.as_completed = _as_completed
@@ -153,7 +153,7 @@ def let_order() -> None:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """What is logged, or raised where nobody can catch it, is a dead process's."""
+    """Discards a dead process's logs and exceptions that cannot be caught."""
     manager, hook = logging.root.manager, sys.unraisablehook
     disabled, sys.unraisablehook = manager.disable, lambda _: None
     manager.disable = logging.CRITICAL
@@ -164,7 +164,7 @@ def unheard() -> Iterator[None]:
 
 
 def waits_at(task: asyncio.Task[Any]) -> str:
-    """Where a task's coroutine stands: function, file and line of its innermost frame."""
+    """Where a task's coroutine is suspended: function, file and line of its innermost frame."""
     coro: Any = task.get_coro()
     place = getattr(coro, "__qualname__", "?")
     while coro is not None:
@@ -178,7 +178,7 @@ def waits_at(task: asyncio.Task[Any]) -> str:
 
 
 def describe_callback(callback: Any) -> str:
-    """A callback without addresses: the same words in every process."""
+    """A callback without addresses: the same text in every process."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         return f"{owner.get_name()} {waits_at(owner)}"

@@ -1,4 +1,4 @@
-"""What clients ask in a simulated run: all kinds of requests, on few keys, so that they meet.
+"""Requests of clients in a simulated run: all kinds, on few keys, so that they conflict.
 
     /r/*                  registers: put, get, compare-and-swap by value, create, delete; single keys only
     /m/*                  several keys in one txn, guarded by revisions; ranges, pages, reads of the past
@@ -7,8 +7,7 @@
                           indexes over them, declared and dropped, under names of the client's own, and `where` on
                           fields that these declare
 
-Values are unique, so that what a read returns tells which write it saw.
-"""
+Values are unique, so that a read's result identifies the write it saw."""
 
 from __future__ import annotations
 
@@ -50,10 +49,10 @@ NODE_NAMES: Final = tuple(f"n{number}" for number in range(6))
 PODS: Final = 16
 TTLS_S: Final = (2, 3)
 EDGES_SHARE: Final = 0.06
-"""Of the values in a request: those at the edges of their type."""
+"""Share of a request's values that are at the edges of their type."""
 ODD_KEYS: Final = tuple([b"/m/7" + edge for edge in EDGE_BYTES if edge])
 INDEXES: Final = 2
-"""What one client has declared at once, at most."""
+"""The most indexes one client has declared at once."""
 TARGETS: Final[tuple[Literal["VERSION", "CREATE", "MOD"], ...]] = ("VERSION", "CREATE", "MOD")
 ORDERS: Final[tuple[Literal["NONE", "ASCEND", "DESCEND"], ...]] = ("NONE", "ASCEND", "DESCEND")
 POD_PREFIX: Final = b"/registry/pods/"
@@ -71,8 +70,8 @@ WHERES: Final = (
 
 @dataclass(slots=True)
 class Memory:
-    """What one client knows: the last state it saw of each key (revision 0: none), its leases, its indexes, and the
-    fields that those declare which stood last."""
+    """One client's knowledge: the last state it saw of each key (revision 0: none), its leases, its indexes, and the
+    latest meaning of the fields they declare."""
 
     mods: dict[bytes, int] = field(default_factory=dict)
     values: dict[bytes, bytes] = field(default_factory=dict)
@@ -83,7 +82,7 @@ class Memory:
     compacted: int = 0
 
     def learn(self, request: Any, result: Any) -> None:
-        """Takes in the answer to a request that was done."""
+        """Records the answer to a request that was done."""
         if isinstance(request, Compact):
             self.compacted = max(self.compacted, request.revision)
         if isinstance(result, LeaseResult):
@@ -111,7 +110,7 @@ class Memory:
 
 
 class Workload:
-    """Draws the requests of one client. `client` makes its values and lease ids its own."""
+    """Draws the requests of one client. `client` makes its values and lease ids unique."""
 
     def __init__(self, rng: Rng, client: int) -> None:
         self._rng = rng
@@ -123,7 +122,7 @@ class Workload:
         self.memory = Memory()
 
     def draw(self) -> tuple[Request, bool]:
-        """The next request, and whether it is to be a serializable read."""
+        """The next request, and whether it is a serializable read."""
         maker = self._rng.choices(_MAKERS, _SHARES)[0]
         if self._soon is not None and self._rng.random() < 0.5:
             maker, self._soon = self._soon, None
@@ -132,7 +131,7 @@ class Workload:
         return request, serializable
 
     def write(self) -> Put:
-        """To a register, whatever it holds."""
+        """Writes to a register, whatever its content."""
         return Put(b"/r/%d" % self._rng.randrange(REGISTERS), self._value())
 
     def _value(self) -> bytes:
@@ -226,7 +225,7 @@ class Workload:
         return Put(key, self._edges.stored(orjson.dumps(node)))
 
     def _pod(self) -> Request:
-        """Made, bound to another node, finished, deleted: each changes what is free on one node or two."""
+        """Created, bound to another node, finished, deleted: each changes the free amounts of one node or two."""
         rng = self._rng
         key = POD_PREFIX + b"p%d" % rng.randrange(PODS)
         if rng.random() < 0.15:
@@ -247,7 +246,7 @@ class Workload:
         where = rng.choice(WHERES)
         fields: tuple[str, ...] = ("free.cpu", "requested.memory")
         known = frozenset[str]().union(*memory.fields.values())
-        # At times also by what another has declared, or nobody.
+        # Sometimes also by fields that another client, or none, has declared.
         asking = declared_fields.asking(declared_fields.NAMES if rng.random() < 0.25 else known)
         if asking and rng.random() < 0.7:
             where = rng.choice(asking)
@@ -259,18 +258,18 @@ class Workload:
 
     def _index(self) -> Request:
         rng, indexes, fields = self._rng, self.memory.indexes, self.memory.fields
-        # By the fields of an index that it has dropped a client asks until now.
+        # After dropping an index a client still queries by its fields.
         for gone in [name for name in fields if name not in indexes]:
             del fields[gone]
         if len(indexes) == INDEXES or (indexes and rng.random() < 0.3):
-            # What was built for the one that is gone may still be there when somebody asks, or declares another.
+            # The structure of a dropped index may still exist at the next query or declaration.
             self._soon = rng.choice((Workload._index, Workload._where))
             name = rng.choice(list(indexes))
             self._dropped = indexes.pop(name)
             return DropIndex(name)
         self._soon = Workload._where
         self._drawn += 1
-        # Never the same twice: what is answered is that it was made.
+        # Unique: the answer states the revision at which it was made.
         spec = drawn_spec(rng, f"i{self._client}.{self._drawn}", self._dropped)
         indexes[spec.name], self._dropped = spec, None
         return DeclareIndex(spec)
@@ -289,7 +288,7 @@ class Workload:
         if kind < 0.4:
             return Put(key, self._value(), lease)
         if kind < 0.5:
-            # What had a lease has none any more.
+            # Keys of a revoked lease are deleted.
             return Put(key, self._value()) if rng.random() < 0.7 else DeleteRange(key)
         if kind < 0.85:
             return KeepAlive(lease)

@@ -1,10 +1,9 @@
 """Machines and processes of a simulated world: started, killed at any await, stopped, restarted, wiped.
 
-A process is an async main on a loop of its own, with the disk, clock and network address of its machine; a machine has
-one process at a time. A kill is abrupt: the process's callbacks and timers are dropped, its sockets are the kernel's to
-end, its disk keeps what the page cache (killed process) or the platter (power failure) has. Its coroutines are closed,
-so that frames and files go; whatever a `finally` in them still tries raises `Killed` before it reaches anything.
-"""
+A process is an async main on a separate loop, with the disk, clock and network address of its machine; a machine has
+one process at a time. A kill is abrupt: the process's callbacks and timers are dropped, the kernel ends its sockets,
+its disk keeps the page cache (killed process) or the platter (power failure). Its coroutines are closed, so that frames
+and files are freed; anything a `finally` in them tries raises `Killed` before it has an effect."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ How = Literal["returned", "raised", "killed", "died"]
 
 
 class Ended(NamedTuple):
-    """How a process ended: it returned, raised `error`, was killed from outside, or ended itself, saying why."""
+    """How a process ended: it returned, raised `error`, was killed from outside, or exited with a reason."""
 
     how: How
     why: str = ""
@@ -36,8 +35,8 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorldOptions:
-    """`drift_max`: machines' clocks run faster or slower by up to that share. `wall_offset_max_s`: their dates differ
-    by up to that. `reading_s`: what a look at the clock costs."""
+    """`drift_max`: the most that machines' clocks run faster or slower, as a share. `wall_offset_max_s`: the most that
+    their wall clocks are off. `reading_s`: the cost of reading the clock."""
 
     loop: LoopOptions = field(default_factory=LoopOptions)
     link: LinkQuality = field(default_factory=LinkQuality)
@@ -49,7 +48,7 @@ class WorldOptions:
 
 @dataclass(slots=True)
 class Machine:
-    """What is there whether or not a process runs. `main`: what a restart starts; `usual_rate`: that of its clock."""
+    """Exists whether or not a process runs. `main`: what a restart runs; `usual_rate`: the normal rate of its clock."""
 
     name: str
     rng: Rng
@@ -66,7 +65,7 @@ class Machine:
 
 
 class Process:
-    """One life of one process, and all that it is given."""
+    """One run of one process, and its resources."""
 
     def __init__(self, world: World, machine: Machine) -> None:
         self.world = world
@@ -89,19 +88,19 @@ class Process:
         self.ended: Ended | None = None
         self.task: asyncio.Task[None] | None = None
         self.errands: list[asyncio.Task[None]] = []
-        """What others had this process do, kept from being lost."""
+        """References to work that others started in this process."""
         self.disk.used_by(self._power_failed, self._synced_inline)
 
     def __repr__(self) -> str:
         return f"<Process {self.loop.name}>"
 
     def die(self, why: str) -> NoReturn:
-        """The process ends itself at once (os._exit). Raises: Killed."""
+        """The process exits at once (os._exit). Raises: Killed."""
         self.world.end(self, Ended("died", why))
         raise Killed(why)
 
     def _power_failed(self, why: str) -> Killed:
-        """The disk's word that this operation was the last of this life."""
+        """The disk reports that this operation was the last of this run."""
         if self.ended is None:
             self.world.end(self, Ended("killed", "the power failed at a disk operation"), power=True)
         return Killed(f"{self.name}: {why}")
@@ -112,7 +111,7 @@ class Process:
 
 
 class World:
-    """All of one simulated run; `seed` decides everything in it. `on_end` hears of each process's end, before anything
+    """One simulated run; `seed` decides everything in it. `on_end` is called at each process's end, before anything
     else happens; without it, a process whose main raises fails the run. `scheduler`: it drives other loops, too."""
 
     def __init__(
@@ -128,7 +127,7 @@ class World:
     # -- machines and processes ---------------------------------------------------------------------------------------
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name, made at its first mention."""
+        """The machine of that name, created on first use."""
         machine = self.machines.get(name)
         if machine is None:
             rng = Rng(f"machine {name} {self.seed}")
@@ -141,7 +140,7 @@ class World:
     def start(self, name: str, main: Main | None = None) -> Process:
         """Starts `main`, or what ran there last, on that machine.
 
-        Raises: ValueError where something runs there, or nothing ever did."""
+        Raises: ValueError if something runs there, or nothing ever did."""
         machine = self.machine(name)
         if machine.process is not None:
             raise ValueError(f"{name} runs already")
@@ -156,9 +155,9 @@ class World:
         return process
 
     def kill(self, name: str, *, power: bool = False, silently: bool = False) -> None:
-        """Ends what runs on that machine, between two steps of it. `power`: the machine goes down, and with it what the
-        disk had not synced. `silently`: peers hear nothing until it is up again. Nothing runs there: nothing happens.
-        """
+        """Kills the process on that machine, between two of its steps. `power`: the machine loses power, and with it
+        what the disk had not synced. `silently`: peers are not notified until it is up again. No effect if nothing runs
+        there."""
         process = self.machine(name).process
         if process is not None:
             self.end(process, Ended("killed"), power=power or silently, silently=silently)
@@ -176,24 +175,24 @@ class World:
             process.loop.resume()
 
     def wipe(self, name: str) -> None:
-        """All files of the machine are gone. Raises: ValueError where something runs there."""
+        """Deletes all files of the machine. Raises: ValueError if something runs there."""
         machine = self.machine(name)
         if machine.process is not None:
             raise ValueError(f"{name} runs; kill it before its disk is wiped")
         machine.disk = SimDisk(machine.rng)
 
     def drift(self, name: str, rate: float) -> None:
-        """From now on the machine's clock runs at `rate` times the true one."""
+        """From now on the machine's clock runs at `rate` times the true rate."""
         machine = self.machine(name)
         now_s = self.scheduler.now_s
-        # The date goes on from where it is, at the new pace.
+        # The wall clock continues from its current value, at the new rate.
         machine.clock.wall_offset_s += now_s * (machine.clock.rate - rate)
         machine.clock.rate = rate
         if machine.process is not None:
             machine.process.loop.set_rate(rate)
 
     def calm(self) -> None:
-        """From here on no loop stalls and no sync does, in what runs and in what will; links are the network's."""
+        """From here on no loop and no sync stalls, in current and future processes; links are up to the network."""
         loop = replace(self.options.loop, stall_every=0)
         self.options = replace(self.options, loop=loop, syncs=replace(self.options.syncs, stall_every=0))
         for machine in self.machines.values():
@@ -205,7 +204,7 @@ class World:
         return self.machine(name).process
 
     def end(self, process: Process, ended: Ended, *, power: bool = False, silently: bool = False) -> None:
-        """The process is no more. See `kill`."""
+        """The process ended. See `kill`."""
         if process.ended is not None:
             return
         process.ended = ended
@@ -227,8 +226,8 @@ class World:
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def drive(self, scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs `scenario`, which may use all of this world, on a loop of its own that no fault touches; the world ends
-        with it. Raises: SimFailure, and what it raises."""
+        """Runs `scenario`, which may use all of this world, on a separate loop without faults; the world ends with it.
+        Raises: SimFailure, and what it raises."""
         loop = SimLoop(self.scheduler, "driver", host="driver", sockets=self.network, options=LoopOptions())
         return run_on(loop, scenario)
 
@@ -236,7 +235,7 @@ class World:
         return f"{self.scheduler.fingerprint()}.{self.network.rng.getrandbits(64):016x}.{self.network.bytes}"
 
     def _begin(self, process: Process, main: Main) -> None:
-        # Held here: a task that only waits for a future of its own is garbage to everybody else.
+        # Keep a reference: a task that only waits for its own future would be garbage collected.
         process.task = process.loop.create_task(self._live(process, main), name=f"{process.loop.name} main")
 
     async def _live(self, process: Process, main: Main) -> None:

@@ -1,7 +1,6 @@
-"""What must hold of a control plane's objects whatever its components do: at every revision, and once all is at rest.
+"""Invariants of a control plane's objects whatever its components do: at every revision, and at rest.
 
-It knows the Kubernetes API, and nothing of this implementation: it hears of each change of an object, in order.
-"""
+It knows the Kubernetes API, and nothing of this implementation: it gets each change of an object, in order."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from minikube_py.fields.quantity import resource_units
 Object = dict[str, Any]
 TERMINAL: Final = ("Succeeded", "Failed")
 PASSING: Final = frozenset(("events", "leases"))
-"""Kinds of which only the last state matters to nobody."""
+"""Kinds of which only the last state matters, and to no component."""
 GROUPS: Final = frozenset(("apps", "autoscaling", "batch", "policy"))
-"""Those without a dot, which stand before the plural in a key."""
+"""Group names without a dot, which precede the plural in a key."""
 MEASURED: Final = ("cpu", "memory")
 
 
 class Acknowledged(NamedTuple):
-    """A write whose answer a client has: of which object, at which revision. `verb`: create, patch or delete."""
+    """A write whose answer the client received: the object and the revision. `verb`: create, patch or delete."""
 
     verb: str
     key: str
@@ -32,8 +31,8 @@ class Acknowledged(NamedTuple):
 
 
 class History:
-    """`objects` by plural and by key (`namespace/name`) as they are; `problem`: the first promise that was broken.
-    `changes`: how many there were, by plural; `last_change`: the last one that was no heartbeat."""
+    """`objects`: the current ones by plural and key (`namespace/name`); `problem`: the first broken invariant.
+    `changes`: their number by plural; `last_change`: the last one other than a heartbeat."""
 
     def __init__(self) -> None:
         self.objects: defaultdict[str, dict[str, Object]] = defaultdict(dict)
@@ -105,10 +104,10 @@ class History:
     def _leave(self, pod: Object) -> None:
         self._on_node[pod["spec"].get("nodeName", "")].pop(pod["metadata"]["uid"], None)
 
-    # -- in the end ---------------------------------------------------------------------------------------------------
+    # -- at the end ---------------------------------------------------------------------------------------------------
 
     def lost(self, acknowledged: Iterable[Acknowledged]) -> str:
-        """An acknowledged write of which nothing is to be seen, "" if there is none."""
+        """An acknowledged write without any trace, "" if there is none."""
         for verb, key, uid, revision in acknowledged:
             plural, _, name = key.partition("/")
             if verb == "delete":
@@ -121,7 +120,7 @@ class History:
 
 
 def overcommitted(node: Object | None, pods: list[Object]) -> str:
-    """What the pods ask for beyond what the node has."""
+    """The amounts by which the pods' requests exceed the node's capacity."""
     if node is None:
         return ""
     has = node["status"].get("allocatable", {})
@@ -172,8 +171,8 @@ Judge = Callable[[Objects], Iterator[str]]
 
 
 def unrest(objects: Objects, promises: Iterable[str] = ()) -> list[str]:
-    """What does not hold yet, by promise: of all, or of those named. Once nothing fails and all pods fit, it must come
-    to nothing."""
+    """What does not hold yet, by invariant: of all, or of those named. Once nothing fails and all pods fit, it must
+    become empty."""
     return [f"{promise}: {text}" for promise in promises or AT_REST for text in AT_REST[promise](objects)]
 
 
@@ -182,7 +181,7 @@ def _live(objects: Objects) -> list[Object]:
 
 
 def _serving(objects: Objects) -> list[Object]:
-    """Pods that are ready, and stay."""
+    """Pods that are ready and not terminating."""
     return [pod for pod in _live(objects) if is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]]
 
 

@@ -1,8 +1,7 @@
-"""Compares what the members hold with each other and with what clients were answered.
+"""Compares the members' contents with each other and with the answers to clients.
 
-While a run goes on: at most one leader a term, and one log, as far as it is committed (Raft, 5.2 to 5.4). After it:
-equal states at equal revisions, on every member, and nothing that was acknowledged is missing from them.
-"""
+During a run: at most one leader per term, and one log up to the commit index (Raft, 5.2 to 5.4). Afterwards: equal
+states at equal revisions on every member, with everything that was acknowledged."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from minikube_py.sim.checkers.verdict import OK, Verdict, violation
 
 
 class LogEnd(NamedTuple):
-    """A voter's log as (term, index) of its last entry: `durable`, after a power loss now; `now`, as it stands. `has`,
-    `keeps`: the entry in question is in it now, and after a power loss."""
+    """A voter's log as (term, index) of its last entry: `durable`, after a power loss now; `now`, currently. `has`,
+    `keeps`: whether the entry in question is in it now, and after a power loss."""
 
     durable: tuple[int, int]
     now: tuple[int, int]
@@ -27,15 +26,15 @@ class LogEnd(NamedTuple):
 
 
 class Agreement:
-    """Told by whoever watches the members of one cluster, step by step; `problem` is the first thing that was wrong."""
+    """Called by the observer of the members of one cluster, step by step; `problem` is the first violation."""
 
     def __init__(self) -> None:
         self.problem = ""
         self.leaders: dict[int, int] = {}
-        """Who led each term."""
+        """The leader of each term."""
         self._entries: dict[int, tuple[int, int, int]] = {}
         self._known_in: dict[int, int] = {}
-        """The latest term that anyone led when an entry was first seen to be committed."""
+        """The latest term with a leader when an entry was first seen as committed."""
         self._commits: dict[int, int] = {}
         self._terms: dict[int, int] = {}
         self._revisions: dict[int, tuple[int, int]] = {}
@@ -43,14 +42,14 @@ class Agreement:
         self._votes: dict[tuple[int, int], int] = {}
 
     def leads(self, member: int, term: int, terms: Mapping[int, int] | None = None) -> None:
-        """`member` begins to lead `term`. `terms`: those of the entries in its log, by index, from its snapshot on."""
+        """`member` becomes leader of `term`. `terms`: of the entries in its log, by index, from its snapshot on."""
         other = self.leaders.setdefault(term, member)
         if other != member:
             self._fail(f"election safety: members {other:x} and {member:x} both lead term {term}")
         oldest = min(terms, default=0) if terms else 0
         for index, (committed, _, holder) in self._entries.items() if terms else ():
             found = terms.get(index) if terms else None
-            # Votes may have been on their way for long: only who leads a later term must have it.
+            # Votes may have been in flight for long: only leaders of later terms must have it.
             if index >= oldest and found != committed and self._known_in[index] < term:
                 what = "does not have it" if found is None else f"has one of term {found} in its place"
                 self._fail(
@@ -72,10 +71,10 @@ class Agreement:
     def decides(
         self, leader: int, index: int, term: int, logs: Mapping[int, LogEnd], groups: Sequence[Collection[int]]
     ) -> None:
-        """`leader` counts an entry as committed. From then on nobody without it may come to lead, whoever loses power:
-        a majority of each of `groups` must refuse them their votes. `logs`: those of the voters whose data is not lost.
+        """`leader` counts an entry as committed. From then on no member without it may become leader, whichever lose
+        power: a majority of each of `groups` must refuse them their votes. `logs`: of the voters with intact data.
 
-        Source: Raft, 5.4.2, of which figure 8 is the case where counting alone is not enough."""
+        Source: Raft, 5.4.2, whose figure 8 shows that counting alone is not enough."""
         without = [(candidate, log.now) for candidate, log in logs.items() if not log.has]
         without += [(candidate, log.durable) for candidate, log in logs.items() if not log.keeps]
         for candidate, last in without:
@@ -87,7 +86,7 @@ class Agreement:
                 )
 
     def counts(self, leader: int, term: int, index: int, entry_term: int) -> None:
-        """`leader`, which leads `term`, has come to know by counting that all up to `index` is committed.
+        """`leader`, which leads `term`, has found by counting that everything up to `index` is committed.
 
         Source: Raft, 5.4.2: only entries of the leader's own term are committed by counting."""
         if entry_term != term:
@@ -97,7 +96,7 @@ class Agreement:
             )
 
     def applied(self, member: int, index: int, revision: int) -> None:
-        """`member` has applied all up to `index`, and nothing more: its state is at `revision`."""
+        """`member` has applied exactly the entries up to `index`: its state is at `revision`."""
         known = self._revisions.setdefault(index, (revision, member))
         if known[0] != revision:
             self._fail(
@@ -106,7 +105,7 @@ class Agreement:
             )
 
     def promised(self, member: int, term: int) -> None:
-        """`member` said something that holds for ever: that it is in `term`, and not in an earlier one."""
+        """`member` made a permanent promise: that it is in `term`, and not in an earlier one."""
         self._promised[member] = max(term, self._promised.get(member, 0))
 
     def voted(self, member: int, term: int, candidate: int) -> None:
@@ -115,8 +114,8 @@ class Agreement:
             self._fail(f"member {member:x} voted twice in term {term}: for {other:x} and for {candidate:x}")
 
     def stands_at(self, member: int, term: int, commit: int, vote: int | None = None) -> None:
-        """Where a running member is, and whom it has voted for in that term. A restart may forget what was not
-        promised, but not a vote that was sent; report a restart with `restarted`."""
+        """The term of a running member, and its vote in that term. A restart may forget what was not promised, but not
+        a vote that was sent; report a restart with `restarted`."""
         promised = self._votes.get((member, term))
         if vote is not None and promised not in (None, vote):
             self._fail(f"member {member:x} voted for {promised:x} in term {term}, and has forgotten it")
@@ -132,8 +131,8 @@ class Agreement:
         self._terms.pop(member, None)
 
     def keeps(self, member: int, durable: tuple[int, int], now: tuple[int, int], *, there: bool) -> None:
-        """`member` has started again, with a log that ends with `now` (term and index). `there`: the entry up to which
-        it went by its log as `durable` before is in it. Majorities were counted by that."""
+        """`member` has restarted, with a log that ends with `now` (term and index). `there`: whether its previous
+        `durable` last entry, by which majorities were counted, is in it."""
         if not there:
             self._fail(
                 f"member {member:x} took its log as durable up to entry {durable[1]} of term {durable[0]}, and started "
@@ -153,8 +152,8 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """What one member holds after a run. `hashes[r]`: its own digest of its state at revision r, for every revision it
-    still answers at. `kvs`: all of its current key-values. `leases`: (id, TTL in seconds), in order."""
+    """A member's contents after a run. `hashes[r]`: its digest of its state at revision r, for every revision it still
+    answers at. `kvs`: all of its current key-values. `leases`: (id, TTL in seconds), in order."""
 
     member: int
     applied: int
@@ -167,7 +166,7 @@ class MemberView:
 
 
 def check_members(views: Iterable[MemberView]) -> Verdict:
-    """Members that have applied the same are the same, and all have applied all."""
+    """Members that have applied the same are equal, and all have applied everything."""
     known = list(views)
     if not known:
         return violation("there are no members")
@@ -194,7 +193,7 @@ def _short(value: object) -> str:
 
 
 def check_durability(checked: Checked, views: Iterable[MemberView]) -> Verdict:
-    """Each member holds what the acknowledged writes, in their order, come to. `checked` must be ok and have seen the
+    """Each member holds the result of the acknowledged writes, in their order. `checked` must be ok and have seen the
     last revision."""
     model = checked.model
     for view in views:

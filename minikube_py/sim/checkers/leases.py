@@ -1,8 +1,7 @@
-"""Leases: never ended early, and ended in the end.
+"""Leases: never expired early, and always expired eventually.
 
 Each acknowledged renewal promises the keys a full TTL from a moment after its call, measured by clocks that may run at
-a rate of their own. A lease that nobody renews any more ends within its TTL and a bound, once nothing fails any more.
-"""
+different rates. A lease without renewals ends within its TTL and a bound, once nothing fails any more."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from minikube_py.sim.history import NEVER_US, History, KeepAlive, Operation
 
 
 class Bounds(NamedTuple):
-    """`fast`, `slow`: how many seconds the quickest and the slowest clock count in a second, at most and at least.
-    `settled_us`: from then on nothing failed. `grace_us`: how long an end may take beyond its TTL from then on."""
+    """`fast`, `slow`: how many seconds the fastest and the slowest clock count in a second. `settled_us`: nothing
+    failed from then on. `grace_us`: how long an expiry may then take beyond its TTL."""
 
     fast: float = 1.0
     slow: float = 1.0
@@ -32,21 +31,21 @@ class _Lease:
         self.renewals: list[tuple[int, int, Operation]] = []
         """(call, TTL in seconds, operation) of the acknowledged ones."""
         self.last_touch_us = 0
-        """When it may last have been granted or renewed, also by a request of unknown outcome."""
+        """The latest time at which it may have been granted or renewed, including requests of unknown outcome."""
         self.ttl_s = 0
         self.granted_us = NEVER_US
         self.revoke_call_us = NEVER_US
         self.ends: list[tuple[int, int, str]] = []
-        """(when the answer came that there is no such lease, when that request was sent, a description)"""
+        """(time of the answer that there is no such lease, time of that request, a description)"""
 
     def end_seen(self) -> tuple[int, str]:
-        """The earliest sign that it had ended; what was called before it was known to be there is none."""
+        """The earliest sign that it had ended; calls before that time need not find it missing."""
         signs = [(seen_us, how) for seen_us, call_us, how in self.ends if call_us > self.granted_us]
         return min(signs, default=(NEVER_US, ""))
 
 
 def check(history: History, checked: Checked, bounds: Bounds) -> Verdict:
-    """`checked`: what `transactions.check` made of the same history; it must be ok."""
+    """`checked`: the result of `transactions.check` for the same history; it must be ok."""
     leases = _gather(history)
     for number, revision in _ends(history, checked):
         if number in leases:
@@ -86,13 +85,13 @@ def _ends(history: History, checked: Checked) -> Iterator[tuple[int, int]]:
 
 
 def _unknown_deletes(history: History) -> list[DeleteRange]:
-    """Those of which nobody knows whether they were done: they may be what took a lease's keys."""
+    """Deletes of unknown outcome: they may have deleted a lease's keys."""
     unknown = (operation.request for operation in history.operations if operation.status == "unknown")
     return [part for request in unknown for part in parts_of(request) if isinstance(part, DeleteRange)]
 
 
 def _may_be_another(key: bytes | None, perhaps: list[DeleteRange]) -> bool:
-    """`key`: one that was seen to go with the lease; None: none was."""
+    """`key`: one seen to be deleted with the lease; None: none was."""
     if key is None:
         return bool(perhaps)
     return any(within(key, each.key, each.range_end) for each in perhaps)
@@ -138,7 +137,7 @@ def _early(number: int, lease: _Lease, bounds: Bounds) -> str:
     if lease.revoke_call_us <= end_us:
         return ""
     for call_us, ttl_s, operation in lease.renewals:
-        # One called after the end was seen should have been told that there is no such lease.
+        # A call after the expiry was seen should have been refused because there is no such lease.
         due_us = call_us + ttl_s * 1e6 / bounds.fast
         if end_us < due_us:
             return (

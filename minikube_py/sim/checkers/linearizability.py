@@ -18,12 +18,12 @@ from minikube_py.sim.history import NEVER_US, Operation
 STEPS_MAX: Final = 200_000
 
 Value = bytes | None
-"""A register's content; None: there is no such key."""
+"""A register's content; None: the key does not exist."""
 
 
 class RegisterOp(NamedTuple):
-    """What one operation does to its register. `known`: its answer came, and was `seen`: the value read; whether a
-    swap took place; whether there was a key to delete. A swap puts `value` where the content is `expected`."""
+    """The effect of one operation on its register. `known`: its answer arrived, with `seen`: the value read; whether
+    the swap succeeded; whether there was a key to delete. A swap writes `value` if the content is `expected`."""
 
     kind: Literal["read", "write", "delete", "swap"]
     call_us: int
@@ -34,7 +34,7 @@ class RegisterOp(NamedTuple):
     seen: Value | bool = None
 
     def then(self, content: Value) -> tuple[bool, Value]:
-        """Whether the answer fits a register that holds `content`, and what it holds afterwards."""
+        """Whether the answer fits a register with `content`, and its content afterwards."""
         if self.kind == "write":
             return True, self.value
         if self.kind == "read":
@@ -46,7 +46,7 @@ class RegisterOp(NamedTuple):
 
 
 def check(operations: Iterable[Operation], steps_max: int = STEPS_MAX) -> Verdict:
-    """Each key that only single-key requests touch; others are left to `transactions`."""
+    """Checks each key used only by single-key requests; others are left to `transactions`."""
     by_key: dict[bytes, list[Operation]] = {}
     excluded: list[tuple[bytes, bytes]] = []
     for operation in operations:
@@ -67,7 +67,7 @@ Intervals = list[tuple[bytes, bytes]]
 
 
 def _touched(operation: Operation) -> tuple[bytes | None, Intervals]:
-    """The one key that the operation reads or writes as a register does; or the keys it writes in other ways."""
+    """The single key that the operation uses as a register; or the keys it writes in other ways."""
     request = operation.request
     if isinstance(request, RangeRequest):
         plain = request == RangeRequest(request.key)
@@ -78,7 +78,7 @@ def _touched(operation: Operation) -> tuple[bytes | None, Intervals]:
         return request.key, []
     if isinstance(request, Txn) and (swap := _swap(request)) is not None:
         return swap[0], []
-    # A lease takes keys with it when it ends; but a put with a lease excludes its key already.
+    # An expiring lease deletes its keys; but a put with a lease already excludes its key.
     return None, _written(request)
 
 
@@ -103,7 +103,7 @@ def _written(request: object) -> Intervals:
 
 
 def register_op(operation: Operation) -> RegisterOp:
-    """`operation` must touch one key as a register does."""
+    """`operation` must use one key as a register."""
     request, result, call_us = operation.request, operation.result, operation.call_us
     known = operation.status == "done"
     return_us = operation.return_us if known and operation.return_us is not None else NEVER_US
@@ -123,9 +123,9 @@ def register_op(operation: Operation) -> RegisterOp:
 
 
 class _Order:
-    """Calls and returns not yet taken, in order of time, as a doubly linked list over positions; 0 is the head.
+    """The remaining calls and returns, in order of time, as a doubly linked list over positions; 0 is the head.
 
-    An operation's call stands before its return where they share a time, so that these overlap."""
+    At equal times calls precede returns, so that the operations overlap."""
 
     def __init__(self, ops: Sequence[RegisterOp]) -> None:
         moments = [(op.call_us, 0, number) for number, op in enumerate(ops)]
@@ -138,7 +138,7 @@ class _Order:
         self.return_at = {number: at for at, (_, kind, number) in enumerate(moments, 1) if kind == 1}
 
     def take(self, at: int) -> None:
-        """Takes out the call at `at` and its return."""
+        """Removes the call at `at` and its return."""
         self._unlink(at)
         if (other := self.return_at.get(self.op[at])) is not None:
             self._unlink(other)
@@ -159,7 +159,7 @@ class _Order:
 
 
 def check_register(key: bytes, ops: Sequence[RegisterOp], steps_max: int = STEPS_MAX) -> Verdict:
-    """Whether `ops`, all on `key`, which nobody had written before, can have happened one after another."""
+    """Whether `ops`, all on the initially absent `key`, can have happened one after another."""
     order = _Order(ops)
     remaining = sum(op.known for op in ops)
     content: Value = None
@@ -185,7 +185,7 @@ def check_register(key: bytes, ops: Sequence[RegisterOp], steps_max: int = STEPS
             else:
                 at = order.next[at]
             continue
-        # What has returned must come next, and does not fit: what was taken last was taken too early.
+        # The next operation to return does not fit: backtrack.
         farthest = max(farthest, len(taken))
         if not taken:
             return violation(_not_linearizable(key, ops, farthest))

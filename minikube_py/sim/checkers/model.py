@@ -1,8 +1,7 @@
-"""etcd's semantics, told as simply as they can be: what every answer is compared with.
+"""etcd's semantics in the simplest form: the reference for every answer.
 
-Source: etcd api/etcdserverpb/rpc.proto and its documentation. It keeps every version of every key, so it can be asked
-about any revision, and it can take back what was done last, so it can be searched with.
-"""
+Source: etcd api/etcdserverpb/rpc.proto and its documentation. It keeps every version of every key, so it answers at any
+revision, and it can undo the last revision, so it is usable in a search."""
 
 from __future__ import annotations
 
@@ -40,15 +39,15 @@ ANY_KEY: Final = (b"", b"\0")
 
 INDEXES_END: Final = INDEXES_PREFIX[:-1] + b"0"
 Meaning = list[tuple[FieldSpec, SumSpec | None]]
-"""Of each field, its spec and that of the sum it uses."""
+"""Each field's spec and that of the sum it uses."""
 
 
 class Impossible(Exception):
-    """A store that keeps its promises would have refused this command."""
+    """A correct store would have refused this command."""
 
 
 class Model:
-    """The key-values of a store, from revision 1, at which it is empty, to `revision`."""
+    """A store's key-values, from the empty revision 1 to `revision`."""
 
     def __init__(self, field_sets: Iterable[FieldSet] = ()) -> None:
         self.revision = 1
@@ -66,8 +65,8 @@ class Model:
     # -- commands --------------------------------------------------------------------------------------------------
 
     def run(self, command: Command) -> PutResult | DeleteResult | TxnResult | None:
-        """Carries out a command that a store accepted; a new revision if it changed a key. The answer is None for
-        commands whose answer says nothing of keys. Raises: Impossible."""
+        """Executes a command that a store accepted; makes a new revision if it changed a key. The answer is None for
+        commands whose answer says nothing about keys. Raises: Impossible."""
         run = _Run(self)
         answer: PutResult | DeleteResult | TxnResult | None = None
         if isinstance(command, Put):
@@ -92,7 +91,7 @@ class Model:
         return answer
 
     def _declare_index(self, run: _Run, command: DeclareIndex) -> PutResult:
-        """Its declaration stands under a key of its own; the same once more changes nothing."""
+        """The declaration is stored under its own key; repeating it changes nothing."""
         spec = command.spec
         key, value = key_of(spec.name), dump(spec)
         self._specs[value] = spec
@@ -112,7 +111,7 @@ class Model:
         return run.put(Put(key, value))
 
     def take(self, events: Iterable[Event]) -> None:
-        """`events` are what happens at the next revision."""
+        """`events` are those of the next revision."""
         self.revision += 1
         happened = tuple(events)
         self.events.append(happened)
@@ -130,7 +129,7 @@ class Model:
                 self.current[key] = after
 
     def undo(self) -> None:
-        """Takes the last revision back."""
+        """Undoes the last revision."""
         for event in reversed(self.events.pop()):
             key = event.kv.key
             self._revisions[key].pop()
@@ -166,7 +165,7 @@ class Model:
         return [kv for kv in found if kv is not None]
 
     def range(self, request: RangeRequest, now: int) -> RangeResult:
-        """What a read at revision `now` answers. Raises: Unsupported."""
+        """The answer of a read at revision `now`. Raises: Unsupported."""
         at = request.revision if request.revision > 0 else now
         kvs = self.standing(request.key, request.range_end, at)
         if request.where is not None:
@@ -182,8 +181,8 @@ class Model:
     def rows_for(
         self, key: bytes, range_end: bytes, where: Where | None, revision: int, now: int, names: tuple[str, ...] = ()
     ) -> Rows:
-        """Rows at `revision` of the FieldSet that declares, at revision `now`, what is asked for: of the past too is
-        asked by what is declared when the question comes. Raises: Undeclared where none does."""
+        """Rows at `revision` of the FieldSet that declares the requested fields at revision `now`: queries of the past
+        also use the declarations at the time of the query. Raises: Undeclared if none does."""
         wanted = [*names, *(comparison.field for comparison in (where.comparisons if where else ()))]
         name = self.declaring(key, wanted, now)
         if name is None:
@@ -191,7 +190,7 @@ class Model:
         return self.rows(name, revision, now)
 
     def rows(self, name: str, revision: int, now: int) -> Rows:
-        """Counted again for each revision that touched an object the rows depend on."""
+        """Recomputed for each revision that touched an object the rows depend on."""
         field_set = self.effective(name, now)
         assert field_set is not None
         sources = (field_set.prefix, *(spec.source_prefix for spec in field_set.sums))
@@ -203,10 +202,10 @@ class Model:
             rows[place] = Rows(field_set, self.standing(*ANY_KEY, revision))
         return rows[place]
 
-    # -- what is declared ------------------------------------------------------------------------------------------
+    # -- declarations ------------------------------------------------------------------------------------------
 
     def declaring(self, key: bytes, wanted: Iterable[str], now: int) -> str | None:
-        """The FieldSet that covers the keys from `key` on and declares all that is `wanted` at revision `now`."""
+        """The FieldSet that covers the keys from `key` on and declares all `wanted` fields at revision `now`."""
         for name, base in self.field_sets.items():
             field_set = self.effective(name, now) if key.startswith(base.prefix) else None
             if field_set is not None and all(map(field_set.find, wanted)):
@@ -214,7 +213,7 @@ class Model:
         return None
 
     def meaning(self, key: bytes, where: Where, now: int) -> Meaning | None:
-        """What the fields of `where` stand for at revision `now`, for keys from `key` on; None where one is not
+        """The meaning of the fields of `where` at revision `now`, for keys from `key` on; None if one is not
         declared."""
         wanted = [comparison.field for comparison in where.comparisons]
         name = self.declaring(key, wanted, now)
@@ -226,7 +225,7 @@ class Model:
         return [(spec, sums.get(spec.minus or spec.args.get("sum", ""))) for spec in found if spec is not None]
 
     def effective(self, name: str, now: int) -> FieldSet | None:
-        """The FieldSet with what the indexes that stand at revision `now` declare beyond it."""
+        """The FieldSet with the fields added by the indexes declared at revision `now`."""
         base = self.field_sets.get(name)
         if base is None:
             return None
@@ -236,14 +235,14 @@ class Model:
         return self._effective[place]
 
     def _declarations(self, name: str, now: int) -> tuple[bytes, ...]:
-        """Of the indexes on a FieldSet that add something to it, in the order of their names."""
+        """Indexes on a FieldSet that add something to it, in the order of their names."""
         standing = self.standing(INDEXES_PREFIX, INDEXES_END, now)
         specs = ((kv.value, self._specs[kv.value]) for kv in standing)
         return tuple([value for value, spec in specs if spec.on == name and (spec.declares or spec.sums)])
 
 
 class _Run:
-    """One command at work: events so far, and what stands for the keys they touched."""
+    """One command in execution: its events so far, and the current state of the keys they touched."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -282,7 +281,7 @@ class _Run:
     def delete(self, delete: DeleteRange) -> DeleteResult:
         gone = self._range(delete.key, delete.range_end)
         if delete.range_end != b"\0":
-            # Upstream sees no overlap with a delete of all keys from one on.
+            # Upstream detects no overlap with a delete of all keys from one on.
             self._deleted.append((delete.key, delete.range_end))
             if any(within(key, delete.key, delete.range_end) for key in self._put):
                 raise Impossible(f"[{delete.key!r}, {delete.range_end!r}) is deleted and put to in one txn")
@@ -300,7 +299,7 @@ class _Run:
         return [kv for kv in found if kv is not None]
 
     def txn(self, txn: Txn) -> TxnResult:
-        """All compares, nested ones too, see the state before the txn; reads see what the txn wrote before them."""
+        """All compares, including nested ones, see the state before the txn; reads see the txn's earlier writes."""
         before = self._model
         succeeded = all(holds(compare, before) for compare in txn.compare)
         responses = tuple([self._op(op) for op in (txn.success if succeeded else txn.failure)])
@@ -319,7 +318,7 @@ class _Run:
 
 
 def _with(base: FieldSet, specs: Iterable[IndexSpec]) -> FieldSet:
-    """Who comes first gives a name its meaning; a field whose sum is nowhere declared is none."""
+    """The first one gives a name its meaning; a field with an undeclared sum is ignored."""
     fields, sums = {each.name: each for each in base.fields}, {each.name: each for each in base.sums}
     for spec in specs:
         for total in spec.sums:
@@ -336,7 +335,7 @@ def tombstone(key: bytes, revision: int) -> KeyValue:
 
 
 def parts_of(request: object) -> Iterator[object]:
-    """The operations of a txn, of both branches, nested ones too; any other request is its own one part."""
+    """The operations of a txn, in both branches, including nested ones; any other request is its only part."""
     if isinstance(request, Txn):
         for op in (*request.success, *request.failure):
             yield from parts_of(op)
@@ -351,7 +350,7 @@ def within(name: bytes, key: bytes, range_end: bytes) -> bool:
 
 
 def holds(compare: Compare, model: Model) -> bool:
-    """A missing key compares as zeros, but for its VALUE, which compares false; every key of a range must agree."""
+    """A missing key compares as zeros, except that its VALUE compares false; every key of a range must agree."""
     kvs = model.standing(compare.key, compare.range_end, model.revision)
     if not kvs:
         return compare.target != "VALUE" and _agrees(ABSENT, compare)
@@ -389,7 +388,7 @@ def answer(request: RangeRequest, kvs: list[KeyValue], now: int, rows: Rows | No
     ]
     filtered = bool(low or high or low_create or high_create)
     if request.sort_order == "NONE" and request.sort_target != "KEY" and request.limit and not filtered:
-        # Without an order upstream takes the first by key, and one more to see that there is more, and sorts then.
+        # Without an order upstream takes the first ones by key, plus one to detect more, and sorts afterwards.
         kvs = kvs[: request.limit + 1]
     kvs.sort(key=lambda kv: kv[_SORT_FIELDS[request.sort_target]], reverse=request.sort_order == "DESCEND")
     more = 0 < request.limit < len(kvs)

@@ -1,8 +1,7 @@
-"""Rows of objects by looking at every one of them: what any index must answer like.
+"""Rows computed from every object: the reference for any index.
 
-Written from what the declarations promise (`fields/spec.py`, the table in `fields/extract.py`), not from how they are
-read there: quantities as exact fractions, sums added up again for each question.
-"""
+Written from the documentation of the declarations (`fields/spec.py`, the table in `fields/extract.py`), not from their
+implementation: quantities as exact fractions, sums recomputed for each query."""
 
 from __future__ import annotations
 
@@ -35,26 +34,26 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _INT64: Final = (1 << 63) - 1
 _WIDE: Final = 1 << 127
 _MOST: Final = Fraction(_WIDE, 10**9)
-"""Beyond that a number counts as that, and a row holds what fits int64 (`fields/whole.py`)."""
+"""Larger numbers are clamped to this, and rows to int64 (`fields/whole.py`)."""
 CONTAINERS: Final = ("containers", "initContainers")
 STRING_CHARS: Final = 1024
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 class Unsupported(Exception):
-    """A declaration or an object beyond what this module can judge."""
+    """A declaration or an object that this module cannot evaluate."""
 
 
 class NoQuantity(Exception):
-    """An amount that cannot be read."""
+    """An invalid amount."""
 
 
 class Undeclared(Unsupported):
-    """Fields that nothing declares at that revision."""
+    """Fields that are not declared at that revision."""
 
 
 def amount(value: object) -> Fraction | None:
-    """A quantity's exact value, None where it is none."""
+    """A quantity's exact value, None if it is invalid."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return _amount(str(value))
@@ -62,7 +61,7 @@ def amount(value: object) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def _amount(text: str) -> Fraction | None:
-    """As resource.ParseQuantity reads it: digits may be missing, and binary suffixes end at the largest int64."""
+    """As in resource.ParseQuantity: digits may be missing, and binary suffixes are clamped to the largest int64."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or not text or len(text) > _QUANTITY_CHARS:
         return None
@@ -83,12 +82,12 @@ def units(resource: str, value: Fraction) -> int:
 
 
 def held(value: int) -> int:
-    """What a row holds of it."""
+    """The value stored in a row."""
     return max(-_INT64, min(_INT64, value))
 
 
 def at_path(obj: Any, path: str) -> Any:
-    """The value at a dotted path, None where there is none. Raises: Unsupported for escapes and indexes."""
+    """The value at a dotted path, None if there is none. Raises: Unsupported for escapes and indexes."""
     if not _PLAIN_PATH.fullmatch(path):
         raise Unsupported(f"path {path}")
     for part in path.split("."):
@@ -116,8 +115,8 @@ def resources(listed: object) -> Amounts:
 
 
 def pod_amounts(pod: object) -> Amounts:
-    """What a pod that is not finished asks of its node; `pods` counts 1. {} for one of whose requests one is no
-    quantity. Raises: Unsupported for sidecars and pod-level requests."""
+    """The requests of an unfinished pod; `pods` counts 1. {} if one of its requests is not a quantity. Raises:
+    Unsupported for sidecars and pod-level requests."""
     if not isinstance(pod, dict) or at_path(pod, "status.phase") in ("Succeeded", "Failed"):
         return {}
     spec = pod.get("spec")
@@ -144,7 +143,7 @@ def _requests(container: object) -> Amounts:
 
 
 def _amounts(listed: object) -> Amounts:
-    """Each counts as 2**127 nano-units at most. Raises: NoQuantity where one is none."""
+    """Each is at most 2**127 nano-units. Raises: NoQuantity if one is invalid."""
     read = resources(listed)
     if isinstance(listed, dict) and len(read) < len(listed):
         raise NoQuantity
@@ -152,7 +151,7 @@ def _amounts(listed: object) -> Amounts:
 
 
 def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, int]:
-    """A resource family's members in units, each rounded up by itself."""
+    """A resource family's members in units, each rounded up separately."""
     if extractor == "count@1":
         return {"": 1}
     if extractor in ("pod_requests@1", "pod_requests@2"):
@@ -166,7 +165,7 @@ def _units_of(obj: Any, extractor: str, args: Mapping[str, str]) -> dict[str, in
 
 
 class Rows:
-    """The rows of one FieldSet over all that a store holds at one revision."""
+    """The rows of one FieldSet over everything a store holds at one revision."""
 
     def __init__(self, field_set: FieldSet, kvs: Iterable[KeyValue]) -> None:
         self._field_set = field_set
@@ -194,7 +193,7 @@ class Rows:
                 target[resource] = target.get(resource, 0) + count
 
     def holding(self, where: Where) -> set[bytes]:
-        """The keys of the objects for which `where` holds."""
+        """The keys of the objects that match `where`."""
         known = self._holding.get(where)
         if known is None:
             known = {key for key in self._objects if all(self._holds(key, each) for each in where.comparisons)}
@@ -202,7 +201,7 @@ class Rows:
         return known
 
     def value(self, key: bytes, name: str) -> int | str | None:
-        """The field `name` of the object at `key`, None where it is missing."""
+        """The field `name` of the object at `key`, None if it is missing."""
         spec = self._field_set.find(name)
         if spec is None or key not in self._objects:
             return None
@@ -210,7 +209,7 @@ class Rows:
         if spec.extractor == "path@1":
             text = at_path(obj, spec.args["path"])
             read = read_as(spec, name, spec.args.get("default") if text is None else text)
-            # Version 1 leaves out what does not fit.
+            # Version 1 omits values that do not fit.
             too_long = len(read) > STRING_CHARS if isinstance(read, str) else read is not None and held(read) != read
             return None if too_long else read
         if spec.extractor == "hash32@1":
@@ -232,7 +231,7 @@ class Rows:
         return self._totals[sum_name].get(key, {}).get(resource, 0)
 
     def _holds(self, key: bytes, comparison: Comparison) -> bool:
-        """A missing field satisfies only `!=`."""
+        """A missing field matches only `!=`."""
         value = self.value(key, comparison.field)
         spec = self._field_set.find(comparison.field)
         if spec is None:
@@ -262,7 +261,7 @@ def resource_of(spec: FieldSpec, name: str) -> str:
 
 
 def read_as(spec: FieldSpec, name: str, value: Any) -> int | str | None:
-    """A decoded JSON value, or the text of a comparison, as the kind of the field `name`."""
+    """Parses a decoded JSON value, or the text of a comparison, as the kind of the field `name`."""
     if value is None:
         return None
     if spec.kind == "string":

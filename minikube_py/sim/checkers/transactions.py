@@ -1,12 +1,11 @@
 """Is a history of whole transactions strictly serializable, with every answer right?
 
-Each acknowledged write tells the revision it made; that is their order. It must agree with real time; replayed in that
-order on a model, every answer must come out as it was given: values, revisions, counts, whether a txn succeeded, and
-reads at their revision. A revision that no acknowledged write made must be one of the writes whose outcome is unknown,
-or the end of a lease; which one is searched for, first among those that agree with what reads and watches saw there.
+Each acknowledged write reports the revision it made; that is their order. It must agree with real time; replayed in
+that order on a model, every answer must be the same: values, revisions, counts, whether a txn succeeded, and reads at
+their revision. A revision without an acknowledged write must come from a write of unknown outcome, or from a lease
+expiry; the checker searches for it, first among those that agree with what reads and watches saw.
 
-Source: etcd's robustness tests (tests/robustness/validate) replay a persisted order; here there is none to look up.
-"""
+Source: etcd's robustness tests (tests/robustness/validate) replay a persisted order; here there is none to look up."""
 
 from __future__ import annotations
 
@@ -42,12 +41,12 @@ from minikube_py.sim.history import NEVER_US, History, KeepAlive, Operation, Wat
 
 STEPS_MAX: Final = 100_000
 NOBODY: Final = 0
-"""The client of a write that no client asked for: the end of a lease."""
+"""The client of a write made by the store itself: a lease expiry."""
 
 
 class Checked(NamedTuple):
-    """`model` holds the one order found (of a violation: as far as one was found). `writers[r]` made revision r.
-    `seen_us[r]`: when the first answer came that shows that revision r, or a later one, was there."""
+    """`model` holds the order found (for a violation: its valid part). `writers[r]` made revision r. `seen_us[r]`: the
+    time of the first answer that shows that revision r, or a later one, existed."""
 
     verdict: Verdict
     model: Model
@@ -56,7 +55,7 @@ class Checked(NamedTuple):
 
 
 def check(history: History, steps_max: int = STEPS_MAX) -> Checked:
-    """Serializable reads, and watches, only need be of a state that had come to be."""
+    """Serializable reads and watches need only see a state that already existed."""
     facts = _Facts()
     model = Model()
     for operation in history.operations:
@@ -77,13 +76,13 @@ def check(history: History, steps_max: int = STEPS_MAX) -> Checked:
     return Checked(verdict, model, search.writers, seen_us)
 
 
-# -- what the history says, sorted by revision ------------------------------------------------------------------------
+# -- facts from the history, by revision ------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Facts:
     """`writers[r]`: acknowledged as having made revision r. `revokes[r]`: may have made it, if their lease had keys.
-    `answers[r]`: to be compared with the state of revision r. `sighted[r][key]`: the key as that revision left it."""
+    `answers[r]`: to compare with the state of revision r. `sighted[r][key]`: the key as that revision left it."""
 
     writers: dict[int, Operation] = field(default_factory=dict)
     revokes: dict[int, list[Operation]] = field(default_factory=dict)
@@ -140,7 +139,7 @@ class _Facts:
             self.watched.append((watch, seen, first, last))
 
     def seen_us(self) -> list[int]:
-        """By revision; one entry more, for which nothing has been seen."""
+        """By revision, plus one entry for which nothing has been seen."""
         last = max((revision for _, revision in self.moments), default=1)
         seen = [NEVER_US] * (last + 2)
         for at_us, revision in self.moments:
@@ -159,7 +158,7 @@ class _Facts:
                 self._sight(response)
         elif isinstance(result, RangeResult):
             for kv in result.kvs:
-                # Without its value, or its lease, it may be stripped.
+                # Without its value or its lease, it may be stripped.
                 if kv.value:
                     self._sight_kv(kv)
         elif isinstance(result, PutResult) and result.prev_kv is not None:
@@ -170,7 +169,7 @@ class _Facts:
 
     def _sight_kv(self, kv: KeyValue) -> None:
         other = self.sighted.setdefault(kv.mod_revision, {}).setdefault(kv.key, kv)
-        # In a txn a key may be put and then deleted: the revision leaves what came last, and shows both.
+        # A txn may put a key and then delete it: the revision keeps the last, but shows both.
         if other != kv and other.version and kv.version:
             self._fail(f"{kv.key!r} was seen in two states of revision {kv.mod_revision}:\n  {other}\n  {kv}")
         if not kv.version:
@@ -181,7 +180,7 @@ class _Facts:
 
 
 def changes(result: Any) -> bool:
-    """Whether an answer says that keys were changed."""
+    """Whether an answer reports changed keys."""
     if isinstance(result, DeleteResult):
         return result.deleted > 0
     if isinstance(result, TxnResult):
@@ -190,8 +189,8 @@ def changes(result: Any) -> bool:
 
 
 def _real_time(history: History, facts: _Facts, seen_us: list[int]) -> str:
-    """What a write made was not there before its call; a linearizable answer is not older than what was seen before
-    its call."""
+    """A write's effect did not exist before its call; a linearizable answer is not older than what was seen before its
+    call."""
     for operation in history.operations:
         result = operation.result
         if operation.status == "refused" and isinstance(operation.error, FutureRevision):
@@ -212,7 +211,7 @@ def _real_time(history: History, facts: _Facts, seen_us: list[int]) -> str:
 
 
 def _refusals(history: History) -> str:
-    """Refusals must have a reason, and reads of what was compacted must be refused."""
+    """Refusals must have a reason, and reads at compacted revisions must be refused."""
     compacts = [each for each in history.operations if isinstance(each.request, Compact) and each.status != "refused"]
     named = {each.request.revision: each for each in reversed(compacts) if isinstance(each.request, Compact)}
     for operation in history.operations:
@@ -234,8 +233,7 @@ def _refusals(history: History) -> str:
 
 
 def _refused_as_wrong(history: History, model: Model, writers: dict[int, Operation], seen_us: list[int]) -> str:
-    """Who asks by fields that are declared all the while, and by bounds that read as their kind, is not refused as
-    wrong."""
+    """Queries with fields that are declared the whole time, and with valid bounds, must not be refused as invalid."""
     declared_us = [
         operation.return_us
         for operation in history.operations
@@ -243,7 +241,7 @@ def _refused_as_wrong(history: History, model: Model, writers: dict[int, Operati
     ]
     base_us = max((each for each in declared_us if each is not None), default=NEVER_US)
     placed = {id(operation) for operation in writers.values()}
-    # What nobody has seen may have been done after all.
+    # A revision that was never seen may still have been made.
     drops = [each for each in history.operations if isinstance(each.request, DropIndex) and each.status == "unknown"]
     unplaced = [each for each in drops if id(each) not in placed]
     for operation in history.operations:
@@ -254,7 +252,7 @@ def _refused_as_wrong(history: History, model: Model, writers: dict[int, Operati
             continue
         comparisons = request.where.comparisons if request.where else ()
         wanted = [*request.fields, *(comparison.field for comparison in comparisons)]
-        # From what had been seen before the call to what may have been there at its end.
+        # From what had been seen before the call to what may have existed at its end.
         first = max(1, bisect_left(seen_us, operation.call_us, lo=1) - 1)
         last = first
         while last < model.revision and writers[last + 1].call_us <= return_us:
@@ -288,7 +286,7 @@ def _compacted(operation: Operation) -> int:
 
 
 class _Search:
-    """Goes from revision to revision; where none of a revision's possible writers fits, back to the last choice."""
+    """Goes from revision to revision; if no possible writer of a revision fits, backtracks to the last choice."""
 
     def __init__(self, facts: _Facts, model: Model, seen_us: list[int], steps_max: int) -> None:
         self._facts = facts
@@ -349,7 +347,7 @@ class _Search:
             self._deepest = (revision, text)
 
     def _place(self, operation: Operation, revision: int) -> str:
-        """Carries out `operation` as what made `revision`; what is wrong with that, if anything is, and then not."""
+        """Executes `operation` as the writer of `revision`; returns the contradiction, if any, without effect."""
         try:
             answer = self._model.run(operation.request)  # type: ignore[arg-type]
         except Impossible as impossible:
@@ -379,7 +377,7 @@ class _Search:
         self._model.undo()
 
     def _candidates(self, revision: int) -> list[Operation]:
-        """Who may have made `revision`, the likeliest first."""
+        """The possible writers of `revision`, the likeliest first."""
         acknowledged = self._facts.writers.get(revision)
         if acknowledged is not None:
             return [acknowledged]
@@ -392,7 +390,7 @@ class _Search:
                 continue
             shape = _shape(operation.request)
             if shape in possible:
-                # The same request twice: which of them it was makes no difference, and the earlier one may do more.
+                # Of two identical requests, take the earlier one: the choice makes no difference, and it permits more.
                 continue
             unlike = self._trial(operation, revision)
             if unlike is not None:
@@ -400,7 +398,7 @@ class _Search:
         return [operation for _, _, operation in sorted(possible.values(), key=lambda each: each[:2])]
 
     def _trial(self, operation: Operation, revision: int) -> int | None:
-        """With how many watches `operation` as the writer of `revision` is at odds; None if it cannot be at all."""
+        """How many watches contradict `operation` as the writer of `revision`; None if it is impossible."""
         self._steps_left -= 1
         try:
             self._model.run(operation.request)  # type: ignore[arg-type]
@@ -419,7 +417,7 @@ class _Search:
         self._model.undo()
         return unlike
 
-    # -- what must hold once a revision is made ------------------------------------------------------------------------
+    # -- checks once a revision is made ------------------------------------------------------------------------
 
     def _against_sightings(self, revision: int) -> str:
         left: dict[bytes, KeyValue] = {event.kv.key: event.kv for event in self._model.events[revision]}
@@ -442,11 +440,11 @@ class _Search:
         return ""
 
     def _wrong_answer(self, revision: int) -> str:
-        """The first answer given at `revision` by what changed nothing that the model does not give."""
+        """The first answer of a read at `revision` that differs from the model's."""
         for operation in self._facts.answers.get(revision, ()):
             request = operation.request
             if isinstance(request, RangeRequest):
-                # Where any members of the truth are right, the whole truth is needed.
+                # If any matches are a correct answer, all of them are needed.
                 wanted = request._replace(limit=0) if request.order == "ANY" else request
                 try:
                     answer: Any = self._model.range(wanted, revision)
@@ -471,12 +469,12 @@ class _Search:
 
 
 def _shape(request: Any) -> object:
-    """Equal for equal requests. A declaration is known by its name."""
+    """Equal for equal requests. A declaration is identified by its name."""
     return (type(request), request.spec.name if isinstance(request, DeclareIndex) else request)
 
 
 def differs(request: Any, got: Any, want: Any) -> str:
-    """How an answer differs from the right one; "" where it does not."""
+    """How an answer differs from the correct one; "" if it does not."""
     if type(got) is not type(want):
         return f"answered {got}, the replay gives {want}"
     if isinstance(got, TxnResult):
@@ -493,7 +491,7 @@ def differs(request: Any, got: Any, want: Any) -> str:
 
 
 def _any_of(request: RangeRequest, got: RangeResult, want: RangeResult) -> bool:
-    """Without an order, min(limit, all) members of the truth `want` are right, whichever they are."""
+    """Without an order, any min(limit, all) of the matches `want` are correct."""
     size = min(request.limit or len(want.kvs), len(want.kvs))
     distinct = {kv.key for kv in got.kvs}
     members = len(distinct) == len(got.kvs) == size and distinct <= {kv.key for kv in want.kvs}

@@ -1,4 +1,4 @@
-"""How a check ends."""
+"""Results of a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Outcome = Literal["ok", "violation", "undecided"]
 
 
 class Verdict(NamedTuple):
-    """`text` says what was promised and what was found. undecided: the search was given up, nothing is known."""
+    """`text` states what was promised and what was found. undecided: the search was given up without a result."""
 
     outcome: Outcome
     text: str = ""

@@ -1,12 +1,11 @@
 """etcd's promises for watches, against what happened.
 
-Ordered: by revision. Unique: no event twice. Atomic: the events of one revision come in one batch. Reliable: none is
-missing. Resumable: nor across streams. Filter: only what was asked for, by fields that mean the same all the way.
-Bookmark: after a batch of revision R, nothing at or below R. Is-create and prev-kv: as the key was. Beyond them: what
-has a live watch sees everything in the end.
+Ordered: by revision. Unique: no event twice. Atomic: the events of one revision are in one batch. Reliable: none is
+missing. Resumable: nor across streams. Filter: only what was requested, by fields of constant meaning. Bookmark: after
+a batch of revision R, nothing at or below R. Is-create and prev-kv: match the key's history. In addition: a live watch
+eventually sees everything.
 
-Source: https://etcd.io/docs/v3.6/learning/api_guarantees; etcd tests/robustness/validate/watch.go.
-"""
+Source: https://etcd.io/docs/v3.6/learning/api_guarantees; etcd tests/robustness/validate/watch.go."""
 
 from __future__ import annotations
 
@@ -24,18 +23,18 @@ from minikube_py.sim.history import Delivery, History, Operation, Watch
 DECLARING = (DeclareFields, DeclareIndex, DropIndex)
 ENDING = (Compact, *DECLARING)
 Truth = dict[int, list[Event]]
-"""By revision, what a watch is to be sent."""
+"""By revision, the events a watch must get."""
 
 
 def check(history: History, checked: Checked) -> Verdict:
-    """`checked`: what `transactions.check` made of the same history; it must be ok."""
+    """`checked`: the result of `transactions.check` for the same history; it must be ok."""
     ending = [each for each in history.operations if isinstance(each.request, ENDING) and each.status != "refused"]
     return worst(check_watch(watch, checked.model, ending) for watch in history.watches)
 
 
 def check_watch(watch: Watch, model: Model, ending: Iterable[Operation] = ()) -> Verdict:
-    """One watch, with all its streams. `model`: all that happened up to its revision; `ending`: the operations that a
-    store may have to end a watch for."""
+    """Checks one watch, with all its streams. `model`: all that happened up to its revision; `ending`: operations for
+    which a store may end a watch."""
     problem = _ended_rightly(watch, list(ending)) or _streams(watch)
     if problem:
         return violation(f"{watch}: {problem}")
@@ -64,7 +63,7 @@ def _span(watch: Watch) -> tuple[int, int]:
     start = next((part.start_revision for part in watch.parts), 0)
     told = [(part, each.batch) for part in watch.parts for each in part.deliveries if each.batch.error is None]
     if not start and told:
-        # From whatever was "now" when it began; where that is not known, what came first is taken for it.
+        # From the "now" at which it began; if that is unknown, from its first event.
         part, batch = told[0]
         start = part.created_revision or (_revisions(batch.events)[0] if batch.events else batch.revision + 1)
     elif not start and watch.parts:
@@ -81,7 +80,7 @@ def _revision(event: Event) -> int:
 
 
 def _streams(watch: Watch) -> str:
-    """What can be said without knowing what happened: order, bookmarks, and where a stream goes on."""
+    """Checks that need no knowledge of what happened: order, bookmarks, and where a stream resumes."""
     seen = 0
     for number, part in enumerate(watch.parts):
         if number and seen and part.start_revision != seen + 1:
@@ -130,8 +129,8 @@ def _ended_rightly(watch: Watch, ending: list[Operation]) -> str:
 
 
 def _of_two_meanings(watch: Watch, model: Model, first: int, last: int) -> str:
-    """If the fields mean something else at a revision that the watch received, it never learns what left its set.
-    Between two batches the fields may have been dropped and declared again in the same way."""
+    """If the fields change their meaning at a revision that the watch received, it never learns what left its set.
+    Between two batches the fields may have been dropped and declared again identically."""
     where = watch.where
     if where is None or first > last:
         return ""
@@ -146,7 +145,7 @@ def _of_two_meanings(watch: Watch, model: Model, first: int, last: int) -> str:
 
 
 def _truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
-    """What happened in the watch's range in [first, last]."""
+    """The events in the watch's range in [first, last]."""
     if watch.where is not None:
         return _where_truth(watch, model, first, last)
     truth: Truth = {}
@@ -158,7 +157,8 @@ def _truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
 
 
 def _where_truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
-    """PUT: an object entered the set, or was written within it. DELETE: it left, be it by a write of another."""
+    """PUT: an object entered the set, or was written within it. DELETE: it left, possibly by a write of another
+    object."""
     assert watch.where is not None
     truth: Truth = {}
     declared = first - 1
@@ -191,14 +191,14 @@ def _where_truth(watch: Watch, model: Model, first: int, last: int) -> Truth:
 
 
 def _holding(watch: Watch, model: Model, revision: int, declared: int) -> set[bytes]:
-    """What is in the set at `revision`, by the fields as they are declared at another."""
+    """The set at `revision`, by the fields as declared at another."""
     assert watch.where is not None
     rows = model.rows_for(watch.key, watch.range_end, watch.where, revision, declared)
     return {key for key in rows.holding(watch.where) if within(key, watch.key, watch.range_end)}
 
 
 def _against(watch: Watch, truth: Truth, first: int) -> str:
-    """Batch by batch: what came is what happened since the batch before; in the end nothing is left over."""
+    """Batch by batch: the events since the previous batch; at the end none is left over."""
     seen = first - 1
     left = sorted(truth)
     for at_us, batch in _deliveries(watch):
@@ -207,7 +207,7 @@ def _against(watch: Watch, truth: Truth, first: int) -> str:
         due = [revision for revision in left if seen < revision <= batch.revision]
         want = [event for revision in due for event in truth[revision]]
         if watch.where is not None:
-            # Events of one revision have no order among themselves here: there may be none that a client could know.
+            # Events of one revision are unordered here: a client may not be able to know an order.
             same = Counter(map(repr, batch.events)) == Counter(map(repr, want))
         else:
             same = list(batch.events) == want
