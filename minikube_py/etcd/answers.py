@@ -1,4 +1,4 @@
-"""What the store answers, in etcd's messages."""
+"""The store's answers as etcd's messages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minikube_py.mvcc.types import DeleteResult, KeyValue, PutResult, RangeResul
 from minikube_py.store.protocol import split
 
 MESSAGES_MAX: Final = 8
-"""Keys that are made messages of; more are written as bytes."""
+"""Up to this many keys become message objects; more are written as bytes."""
 STREAM_BYTES: Final = 1 << 20
-"""About so many of a RangeStream are in one part."""
+"""Approximate size of one part of a RangeStream."""
 
 
 def kv_of(kv: KeyValue) -> Any:
@@ -33,7 +33,7 @@ def kvs_of(kvs: Iterable[KeyValue]) -> list[Any]:
 
 
 def kvs_bytes(number: int, kvs: Iterable[KeyValue]) -> bytes:
-    """Those of a message's repeated field of that number, as protobuf's runtime writes them in four times the time."""
+    """The repeated field of that number, in the encoding of protobuf's runtime, which takes four times as long."""
     mark, parts = varint(number << 3 | 2), list[bytes]()
     for key, value, create_revision, mod_revision, version, lease in kvs:
         fields = [b"\n", varint(len(key)), key]
@@ -56,7 +56,7 @@ def in_parts(kvs: list[KeyValue]) -> Iterator[list[KeyValue]]:
 
 
 def bare_header(revision: int) -> Any:
-    """Of an answer within a txn's."""
+    """Header of an answer within a txn's answer."""
     return pb.ResponseHeader(revision=revision)
 
 
@@ -88,7 +88,7 @@ def delete_response(header: Any, result: DeleteResult) -> Any:
 
 
 def txn_response(result: TxnResult) -> Any:
-    """With an empty header, as that of a nested txn is."""
+    """With an empty header, as in a nested txn."""
     return pb.TxnResponse(
         header=pb.ResponseHeader(),
         succeeded=result.succeeded,

@@ -1,8 +1,7 @@
-"""A member's keys, history and leases as a database of etcd's: what `etcdctl snapshot save` is sent.
+"""A member's keys, history and leases as an etcd database, for `etcdctl snapshot save`.
 
-etcdutl reads it and restores it into an etcd. Sessions, declared fields and alarms stay behind; indexes are keys.
-Source: etcd 3.7, server/storage/schema and mvcc/kvstore.go (what a start reads), v3rpc/maintenance.go.
-"""
+etcdutl reads it and restores it into an etcd. Sessions, declared fields and alarms are not included; indexes are keys.
+Source: etcd 3.7, server/storage/schema and mvcc/kvstore.go (what a start reads), v3rpc/maintenance.go."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Version(NamedTuple):
 
 
 class Backup:
-    """Of `state` as of this call; later applies do not disturb it. `applied`, `term`: how far the log is."""
+    """Of `state` as of this call; later applies do not affect it. `applied`, `term`: of the last applied entry."""
 
     def __init__(self, state: StateMachine, applied: int, term: int, storage_version: str) -> None:
         log, compacted = state.log, state.compact_revision
@@ -41,7 +40,7 @@ class Backup:
         self._later = log.between(base, log.last)
         boundary = log.at(compacted) if log.first <= compacted <= log.last else ()
         self._positions = {event.kv.key: position for position, event in enumerate(boundary)}
-        # etcd keeps a deletion at the compacted revision, which a watch may still begin at.
+        # etcd keeps a deletion at the compacted revision, because a watch may still begin there.
         self._deleted = [
             Version(compacted, position, event.kv, True)
             for position, event in enumerate(boundary)
@@ -63,7 +62,7 @@ class Backup:
         self.file = File([Bucket(name, items) for name, items in (*buckets.items(), *((name, list) for name in EMPTY))])
 
     def plan(self) -> Iterator[None]:
-        """In steps, before the file has a size and pages."""
+        """Runs in steps, before the file has a size and pages."""
         chunks, chunk = list[list[Version]](), list[Version]()
         for kv in self._standing:
             if kv is not None:
@@ -76,7 +75,7 @@ class Backup:
         chunks += [sorted(chunk, key=_order), self._deleted]
         before = Version(0, 0, KeyValue(b"", b"", 0, 0, 0, 0))
         for count, each in enumerate(heapq.merge(*chunks, key=_order)):
-            # The order within an older revision is not known any more: that of the keys.
+            # The order within an older revision is unknown by now: use key order.
             if each.revision == before.revision and each.revision != self._boundary:
                 each = each._replace(position=before.position + 1)
             self._base.append(each)

@@ -1,9 +1,7 @@
-"""A file as bbolt, etcd's database, lays it out: pages of 4 KiB, and buckets that are trees of sorted keys.
+"""Writes the file format of bbolt, etcd's database: pages of 4 KiB, and buckets that are trees of sorted keys.
 
-Written once, from front to back. Where each page will be is known before the first is made, because the first names
-the last; so items are gone through twice, once for their sizes.
-Source: bbolt 1.5, internal/common (page.go, meta.go, inode.go).
-"""
+Written once, from front to back. The first page names the last, so the position of each page must be known first; items
+are therefore iterated twice, once for their sizes. Source: bbolt 1.5, internal/common (page.go, meta.go, inode.go)."""
 
 from __future__ import annotations
 
@@ -17,18 +15,18 @@ MAGIC, VERSION = 0xED0CDAED, 2
 BRANCH, LEAF, META, FREELIST = 1, 2, 4, 16
 IS_BUCKET: Final = 1
 HEADER: Final = struct.Struct("<QHHI")
-"""Number, kind, how many elements, how many pages more."""
+"""Number, kind, element count, additional pages."""
 ELEMENT: Final = struct.Struct("<IIII")
-"""Of a leaf: kind, where from here, sizes of key and value."""
+"""Of a leaf: kind, offset from here, sizes of key and value."""
 CHILD: Final = struct.Struct("<IIQ")
-"""Of a branch: where from here, size of key, page."""
+"""Of a branch: offset from here, size of key, page."""
 ROOT: Final = struct.Struct("<QQ")
-"""What a bucket is in the tree that names it: its page, and a sequence that etcd does not use."""
+"""The value of a bucket in its parent tree: its page, and a sequence that etcd does not use."""
 FIRST_PAGE: Final = 3
-"""Behind two metas and the list of free pages, of which there are none."""
+"""Behind two metas and the empty list of free pages."""
 SLICE: Final = 500
 KEY_BYTES_MAX: Final = 1000
-"""Several fit on a page, so that each level of a tree is smaller than the one below; etcd's own have 18."""
+"""Several fit on a page, so that each level of a tree is smaller than the one below; etcd's have 18."""
 
 Items = Callable[[], Iterable[tuple[bytes, bytes]]]
 
@@ -43,7 +41,7 @@ class Node(NamedTuple):
 
 @dataclass
 class Bucket:
-    """`items` gives the same each time, sorted by key. A key has KEY_BYTES_MAX at most."""
+    """`items` yields the same each time, sorted by key. A key has at most KEY_BYTES_MAX bytes."""
 
     name: bytes
     items: Items
@@ -51,7 +49,7 @@ class Bucket:
 
 
 class File:
-    """`plan` before `pages`; both in steps, of which each is little work."""
+    """Call `plan` before `pages`; both run in small steps."""
 
     def __init__(self, buckets: Iterable[Bucket]) -> None:
         self._buckets = sorted(buckets, key=lambda bucket: bucket.name)
@@ -79,7 +77,7 @@ class File:
         self._root = self._take(1)
 
     def pages(self) -> Iterator[bytes]:
-        """The file, piece by piece."""
+        """The file, in pieces."""
         for number in (0, 1):
             yield _padded(HEADER.pack(number, META, 0, 0) + _meta(self._root, self.page_count, number), 1)
         yield _padded(HEADER.pack(2, FREELIST, 0, 0), 1)
@@ -100,7 +98,7 @@ class File:
         return first
 
     def _plan_leaves(self, items: Iterable[tuple[bytes, bytes]]) -> Generator[None, None, list[tuple[Node, int]]]:
-        """Returns each leaf, and how many pages it has. One item at least goes into each."""
+        """Returns each leaf and its number of pages. Each has at least one item."""
         leaves: list[tuple[Node, int]] = []
         first, count, used = b"", 0, HEADER.size
 
@@ -124,7 +122,7 @@ class File:
 
 
 def _groups(nodes: list[Node]) -> list[list[Node]]:
-    """What fits on one page each."""
+    """Groups that fit on one page each."""
     groups: list[list[Node]] = []
     used = PAGE
     for node in nodes:
@@ -157,7 +155,7 @@ def _branch(page: int, nodes: list[Node]) -> bytes:
 
 
 def _meta(root: int, pages: int, transaction: int) -> bytes:
-    """Of two, the one of the later transaction counts."""
+    """Of the two, the one with the later transaction is valid."""
     fields = struct.pack("<IIIIQQQQQ", MAGIC, VERSION, PAGE, 0, root, 0, 2, pages, transaction)
     checksum = 0xCBF29CE484222325
     for byte in fields:

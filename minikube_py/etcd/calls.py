@@ -1,7 +1,6 @@
-"""One call of a client's: what it asks, in messages, and its one answer or many.
+"""One call of a client: its requests and its answer or answers.
 
-A call is answered at once where that can be; else what it waits for calls it back, and only what is longer than that
-runs in a task.
+A call is answered at once if possible; else the event it waits for calls it back, and only longer work runs in a task.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 UNREAD_BYTES: Final = 64 << 10
-"""Of messages of a stream that nobody has taken: beyond it, the client waits."""
+"""Limit of unprocessed messages of a stream; beyond it, the client waits."""
 
 
 class Route(NamedTuple):
-    """A method. `run` gives the answer, or None where it wrote answers itself. It is given the message, with
-    `takes_stream` an iterator over them."""
+    """A method. `run` returns the answer, or None if it wrote answers itself. Its argument is the message, with
+    `takes_stream` an iterator over messages."""
 
     kind: Any
     takes_stream: bool
@@ -61,7 +60,7 @@ class Call:
         self.over = False
         self._messages: Messages | None = None
         self._unread: deque[bytes] = deque()
-        """Messages that nobody has taken."""
+        """Unprocessed messages."""
         self._unread_bytes = self._owed_bytes = self._held_bytes = 0
         self._more: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -71,16 +70,16 @@ class Call:
         self.begun = self._headed = False
 
     def wants(self, name: str) -> bool:
-        """The client has set that metadata to true."""
+        """Whether the client has set that metadata to true."""
         return (name, "true") in self.head.metadata
 
-    # -- what comes ----------------------------------------------------------------------------------------------------
+    # -- input ----------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes, *, ended: bool) -> None:
         if self.over:
             return
         if not self.begun and self._messages is None and not self.route.takes_stream and _is_whole(data):
-            # As nearly all come: one message in one frame.
+            # The usual case: one message in one frame.
             self._begin(data[PREFIX_BYTES:])
             return
         self._owed_bytes += len(data)
@@ -106,14 +105,14 @@ class Call:
         self._take()
 
     def _take(self) -> None:
-        """Lets the client send more, unless nobody takes what it has sent."""
+        """Lets the client send more, unless its data is not being processed."""
         if self._owed_bytes and self._unread_bytes < UNREAD_BYTES and not self.over:
             self.connection.h2.took(self.stream, self._owed_bytes)
             self._owed_bytes = 0
             self.connection.soon()
 
     def _hold(self, more_bytes: int) -> bool:
-        """Whether there is room for so many more of this server's requests; fewer, where it is below 0."""
+        """Whether there is space for this many more of the server's requests; fewer, if it is negative."""
         bodies = self.connection.server.bodies
         if more_bytes > 0 and not bodies.hold(more_bytes):
             return False
@@ -137,7 +136,7 @@ class Call:
         self.later()
 
     def open_stream(self) -> None:
-        """Of a method that takes many messages: it runs from now on."""
+        """For a method with a stream of messages: starts it."""
         self.begun = True
         self._request = self._requests()
         self.later()
@@ -161,10 +160,10 @@ class Call:
         if more is not None and not more.done():
             more.set_result(None)
 
-    # -- its end -------------------------------------------------------------------------------------------------------
+    # -- ending -------------------------------------------------------------------------------------------------------
 
     def limit(self, timeout_s: float) -> None:
-        """As Go's, it ends without a word: the client knows how long it wanted to wait."""
+        """As in Go, it ends without a message: the client knows its own deadline."""
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._late)
 
     def _late(self) -> None:
@@ -186,7 +185,7 @@ class Call:
         self.drained()
 
     def _give_up(self, code: StatusCode, text: str) -> None:
-        """What came cannot be taken, whatever runs."""
+        """Ends the call: its input cannot be accepted."""
         self.end(code, text)
         self.cancel()
 
@@ -221,13 +220,13 @@ class Call:
 
     def failed(self, error: MinikubeError | Refused) -> None:
         if type(error) is NotLeader and self.route.soon is not None and self._task is None:
-            # It led when it took the request, which is in nobody's log.
+            # It was the leader when it took the request, whose entry is in no log.
             self.later()
             return
         self.end(*status_of(error))
 
     def end(self, code: StatusCode, text: str = "") -> None:
-        """The last words."""
+        """Sends the trailers."""
         if self.over:
             return
         block = trailers(code, text) if self._headed else trailers_only(code, text)
@@ -235,11 +234,12 @@ class Call:
         self._sent()
 
     def _sent(self) -> None:
-        """Nothing is left to be done but what waits for room to be sent."""
+        """Everything is done except sending what waits for window space."""
         self._close()
         self.connection.soon()
 
-    # -- longer ones ---------------------------------------------------------------------------------------------------
+    # -- calls in a task
+    # ---------------------------------------------------------------------------------------------------
 
     def later(self) -> None:
         if self.over:
@@ -271,7 +271,7 @@ class Call:
                 self.done(answer)
 
     async def write(self, answer: Any) -> None:
-        """Returns when the client may be sent more."""
+        """Returns when the client accepts more."""
         if self.over:
             return
         h2, stream = self.connection.h2, self.stream

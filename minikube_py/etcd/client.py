@@ -1,8 +1,7 @@
-"""Requests to an etcd of somebody else's, over gRPC: to one member at a time, to the next where that does not answer.
+"""Requests to an external etcd over gRPC: to one member at a time, and to the next if that does not answer.
 
-What only reads is asked again until its time is up. A write is sent again only where it cannot have been begun: etcd
-has no sessions, so one whose answer is lost ends as OutcomeUnknown.
-"""
+Reads are retried until their deadline. A write is sent again only if it cannot have started: etcd has no sessions, so
+one whose answer is lost ends as OutcomeUnknown."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ from minikube_py.etcd.schema import Method, methods
 
 REQUEST_TIMEOUT_S: Final = 10.0
 READ_ATTEMPT_S: Final = 3.0
-"""A member that has not answered a read by then is passed over: it may hang."""
+"""A member that has not answered a read by then is skipped: it may hang."""
 RETRY_S: Final = 0.05
 WITH_LEADER: Final = (("hasleader", "true"),)
-"""A member that knows of no leader refuses at once, and ends its streams."""
+"""A member that knows no leader refuses at once, and ends its streams."""
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.keepalive_time_ms", 30_000),
@@ -40,7 +39,8 @@ METHODS: Final[dict[str, Method]] = {each.short: each for each in methods()}
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """`places`: `host:port` of each member. The PEM of an authority makes it TLS; certificate and key are shown."""
+    """`places`: `host:port` of each member. A PEM authority enables TLS; certificate and key are for client
+    authentication."""
 
     places: tuple[str, ...]
     authority_pem: bytes | None = None
@@ -55,8 +55,8 @@ class Endpoints:
 
 
 class EtcdClient:
-    """To be made within the loop. `answered` gets the header of each answer, and the revision that had been seen
-    when it was asked for: it raises where etcd is not what it was."""
+    """Create it within the loop. `answered` gets the header of each answer, and the revision seen when the request was
+    sent; it raises if etcd is not the same."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class EtcdClient:
         self._at = 0
         self._made: dict[tuple[int, str], Any] = {}
         self.seen_revision = 0
-        """The last one of any answer."""
+        """The revision of the last answer."""
         self.requests = 0
         self.retries = 0
         self.unknown = 0
@@ -88,7 +88,7 @@ class EtcdClient:
 
     @property
     def place(self) -> str:
-        """Who is asked at present."""
+        """The member in use."""
         return self._places[self._at]
 
     async def read(self, name: str, request: Any) -> Any:
@@ -100,7 +100,7 @@ class EtcdClient:
         return await self._call(name, request, safe=False)
 
     async def exchange(self, name: str, request: Any) -> Any:
-        """The first answer of a stream of both sides, of requests that may be repeated. Raises: Unavailable."""
+        """The first answer of a bidirectional stream, for requests that may be repeated. Raises: Unavailable."""
         stream = self.stream(name, self.timeout_s)
         try:
             await stream.write(request)
@@ -119,7 +119,7 @@ class EtcdClient:
         return self._method(self._at, name)(timeout=timeout_s, metadata=WITH_LEADER)
 
     def pass_over(self, place: str) -> None:
-        """The next one is asked from now on, unless `place` was left already."""
+        """Switches to the next member, unless `place` is no longer in use."""
         if place == self.place:
             self._at = (self._at + 1) % len(self._places)
 
@@ -142,7 +142,7 @@ class EtcdClient:
                 raise failed
             self.retries += 1
             await self._clock.sleep(RETRY_S)
-        # Others are answered as one member has it, which may be behind.
+        # The other requests are answered from one member's state, which may be behind.
         self._answered(answer.header, seen if name.startswith("KV/") else 0)
         self.seen_revision = max(self.seen_revision, answer.header.revision)
         return answer
@@ -175,7 +175,7 @@ class EtcdClient:
         return made
 
     def forget(self) -> None:
-        """etcd is another, or at an earlier revision: what was seen before counts for nothing."""
+        """etcd was replaced, or is at an earlier revision: discard what was seen before."""
         self.seen_revision = 0
 
 
@@ -184,7 +184,7 @@ def _serialized(message: Any) -> bytes:
 
 
 async def quietly(stream: Any, request: Any) -> bool:
-    """Sends on a stream that may have ended; whether it went out."""
+    """Sends on a stream that may have ended; whether it was sent."""
     with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
         await stream.write(request)
         return True

@@ -1,8 +1,7 @@
-"""Cluster: the members as etcd shows them.
+"""Cluster: the members in etcd's form.
 
-etcd gives a member its id when it is added, here it has one once it starts: an added member is listed with id 0, and
-joins under the name that its peer address is.
-"""
+etcd assigns a member's id when it is added, here it gets one once it starts: an added member is listed with id 0, and
+joins with its peer address as its name."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _URL: Final = re.compile(
 )
 PORT_MAX: Final = 65535
 UNNAMED: Final = "default"
-"""etcd's name of a member that was given none."""
+"""etcd's name of a member without one."""
 
 
 class Cluster:
@@ -90,7 +89,7 @@ class Cluster:
         return pb.MemberPromoteResponse(header=self._header(), members=await self._members())
 
     def _header(self) -> Any:
-        """etcd's has no revision here."""
+        """etcd's header has no revision here."""
         return self._node.header(0)
 
     async def _known(self, member_id: int) -> Member:
@@ -107,7 +106,7 @@ class Cluster:
         return [
             pb.Member(
                 ID=int(each.id),
-                # As in etcd, one without a name has not started.
+                # As in etcd, a member without a name has not started.
                 name=(each.name or UNNAMED) if each.id else "",
                 peerURLs=[f"https://{each.peer}"] if each.peer else [],
                 clientURLs=urls.get(int(each.id), ()),
@@ -118,7 +117,7 @@ class Cluster:
 
     @staticmethod
     def _peer(urls: Sequence[str]) -> str:
-        """`host:port`: a member listens to the others at one address, which has nothing but these. Raises: Refused."""
+        """`host:port`: a member has one peer address, and the URL must contain nothing else. Raises: Refused."""
         found = _URL.fullmatch(urls[0].strip()) if len(urls) == 1 else None
         if found is None or not 0 < int(found["port"]) <= PORT_MAX:
             raise Refused(*BAD_URLS)

@@ -1,7 +1,7 @@
-"""Has an etcd forget what is older than an interval or two, in agreement with all API servers on it.
+"""Compacts an etcd's history older than one or two intervals, coordinated with all API servers on it.
 
-Source: apiserver pkg/storage/etcd3/compact.go: whoever raises the version of one key first in an interval compacts.
-"""
+Source: apiserver pkg/storage/etcd3/compact.go: the server that first raises the version of one key in an interval
+compacts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """`compacted` is called with each revision that this one has compacted."""
+    """`compacted` is called with each revision that this one compacted."""
 
     def __init__(
         self, client: EtcdClient, clock: Clock, interval_s: float, compacted: Callable[[int], None]
@@ -28,7 +28,7 @@ class Compactor:
         self._revision = 0
 
     async def run(self) -> None:
-        """Until it is cancelled; for ever idle with an interval of 0."""
+        """Runs until cancelled; idle forever with an interval of 0."""
         while self._interval_s:
             await self._clock.sleep(self._interval_s)
             try:

@@ -1,7 +1,6 @@
-"""How a failed request is reported to etcd's clients: gRPC's code with etcd's text, by which they tell errors apart.
+"""How a failed request is reported to etcd's clients: gRPC's code with etcd's text, by which they distinguish errors.
 
-Source: etcd's api/v3rpc/rpctypes/error.go.
-"""
+Source: etcd's api/v3rpc/rpctypes/error.go."""
 
 from __future__ import annotations
 
@@ -105,11 +104,11 @@ _CODES: Final[dict[str, Any]] = {
     auth.NOT_GRANTED: StatusCode.FAILED_PRECONDITION,
     auth.NOT_ENABLED: StatusCode.FAILED_PRECONDITION,
 }
-"""By the text of what the state refuses; others are InvalidArgument."""
+"""By the text of the state's refusals; others are InvalidArgument."""
 
 
 def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
-    """Clients send nothing again by themselves after either of the last two, so what is unknown stays so."""
+    """Clients do not retry by themselves after the last two, so an unknown outcome stays unknown."""
     if isinstance(error, Refused):
         return error.code, error.text
     found = _BY_TYPE.get(type(error))
@@ -150,8 +149,8 @@ _NEVER_BEGAN: Final = (
 
 
 def refusal_of(code: Any, text: str) -> MinikubeError | None:
-    """What etcd says of a request that it has looked at, and of one that never came to it (Unavailable); None where it
-    may or may not have been done. A `Compacted` or `FutureRevision` is left to whoever knows the revisions."""
+    """etcd's error for a request that was refused after examination, or never reached it (Unavailable); None if it may
+    or may not have been done. A `Compacted` or `FutureRevision` is left to the caller, which knows the revisions."""
     known = _BY_TEXT.get(text)
     if known is not None:
         return known()

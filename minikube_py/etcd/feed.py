@@ -1,9 +1,8 @@
-"""Keeps a `Mirror` in step with an etcd: reads what there is, follows one watch, and begins again where that is lost.
+"""Keeps a `Mirror` in sync with an etcd: reads its keys, follows one watch, and starts again if that is lost.
 
-One stream carries two watches: over all keys of ours, and over the key by which Kubernetes' API servers agree on
-compaction. Where somebody has seen a later revision than the watch has told of, etcd is asked how far it is: other
-keys may have changed, which this watch does not see (upstream asks likewise, every 100 ms).
-"""
+One stream carries two watches: of all our keys, and of the key by which Kubernetes' API servers coordinate compaction.
+If a caller has seen a later revision than the watch, it requests progress from etcd: other keys may have changed, which
+this watch does not see (upstream does the same, every 100 ms)."""
 
 from __future__ import annotations
 
@@ -31,41 +30,41 @@ from minikube_py.store.collector import Collector
 
 log = logging.getLogger(__name__)
 COMPACT_KEY: Final = b"compact_rev_key"
-"""Kubernetes' own, outside of any prefix: its value is the revision that was compacted last."""
+"""Kubernetes' own key, outside any prefix: its value is the last compacted revision."""
 REPLAYED: Final = 4096
-"""Revisions before the newest that are held at a start, for watches that resume."""
+"""Revisions before the newest that are loaded at a start, for watches that resume."""
 PAGE: Final = 2_000
 LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
 ASK_FIRST_S: Final = 0.01
 ASK_MOST_S: Final = 0.1
 UNANSWERED_MAX: Final = 30
-"""Questions; then another member is followed."""
+"""Progress requests before it switches to another member."""
 BEHIND_MAX: Final = 256
 SINGLE_MAX: Final = 16
-"""A watch that is in step gets a message for each revision, and a busy loop reads one in two turns. Once so many came
-from a watch so many revisions behind, it is asked for again: one that begins behind gets a thousand in a message."""
+"""A synced watch gets a message per revision, and a busy loop reads one in two turns. Once this many arrive while it is
+this many revisions behind, it is restarted: a watch that starts behind gets a thousand per message."""
 GAP_MAX: Final = 1_000_000
-"""Revisions without a change of ours that are kept account of one by one."""
+"""Revisions without a change of ours that are recorded one by one."""
 TRIMMED: Final = 1000
 UPKEEP_S: Final = 0.5
 BUILD_ROWS: Final = 256
 OBJECTS, COMPACTIONS = 0, 1
-"""The ids of the watches, which etcd counts by stream."""
+"""The ids of the watches, which etcd numbers per stream."""
 FOREIGN: Final = b"k8s\0"
 LOOKED_AT: Final = 500
 
 
 class Behind(Exception):
-    """The watch is to be asked for again, where it was."""
+    """The watch has to be restarted at its position."""
 
 
 class Lost(Exception):
-    """The watch cannot go on where it was."""
+    """The watch cannot continue from its position."""
 
 
 class Feed:
-    """`mirror` and its `hub` are others after each load; watches on the former then end with Compacted."""
+    """`mirror` and its `hub` are replaced by each load; watches on the former then end with Compacted."""
 
     def __init__(self, client: EtcdClient, wording: Wording, clock: Clock) -> None:
         self._client, self._wording, self._clock = client, wording, clock
@@ -75,7 +74,7 @@ class Feed:
         self.cluster_id = 0
         self.loads = self.streams = self.asked = 0
         self.following = self._catching_up = False
-        """Whether the watch stands."""
+        """Whether the watch is running."""
         self._wanted = 0
         self._count = itertools.count()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -89,7 +88,7 @@ class Feed:
         self._collector = Collector()
 
     async def start(self) -> None:
-        """Raises: Unavailable, InvalidRequest where the keys are somebody else's."""
+        """Raises: Unavailable, InvalidRequest if the keys belong to another program."""
         await self._check_ours()
         self._collector.start()
         await self._load(REPLAYED)
@@ -104,10 +103,10 @@ class Feed:
         if self._tasks:
             self.hub.close(error)
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- loading -------------------------------------------------------------------------------------------------
 
     async def _load(self, behind: int) -> None:
-        """All keys of ours at one revision, `behind` the newest where that is retained."""
+        """Loads all our keys at one revision, `behind` the newest if that is retained."""
         newest, compacted = await self._ends()
         revision = max(newest - behind, compacted, 1)
         for _ in range(LOADS_MAX):
@@ -122,7 +121,7 @@ class Feed:
         mirror = await in_steps(Mirror.loading(kvs, revision, list(self.field_sets.values())), self._collector.keep)
         for each in self.field_sets.values():
             if each.name not in mirror.state.tables.declared:
-                # Somebody declared it meanwhile.
+                # It was declared meanwhile.
                 mirror.declare(each)
         self.mirror = mirror
         self.hub = WatchHub(self.mirror.state)
@@ -134,7 +133,7 @@ class Feed:
         self._wake()
 
     async def _check_ours(self) -> None:
-        """Raises: InvalidRequest where the first keys that there are hold objects in kube-apiserver's form."""
+        """Raises: InvalidRequest if the first keys hold objects in kube-apiserver's format."""
         keys = self._wording.keys
         request = pb.RangeRequest(key=keys.low, range_end=keys.high, limit=LOOKED_AT)
         answer = await self._client.read("KV/Range", request)
@@ -146,7 +145,7 @@ class Feed:
                 )
 
     async def _ends(self) -> tuple[int, int]:
-        """The newest revision, and the one that was compacted last, as far as API servers know."""
+        """The newest revision, and the last compacted one known to the API servers."""
         answer = await self._client.read("KV/Range", pb.RangeRequest(key=COMPACT_KEY))
         return answer.header.revision, _number(answer.kvs[0].value) if answer.kvs else 0
 
@@ -168,7 +167,7 @@ class Feed:
                 return kvs
             low = answer.kvs[-1].key + b"\0"
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- following --------------------------------------------------------------------------------------------------
 
     async def _follow_forever(self) -> None:
         while True:
@@ -184,17 +183,17 @@ class Feed:
             except (grpc.aio.AioRpcError, MinikubeError) as error:
                 self._say(place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
             except (TimeoutError, asyncio.InvalidStateError):
-                # grpc raises the second where a stream ended before it was written to.
+                # grpc raises the second if a stream ended before it was written to.
                 self._say(place, "it does not answer")
             except Exception:
-                # A mistake of ours: what was followed so far is not to be trusted.
+                # A bug here: the state followed so far is not reliable.
                 log.exception("etcd is read again")
                 await self._load_again()
             self._client.pass_over(place)
             await self._clock.sleep(RETRY_S)
 
     def _say(self, place: str, why: str) -> None:
-        """Once for each reason, until the watch stands again."""
+        """Logs each reason once, until the watch is running again."""
         if (place, why) not in self._said:
             self._said.add((place, why))
             log.warning("the watch on etcd at %s ended: %s", place, why)
@@ -209,7 +208,7 @@ class Feed:
                 await self._clock.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Raises: Lost, Behind; AioRpcError, Unavailable, InvalidStateError where the stream ends; TimeoutError."""
+        """Raises: Lost, Behind; AioRpcError, Unavailable, InvalidStateError if the stream ends; TimeoutError."""
         keys, start = self._wording.keys, self.mirror.revision + 1
         stream, single = self._client.stream("Watch/Watch"), 0
         try:
@@ -242,7 +241,7 @@ class Feed:
             await self._ends()
 
     def _take(self, answer: Any) -> None:
-        """Raises: Lost; Unavailable where etcd ends a watch for another reason."""
+        """Raises: Lost; Unavailable if etcd ends a watch for another reason."""
         if answer.canceled:
             if answer.compact_revision:
                 raise Lost(f"it was compacted up to {answer.compact_revision}, beyond {self.mirror.revision}")
@@ -260,7 +259,7 @@ class Feed:
             self._notify(True)
 
     def _apply(self, events: Any) -> None:
-        """All of one answer: etcd never divides a revision."""
+        """Applies a complete answer: etcd never splits a revision."""
         back, changes = self._wording.keys.back, []
         for event in events:
             kv = event.kv
@@ -276,7 +275,7 @@ class Feed:
         self._wake()
 
     def answered(self, header: Any, seen: int) -> None:
-        """For each answer. Raises: Unavailable where etcd is another, or has gone back."""
+        """Called for each answer. Raises: Unavailable if etcd was replaced, or went back."""
         if not self.cluster_id:
             self.cluster_id = header.cluster_id
         if header.cluster_id == self.cluster_id and header.revision >= seen:
@@ -298,7 +297,7 @@ class Feed:
         await self._load_again()
         await self._follow_forever()
 
-    # -- how far it is -------------------------------------------------------------------------------------------------
+    # -- progress -------------------------------------------------------------------------------------------------
 
     def want(self, revision: int) -> None:
         if revision > self._wanted:
@@ -319,14 +318,14 @@ class Feed:
             raise Unavailable(why) from None
 
     def _wake(self) -> None:
-        """Those whose revision has come, and no others."""
+        """Wakes exactly those whose revision has been reached."""
         while self._waiting and self._waiting[0][0] <= self.mirror.revision:
             _, _, told = heapq.heappop(self._waiting)
             if not told.done():
                 told.set_result(None)
 
     async def _ask_forever(self) -> None:
-        """Asks etcd how far its watch is while somebody has seen more than it has told."""
+        """Requests progress from etcd while a caller has seen a later revision than the watch."""
         while True:
             self._behind.clear()
             pause_s = ASK_FIRST_S
@@ -358,7 +357,7 @@ class Feed:
             self.catch_up_soon()
 
     async def _keep_house(self) -> None:
-        """Builds declared indexes a few rows at a time, and frees what is compacted, and what a load replaced."""
+        """Builds declared indexes a few rows at a time, and frees compacted and replaced state."""
         while True:
             self._collector.step()
             while self._former:

@@ -1,4 +1,4 @@
-"""One connection of a gRPC client's: an asyncio protocol around `http2.connection.Connection`."""
+"""One gRPC client connection: an asyncio protocol around `http2.connection.Connection`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WRITE_BUFFER_BYTES: Final = 64 << 10
 LATE_LOOKS: Final = 4
-"""What moves between none of so many looks of the server is given up."""
+"""What makes no progress between this many looks of the server is given up."""
 
 
 class GrpcConnection(asyncio.BufferedProtocol):
@@ -29,21 +29,21 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self.h2 = Connection(server.connection_limits)
         self.peer = ""
         self.name = ""
-        """Of the client's certificate."""
+        """The name in the client's certificate."""
         self.counted_bytes = 0
-        """Of `h2.waiting_bytes`, among those of all connections."""
+        """The share of `h2.waiting_bytes` counted among all connections."""
         self._heads = Heads()
         self._incoming = incoming
         self._transport: asyncio.Transport
         self._reading = False
-        """What is answered meanwhile goes out at the end."""
+        """Answers are collected meanwhile and sent at the end."""
         self._due = False
         self._looks = 0
 
     # -- from the transport --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # A cast: uvloop's TLS transports are none by class.
+        # A cast: uvloop's TLS transports are not subclasses.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.peer = _peer(transport.get_extra_info("peername"))
@@ -70,7 +70,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self.data_received(bytes(self.server.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Called by name for what the port has read, and on loops whose transports know no buffers."""
+        """Called by name for data the port has read, and on loops whose transports do not support buffers."""
         self._reading = True
         try:
             self._handle(self.h2.receive(data, self.server.clock.monotonic_s()))
@@ -79,7 +79,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._send()
 
     def pause_writing(self) -> None:
-        """Who does not read is not read either."""
+        """Stop reading from a client that does not read."""
         self.h2.held = True
         if not self._transport.is_closing():
             self._transport.pause_reading()
@@ -160,10 +160,10 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def shown(self, head: Head) -> Shown:
         return shown_over_grpc(head.metadata, self.name, self.peer)
 
-    # -- what goes -----------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------------------------
 
     def soon(self) -> None:
-        """Sends what there is at the end of this turn of the loop."""
+        """Sends pending data at the end of this turn of the loop."""
         if not self._reading and not self._due:
             self._due = True
             self.server.loop.call_soon(self._send_due)
@@ -188,7 +188,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
             self.server.unsent_bytes += waiting_bytes - self.counted_bytes
             self.counted_bytes = waiting_bytes
 
-    # -- its end -------------------------------------------------------------------------------------------------------
+    # -- ending -------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
         self.h2.leave("server stopped")
@@ -198,7 +198,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def look(self) -> None:
-        """Gives up requests that do not come, and answers that are not taken. Those of streams may wait."""
+        """Gives up requests that do not complete, and answers that are not read. Streams may wait."""
         if self._transport.is_closing():
             self._looks += 1
             if self._looks >= LATE_LOOKS:
@@ -217,7 +217,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
 
 
 def _peer(name: object) -> str:
-    """As gRPC writes it."""
+    """In gRPC's format."""
     if not isinstance(name, tuple) or len(name) < 2:
         return "unix:"
     host, port = name[:2]

@@ -1,7 +1,7 @@
-"""gRPC over HTTP/2, without IO: what a request's fields mean, messages out of data, and statuses as trailers.
+"""gRPC over HTTP/2, without IO: parsing of a request's fields, messages from data, and statuses as trailers.
 
-Texts and order of refusals are those of Go's gRPC, by which etcd serves. Source: its internal/transport/http2_server.go
-and rpc_util.go.
+Texts and order of refusals are those of Go's gRPC, which etcd uses. Source: its internal/transport/http2_server.go and
+rpc_util.go.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from minikube_py.http2.hpack import Field, encode
 
 CONTENT_TYPE: Final = b"application/grpc"
 ENCODINGS: Final = ("", "identity", "gzip")
-"""Of messages that come; those that go are as they are."""
+"""Compression is supported for received messages; sent ones are uncompressed."""
 PREFIX_BYTES: Final = 5
-"""Before a message: whether it is compressed, and its size."""
+"""Prefix of a message: whether it is compressed, and its size."""
 OK_TRAILERS: Final = encode((b"grpc-status", b"0"))
 _UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT_LENGTHS: Final = (2, 9)
@@ -36,7 +36,7 @@ Metadata = Sequence[tuple[str, str]]
 
 
 class Refusal(NamedTuple):
-    """Before any method is looked for: an HTTP status, and gRPC's."""
+    """Before a method is looked up: an HTTP status, and gRPC's."""
 
     http_status: int
     code: StatusCode
@@ -44,8 +44,8 @@ class Refusal(NamedTuple):
 
 
 class Head(NamedTuple):
-    """`answer`: the header block that each answer begins with. `timeout_s`: None: as long as it takes. `encoding`: of
-    messages that say they are compressed."""
+    """`answer`: the header block with which each answer begins. `timeout_s` None: unlimited. `encoding`: of compressed
+    messages."""
 
     path: str
     answer: bytes
@@ -59,7 +59,7 @@ HEADS_MAX: Final = 64
 
 
 class Heads:
-    """Those of a connection: most requests differ from earlier ones in their timeout alone."""
+    """The heads of a connection: most requests differ from earlier ones only in their timeout."""
 
     def __init__(self) -> None:
         self._by_rest: dict[tuple[Field, ...], Head] = {}
@@ -81,7 +81,7 @@ class Heads:
 
 
 def head_of(fields: Sequence[Field]) -> Head:
-    """Of the fields of a request that is well formed as such."""
+    """From the fields of a well-formed request."""
     method = path = encoding = b""
     content_type: bytes | None = None
     subtype: bytes | None = None
@@ -136,7 +136,7 @@ def _answer(subtype: bytes) -> bytes:
 
 
 def _subtype(content_type: bytes) -> bytes | None:
-    """What follows in `application/grpc+proto`; None where it is another type."""
+    """The suffix in `application/grpc+proto`; None for another type."""
     lower = content_type.lower()
     if lower == CONTENT_TYPE:
         return b""
@@ -146,7 +146,7 @@ def _subtype(content_type: bytes) -> bytes | None:
 
 
 def timeout_of(value: bytes) -> float:
-    """Seconds. Raises: ValueError in Go's words."""
+    """Seconds. Raises: ValueError with Go's message."""
     unit_s = _UNITS_S.get(value[-1:])
     if unit_s is not None and _DIGITS.fullmatch(value, 0, len(value) - 1) is not None:
         return int(value[:-1]) * unit_s
@@ -162,7 +162,7 @@ def timeout_of(value: bytes) -> float:
 
 
 def _not_binary(value: bytes) -> str:
-    """Why it is not base64, padded or not; "" where it is."""
+    """Why it is not base64, padded or not; "" if it is."""
     try:
         base64.b64decode(value if len(value) % 4 == 0 else value.rstrip(b"=") + b"=" * (-len(value) % 4), validate=True)
     except binascii.Error:
@@ -183,7 +183,7 @@ class Unreadable(Exception):
 
 
 class Messages:
-    """Messages out of the data of one stream. `held_bytes`: of one that has not come whole."""
+    """Messages from the data of one stream. `held_bytes`: of an incomplete one."""
 
     __slots__ = ("_encoding", "_parts", "_size_max", "_wanted_bytes", "held_bytes")
 
@@ -195,7 +195,7 @@ class Messages:
         self.held_bytes = 0
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Those that are whole now. Raises: Unreadable."""
+        """The messages complete so far. Raises: Unreadable."""
         self._parts.append(data)
         self.held_bytes += len(data)
         if self.held_bytes < self._wanted_bytes:
@@ -231,7 +231,7 @@ class Messages:
         return size
 
     def _inflated(self, data: bytes) -> bytes:
-        """Raises: Unreadable, before it is larger than it may be."""
+        """Raises: Unreadable before it exceeds the size limit."""
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
         try:
             found = inflater.decompress(data, self._size_max + 1)
@@ -263,7 +263,7 @@ def trailers(code: StatusCode, text: str) -> bytes:
 
 
 def trailers_only(code: StatusCode, text: str, http_status: int = 200) -> bytes:
-    """The header block that is a whole answer."""
+    """The header block that is a complete answer."""
     head = (b":status", b"%d" % http_status), (b"content-type", CONTENT_TYPE)
     return encode(*head, *_status(code, text))
 
@@ -276,5 +276,5 @@ def _status(code: StatusCode, text: str) -> list[Field]:
 
 
 def percent_encoded(text: str) -> bytes:
-    """What is not printable ASCII, and %, by its bytes."""
+    """Escapes % and everything but printable ASCII, byte by byte."""
     return _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], text.encode("utf-8", "replace"))

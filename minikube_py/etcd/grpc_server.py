@@ -1,4 +1,4 @@
-"""gRPC over HTTP/2, as a server: its ports, its methods, and what all its connections hold together."""
+"""gRPC over HTTP/2, as a server: its ports, its methods, and limits over all connections."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from minikube_py.ports.descriptors import Descriptors, PortLimits
 from minikube_py.ports.port import Incoming, Port
 
 READ_BYTES: Final = 16 << 10
-"""Read of a connection at once, so that none keeps the loop for long."""
+"""Bytes read from a connection at once, so that none blocks the loop for long."""
 SWEEP_S: Final = 0.5
 STOP_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`streams_max`: requests and streams of all connections. `stalled_s`: for a request to come, or an answer to be
-    taken, where nothing of it moves. `message_bytes_max`: one message. `messages_bytes_max`: of all that have not come
-    whole, or that nobody has taken. `unsent_bytes_max`: answers that wait for their clients, of all; beyond it nobody
-    is served. `progress_s`: how often a watch that asked for it is sent its progress (etcd's
-    --watch-progress-notify-interval). The others are those of `http2.limits`."""
+    """`streams_max`: requests and streams of all connections. `stalled_s`: for a request to arrive, or an answer to be
+    read, without progress. `message_bytes_max`: one message. `messages_bytes_max`: of all incomplete or unprocessed
+    ones. `unsent_bytes_max`: unsent answers of all clients; beyond it requests are refused. `progress_s`: how often a
+    watch that requested it gets its progress (etcd's --watch-progress-notify-interval). The others are those of
+    `http2.limits`."""
 
     connections_max: int = 1024
     streams_max: int = 4096
@@ -69,22 +69,22 @@ class GrpcServer:
         self.connections: dict[GrpcConnection, None] = {}
         self.calls: dict[Call, None] = {}
         self.ended: Counter[str] = Counter()
-        """Connections that were ended for what came, by the reason."""
+        """Connections ended because of their input, by reason."""
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.loop: asyncio.AbstractEventLoop
         self._services = frozenset([path[1:].rpartition("/")[0] for path in routes])
         self._waiting: dict[Call, float] = {}
-        """Those without a task, in the order in which their time ends."""
+        """Calls without a task, in the order of their deadlines."""
         self._addresses = tuple(addresses)
         wanted = PortLimits.proving(limits.connections_max, limits.handshake_s)
-        # A port hands over what it has read by `data_received`, which this protocol has, too.
+        # A port passes data it has read to `data_received`, which this protocol also has.
         make = cast(Callable[[Incoming], asyncio.Protocol], partial(GrpcConnection, self))
         self._ports = [Port("etcd clients", make, wanted, clock, tls, descriptors) for _ in self._addresses]
         self._tasks: list[asyncio.Task[None]] = []
         self._empty = asyncio.Event()
 
     async def start(self) -> None:
-        """Raises: MinikubeError where an address cannot be had."""
+        """Raises: MinikubeError if an address cannot be bound."""
         self.loop = asyncio.get_running_loop()
         for port, (host, number) in zip(self._ports, self._addresses, strict=True):
             try:
@@ -96,7 +96,7 @@ class GrpcServer:
         self._tasks = [self.loop.create_task(self._sweep()), self.loop.create_task(self._look())]
 
     async def stop(self) -> None:
-        """Takes no more requests; those that there are have STOP_S to end."""
+        """Accepts no more requests; the existing ones have STOP_S to end."""
         for task in self._tasks:
             task.cancel()
         for port in self._ports:
@@ -129,7 +129,7 @@ class GrpcServer:
     # -- for its connections -------------------------------------------------------------------------------------------
 
     def unknown(self, path: str) -> str:
-        """Why there is no such method."""
+        """The error for an unknown method."""
         service, slash, name = path.removeprefix("/").rpartition("/")
         if not path.startswith("/") or not slash:
             return f"malformed method name: {go_quote(path)}"
@@ -142,13 +142,13 @@ class GrpcServer:
         return len(self.calls) < self.limits.streams_max and self.unsent_bytes < self.limits.unsent_bytes_max
 
     def wait_for(self, call: Call) -> None:
-        """It is answered once what it waits for calls it, or its time is over."""
+        """It is answered once the event it waits for calls it, or its deadline passes."""
         self._waiting[call] = self.clock.monotonic_s() + REQUEST_S
         if call.head.timeout_s is not None and call.head.timeout_s < REQUEST_S:
             call.limit(call.head.timeout_s)
 
     def waits_no_more(self, call: Call) -> None:
-        """Its task knows how long it may take."""
+        """Its task handles its deadline."""
         self._waiting.pop(call, None)
 
     def left(self, call: Call) -> None:
@@ -156,7 +156,7 @@ class GrpcServer:
         self.calls.pop(call, None)
         self._waiting.pop(call, None)
 
-    # -- from time to time ---------------------------------------------------------------------------------------------
+    # -- periodic work ---------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
         while True:

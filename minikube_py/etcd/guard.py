@@ -1,8 +1,7 @@
-"""Who asks, and what they may read here: tokens and client certificates before `mvcc.auth`.
+"""Authentication, and permission to read here: tokens and client certificates before `mvcc.auth`.
 
-Writes are judged where they are applied; what only reads, or concerns this member, is judged here, against this
-member's state. Nothing of it runs while authentication is off. Source: etcd's v3_server.go, api/v3rpc, simple_token.go.
-"""
+Writes are checked when they are applied; reads and requests about this member are checked here, against this member's
+state. Nothing is checked while authentication is off. Source: etcd's v3_server.go, api/v3rpc, simple_token.go."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from minikube_py.ports.port import address_of
 from minikube_py.store.member import StoreMember
 
 TOKEN_S: Final = 300.0
-"""etcd's --auth-token-ttl: so long a token lives that nobody shows to this member."""
+"""etcd's --auth-token-ttl: how long a token lives without being shown to this member."""
 GO_CODES: Final = {
     "INVALID_ARGUMENT": "InvalidArgument",
     "PERMISSION_DENIED": "PermissionDenied",
@@ -29,7 +28,7 @@ GO_CODES: Final = {
 
 
 class Shown(NamedTuple):
-    """`name`: of the client's certificate. Empty: none was shown. `peer`: where it connects from, as gRPC writes it."""
+    """`name`: of the client's certificate. Empty: none was shown. `peer`: its address, in gRPC's format."""
 
     token: str = ""
     name: str = ""
@@ -37,7 +36,7 @@ class Shown(NamedTuple):
 
 
 class Who(NamedTuple):
-    """`revision`: of users and roles when the user was looked up; 0: nobody was."""
+    """`revision`: of users and roles when the user was looked up; 0: no user."""
 
     user: str = ""
     revision: int = 0
@@ -45,7 +44,7 @@ class Who(NamedTuple):
 
 NOBODY: Final = Who()
 SHOWN: Final[ContextVar[Callable[[], Shown]]] = ContextVar("SHOWN", default=Shown)
-"""What the client of the request that runs has shown; read only where authentication is on."""
+"""The credentials of the client of the current request; read only if authentication is on."""
 
 
 def shown_over_grpc(metadata: Iterable[tuple[str, str]], name: str, peer: str) -> Shown:
@@ -61,19 +60,19 @@ def shown_over_http(headers: Mapping[str, str], host: str = "") -> Shown:
 
 
 def address_shown(peer: str) -> str:
-    """Whose connections count together (`ports.port.address_of`)."""
+    """The address under which connections are counted together (`ports.port.address_of`)."""
     host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
     return address_of((host,))
 
 
 def _token(headers: Mapping[str, str], *names: str) -> str:
     found = next((headers[name] for name in names if name in headers), None)
-    # One that is shown and empty is a wrong one.
+    # An empty token that was shown is invalid.
     return "" if found is None else found.removeprefix("Bearer ") or "?"
 
 
 class Guard:
-    """`confirm` returns once this member's state holds all that was acknowledged before."""
+    """`confirm` returns once this member's state includes everything acknowledged before."""
 
     def __init__(self, member: StoreMember, confirm: Callable[[], Awaitable[None]], token_s: float = TOKEN_S) -> None:
         self._member = member
@@ -86,7 +85,7 @@ class Guard:
         return self._member.state.auth
 
     async def who(self) -> Who:
-        """Raises: Refused where the token is unknown, or has ended."""
+        """Raises: Refused if the token is unknown or expired."""
         if not self.auth.enabled:
             return NOBODY
         token, name, _ = SHOWN.get()()
@@ -101,7 +100,7 @@ class Guard:
         return Who(user, self.auth.revision)
 
     def sweep(self) -> None:
-        """Ends tokens whose time is over; called about each second."""
+        """Removes expired tokens; called about each second."""
         tokens, ends_s = self.auth.tokens, self._ends_s
         if not tokens and not ends_s:
             return
@@ -111,14 +110,14 @@ class Guard:
                 del tokens[token]
         self._ends_s = {token: end_s for token, end_s in ends_s.items() if token in tokens}
 
-    # -- what they may -------------------------------------------------------------------------------------------------
+    # -- permissions -------------------------------------------------------------------------------------------------
 
     async def as_user(self, command: UserCommand) -> AsUser:
         """Raises: Refused."""
         return AsUser(*await self.who(), command)
 
     async def allowed(self, txn: Txn) -> None:
-        """To be asked before it is said how much there is. Raises: Refused, InvalidRequest."""
+        """Check this before revealing how much there is. Raises: Refused, InvalidRequest."""
         self.auth.require(await self.as_user(txn), self._member.state.lessor)
 
     async def admin(self) -> None:
@@ -131,7 +130,7 @@ class Guard:
             raise InvalidRequest(USER_EMPTY)
 
     async def read(self, key: bytes, range_end: bytes = b"") -> Who:
-        """What is given to `unchanged` once it was read."""
+        """Returns the input of `unchanged` for after the read."""
         who = await self.who()
         self.auth.check_read(*who, key, range_end)
         return who
@@ -142,12 +141,12 @@ class Guard:
         return who
 
     def unchanged(self, who: Who) -> None:
-        """That nobody changed users and roles since."""
+        """Checks that users and roles have not changed since."""
         if who.revision and who.revision != self.auth.revision:
             raise InvalidRequest(OLD_REVISION)
 
     async def read_leases(self, leases: Iterable[Lease | None]) -> Who:
-        """Their keys tell what stands."""
+        """Their keys reveal the content."""
         if not self.auth.enabled:
             return NOBODY
         await self.known()
@@ -162,7 +161,7 @@ class Guard:
             self.auth.check_lease(*await self.who(), lease)
 
     async def watch_refusal(self, key: bytes, range_end: bytes) -> str:
-        """Why a watch may not be, in the words of Go's gRPC; "" where it may."""
+        """Why a watch is not permitted, with the message of Go's gRPC; "" if it is."""
         try:
             await self.read(key, range_end)
         except (Refused, MinikubeError) as error:

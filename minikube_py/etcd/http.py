@@ -1,7 +1,6 @@
 """etcd's HTTP beside its gRPC: the JSON gateway, health, version and metrics, at `--listen-client-http-urls`.
 
-aiohttp reads and writes it; connections are accepted, bounded and timed as at every other port (`ports.port`).
-"""
+aiohttp parses and writes it; connections are accepted, limited and timed out as at every other port (`ports.port`)."""
 
 from __future__ import annotations
 
@@ -68,11 +67,11 @@ STATUS_OF: Final = {
     StatusCode.DEADLINE_EXCEEDED: 504,
 }
 Check = Callable[[], Awaitable[str]]
-"""Why it is not well, "" where it is."""
+"""Why it is not healthy, "" if it is."""
 
 
 class HttpDoor:
-    """What `server` serves, over HTTP at `where`: port 0 takes a free one, `port` says which."""
+    """Serves `server` over HTTP at `where`: port 0 takes a free one, see `port`."""
 
     def __init__(
         self,
@@ -85,17 +84,17 @@ class HttpDoor:
         self.limits = limits = limits or HttpLimits()
         self.bodies = Bodies(limits.bodies_bytes_max)
         self.connections: dict[Any, Incoming] = {}
-        """By the protocol that aiohttp has for each."""
+        """By aiohttp's protocol of each."""
         self._where = where
         self._routes = {f"/v3/{path}": method for method in methods() for path in paths_of(method)}
-        # A handler whose client has gone is cancelled: nobody waits for a lock, a watch or a lease in vain.
+        # The handler of a disconnected client is cancelled, so no lock, watch or lease waits in vain.
         options: dict[str, Any] = {"keepalive_timeout": limits.idle_timeout_s, "handler_cancellation": True}
         self._http = web.Server(self._answered, **options)
         wanted = PortLimits(limits.connections_max, proof_s=limits.header_timeout_s)
         self._port = Port("etcd clients over HTTP", self._connected, wanted, server.node.member.clock, tls, PROCESS)
 
     async def start(self) -> None:
-        """Raises: OSError where the address cannot be had."""
+        """Raises: OSError if the address cannot be bound."""
         await self._port.listen(*self._where)
 
     async def stop(self) -> None:
@@ -204,7 +203,7 @@ class HttpDoor:
     # -- the gateway ---------------------------------------------------------------------------------------------------
 
     async def _gateway(self, method: Method, request: web.BaseRequest) -> web.StreamResponse:
-        """A stream's requests are all in the body; its answers come a line each, until the client goes."""
+        """A stream's requests are all in the body; its answers are lines, until the client disconnects."""
         if request.method != "POST":
             return _failure(StatusCode.UNIMPLEMENTED, "Method Not Allowed")
         clock = self._server.node.member.clock
@@ -252,7 +251,7 @@ class HttpDoor:
     ) -> web.StreamResponse:
         name = method.short
         if method.takes_stream:
-            # As in etcd: what does not read ends what is sent, and not the stream.
+            # As in etcd: invalid input ends the requests, but not the stream.
             asked: list[Any] = []
             with contextlib.suppress(Wrong):
                 while (each := await _message(method, bodies)) is not None:
@@ -281,7 +280,7 @@ class HttpDoor:
     async def _stream(
         self, answers: AsyncIterator[Any], request: web.BaseRequest, within_s: float | None
     ) -> web.StreamResponse:
-        """Its last line says what ended it; so does the status, where none was sent before."""
+        """Its last line is the error that ended it; so is the status, if none was sent before."""
         response: web.StreamResponse | None = None
         try:
             async with asyncio.timeout(within_s), contextlib.aclosing(answers):  # type: ignore[type-var]
@@ -321,7 +320,7 @@ class _BodyLate(Exception):
 
 
 class _Connection(asyncio.Protocol):
-    """aiohttp's protocol on a connection of a `Port`, which counts it as known from its first whole request on."""
+    """aiohttp's protocol on a connection of a `Port`, authenticated from its first complete request on."""
 
     def __init__(self, door: HttpDoor, inner: Any, incoming: Incoming) -> None:
         self._door = door
@@ -366,7 +365,7 @@ _AUTH: Final = re.compile("^auth(?!enticate)")
 
 
 def paths_of(method: Method) -> Iterator[str]:
-    """Below /v3/. RangeStream and the health of gRPC have none."""
+    """Below /v3/. RangeStream and gRPC's health service have none."""
     service = method.service.rpartition(".")[2]
     lower = UNUSUAL.get(method.name, method.name.lower())
     if service == "Watch":
@@ -388,7 +387,7 @@ def paths_of(method: Method) -> Iterator[str]:
 
 
 async def _message(method: Method, bodies: Values) -> Any:
-    """The next one of the body, None at its end. Raises: Wrong, Refused."""
+    """The next message of the body, None at its end. Raises: Wrong, Refused."""
     text = bodies.next()
     if text is None:
         return None
@@ -401,7 +400,7 @@ _TIMEOUT: Final = re.compile(r"([+-]?[0-9]{1,19})([HMSmun])")
 
 
 def timeout_s(header: str) -> float | None:
-    """Of `Grpc-Timeout`: how long a call may take. One too long for Go has passed already. Raises: Refused."""
+    """From `Grpc-Timeout`: the time limit of a call. One too long for Go has already passed. Raises: Refused."""
     if not header:
         return None
     found = _TIMEOUT.fullmatch(header)

@@ -1,8 +1,7 @@
-"""Where this project's keys are in an etcd: under a prefix, as `--etcd-prefix` names it.
+"""Where this project's keys are in an etcd: under the prefix of `--etcd-prefix`.
 
-`/registry/...` stands under `PREFIX/`, what indexes declare under `PREFIX.minikube-py/`: two neighbours in the order of
-keys, which one watch covers.
-"""
+`/registry/...` is under `PREFIX/`, declarations of indexes under `PREFIX.minikube-py/`: adjacent in key order, so one
+watch covers both."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ PREFIX: Final = "/registry"
 
 
 class Keys:
-    """`low` and `high` bound all that is ours, and perhaps others' keys that begin with `PREFIX.`"""
+    """`low` and `high` bound all our keys, and possibly others' that begin with `PREFIX.`"""
 
     def __init__(self, prefix: str = PREFIX) -> None:
         self._prefix = b"/" + prefix.strip("/").encode()
         self.low, self.high = self._prefix + b".", self._prefix + b"0"
 
     def out(self, key: bytes) -> bytes:
-        """A key or the end of a range, as etcd has it. Raises: InvalidRequest."""
+        """A key or range end, as stored in etcd. Raises: InvalidRequest."""
         if not key:
             return b""
         if key.startswith(ROOT):
@@ -33,7 +32,7 @@ class Keys:
         raise InvalidRequest(f"{key!r} is no key that is kept in etcd: those begin with {ROOT.decode()}")
 
     def back(self, key: bytes) -> bytes:
-        """Our name of a key; empty for one that is none of ours."""
+        """Our name of a key; empty if it is not ours."""
         rest = key[len(self._prefix) :]
         if rest.startswith(b"/"):
             return ROOT + rest

@@ -1,6 +1,6 @@
-"""KV: what a request asks, in the store's words, and its answer in etcd's.
+"""KV: converts requests to the store's form, and answers to etcd's.
 
-What is wrong whatever the state is refused here, in etcd's order (api/v3rpc/key.go); the store looks at the rest.
+Requests that are invalid in any state are refused here, in etcd's order (api/v3rpc/key.go); the store checks the rest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from minikube_py.store.paging import read as read_range
 
 OPS_MAX: Final = 128
 NESTED_MAX: Final = 4_096
-"""Txns within one. etcd bounds them by the size of the request alone."""
+"""Nesting depth of txns. etcd bounds it only by the size of the request."""
 ORDERS: Final = ("NONE", "ASCEND", "DESCEND")
 TARGETS: Final = ("KEY", "VERSION", "CREATE", "MOD", "VALUE")
 OPERATORS: Final = ("=", ">", "<", "!=")
@@ -73,7 +73,7 @@ class KV:
             "KV/DeleteRange": self._delete_soon,
             "KV/Txn": self._txn_soon,
         }
-        """Of those methods that seldom need a task."""
+        """For the methods that seldom need a task."""
 
     # -- without a task ------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class KV:
             reply.done(delete_response(self._node.header, result))
 
     def _txn_soon(self, request: Any, reply: Reply) -> bool:
-        """What only reads is left to a task."""
+        """Read-only ones are left to a task."""
         if self._node.guard.auth.enabled:
             return False
         txn = txn_of(tree_of(request), OPS_MAX)
@@ -148,7 +148,7 @@ class KV:
         return await range_bytes(self._node.header, result)
 
     async def range_stream(self, request: Any) -> AsyncGenerator[Any, None]:
-        """The last part alone has header, count and more."""
+        """Only the last part has header, count and more."""
         asked = range_of(request)
         if request.sort_order and (request.sort_order, request.sort_target) != (1, 0):
             raise Refused(StatusCode.UNIMPLEMENTED, "RangeStream does not support custom sort orders")
@@ -174,7 +174,7 @@ class KV:
         return await delete_bytes(self._node.header, cast(DeleteResult, await self._node.command(delete_of(request))))
 
     async def txn(self, request: Any) -> Any:
-        """One that only reads goes through no log."""
+        """A read-only one does not use the log."""
         tree = tree_of(request)
         txn = txn_of(tree, OPS_MAX)
         try:
@@ -193,7 +193,7 @@ class KV:
         return await txn_bytes(self._node.header(result.revision), result)
 
     async def compact(self, request: Any) -> Any:
-        """`physical`: returns when what is compacted takes no memory any more."""
+        """`physical`: returns when compacted history uses no memory any more."""
         await self._node.guard.admin()
         result = await self._node.command(Compact(request.revision))
         if request.physical:
@@ -246,15 +246,15 @@ def delete_of(request: Any) -> DeleteRange:
 
 
 class Tree(NamedTuple):
-    """A txn's message with those nested in it, in the order of their ops."""
+    """A txn's message with its nested ones, in the order of their ops."""
 
     request: Any
     nested: tuple[Tree, ...]
 
 
 def tree_of(request: Any) -> Tree:
-    """All of its bytes are read before anything is judged, as Go does; but not those of what is too wide or too deep,
-    which is refused for that. Raises: Refused."""
+    """Like Go, parses all of its bytes before any check; but a txn that is too wide or too deep is refused without
+    that. Raises: Refused."""
     left = NESTED_MAX
 
     def grown(request: Any, levels: int) -> Tree:
@@ -298,14 +298,14 @@ def op_of(request: Any, budget: int, nested: Iterator[Tree]) -> Op:
 
 
 def compare_of(request: Any) -> Compare:
-    """A result or target that etcd does not know either holds always or compares nothing with nothing.
+    """A result or target unknown to etcd always holds or compares nothing with nothing.
 
     Raises: Refused."""
     key, end, result, target = request.key, request.range_end, request.result, request.target
     if not key:
         raise Refused(*EMPTY_KEY)
     if not 0 <= target < len(COMPARED):
-        # Equal, to whatever is there.
+        # Equal, to any value.
         return Compare(key, "VERSION", "<" if result in (1, 2, 3) else ">", -1 if result not in (1, 2, 3) else 0, end)
     name, field = COMPARED[target]
     if not 0 <= result < len(OPERATORS):
@@ -314,7 +314,7 @@ def compare_of(request: Any) -> Compare:
 
 
 def reads_only(txn: Txn) -> bool:
-    """In both branches, and in all nested ones."""
+    """In both branches, and in all nested txns."""
     return all(type(op) is RangeRequest or (type(op) is Txn and reads_only(op)) for op in (*txn.success, *txn.failure))
 
 

@@ -1,7 +1,6 @@
-"""Answers with many keys: read in pages at one revision, and written a slice at a time, between the loop's other work.
+"""Answers with many keys: read in pages at one revision, and written in slices, between the loop's other work.
 
-What a protobuf message repeats may come in several parts of its bytes, so that each slice is a message of its own.
-"""
+The repeated fields of a protobuf message may be split over its bytes, so each slice is a separate message."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ from minikube_py.store.member import StoreMember
 from minikube_py.store.paging import is_small, read
 
 SLICE: Final = 1_000
-"""Keys that are written in one step; fewer are written whole."""
+"""Keys written in one step; fewer are written at once."""
 TXN_KEYS_MAX: Final = 50_000
-"""That the ranges of one txn, and its compares, look at beside the largest of them."""
+"""Keys that the ranges and compares of one txn examine in addition to the largest range."""
 COUNT_COSTS: Final = 50
-"""Keys that could be read while those of a range are counted."""
+"""Keys that could be read in the time of counting a range's."""
 
 
 async def read_txn(member: StoreMember, txn: Txn) -> TxnResult:
-    """As `member.state.read_txn`. One without txns of its own compares in one step, and reads in pages what stood then.
+    """As `member.state.read_txn`. One without nested txns compares in one step, and reads pages at that revision.
 
     Raises: as that."""
     state, ranges = member.state, [op for op in (*txn.success, *txn.failure) if type(op) is RangeRequest]
@@ -48,7 +47,7 @@ async def read_txn(member: StoreMember, txn: Txn) -> TxnResult:
 
 
 def check_cost(txn: Txn, index: KeyIndex) -> None:
-    """Of its compares and both branches: a txn runs in one step, on every member. Raises: Refused."""
+    """The cost of its compares and both branches: a txn runs in one step, on every member. Raises: Refused."""
     total = largest = 0
     for key, range_end, limit in _ranges(txn):
         keys = max(index.count(key, range_end), COUNT_COSTS)
@@ -60,7 +59,7 @@ def check_cost(txn: Txn, index: KeyIndex) -> None:
 
 
 def _ranges(txn: Txn) -> Iterator[tuple[bytes, bytes, int]]:
-    """Key, end and how many are fetched, 0: all."""
+    """Key, end and the limit of fetched keys, 0: all."""
     for compare in txn.compare:
         if compare.range_end:
             yield compare.key, compare.range_end, 0
@@ -75,7 +74,7 @@ def _ranges(txn: Txn) -> Iterator[tuple[bytes, bytes, int]]:
 
 
 async def _kvs(number: int, head: Any, kvs: Sequence[KeyValue]) -> bytes:
-    """`head` with `kvs` in its field of that number."""
+    """`head` with `kvs` in the field of that number."""
     parts = [head.SerializeToString()]
     for start in range(0, len(kvs), SLICE):
         parts.append(kvs_bytes(number, kvs[start : start + SLICE]))
@@ -100,7 +99,7 @@ async def txn_bytes(header: Any, result: TxnResult) -> Any:
         return txn_whole(header, result)
     parts = [pb.TxnResponse(header=header, succeeded=result.succeeded).SerializeToString()]
     for each in result.responses:
-        # Fields of ResponseOp and TxnResponse: what is repeated, and what is one of several, has its size before it.
+        # Fields of ResponseOp and TxnResponse; repeated fields and alternatives are preceded by their size.
         if type(each) is RangeResult:
             kind, made = 1, _bytes(await range_bytes(bare_header, each))
         elif type(each) is DeleteResult:
@@ -120,7 +119,7 @@ def txn_whole(header: Any, result: TxnResult) -> Any:
 
 
 def txn_size(result: TxnResult) -> int:
-    """Keys in it."""
+    """Number of keys in it."""
     sizes = {RangeResult: "kvs", DeleteResult: "prev_kvs"}
     return sum(
         [

@@ -1,4 +1,4 @@
-"""Lease: grants and their ends go through the log; how long one has left only the leader knows."""
+"""Lease: grants and revocations go through the log; only the leader knows the remaining time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Lease:
         return pb.LeaseRevokeResponse(header=self._node.header(result.revision))
 
     async def keep_alive(self, request: Any) -> Any:
-        # The earlier revision: at that one the lease was there.
+        # The earlier revision: the lease existed then.
         header = self._node.header_now()
         await self._node.guard.renew(self._node.member.state.lessor.by_id.get(request.ID))
         return pb.LeaseKeepAliveResponse(header=header, ID=request.ID, TTL=await self._node.keep_alive(request.ID))

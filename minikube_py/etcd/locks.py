@@ -1,8 +1,7 @@
-"""Election and Lock, on keys with leases: whoever has the earliest key under a name has the lock, or leads.
+"""Election and Lock, on keys with leases: the owner of the earliest key under a name has the lock, or leads.
 
-A key is the name and the lease in hexadecimal, so that a client that asks again has the place it had. Source: etcd's
-client/v3/concurrency and server/etcdserver/api/v3election, v3lock.
-"""
+A key is the name and the lease in hexadecimal, so that a client that retries keeps its place. Source: etcd's
+client/v3/concurrency and server/etcdserver/api/v3election, v3lock."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ from minikube_py.mvcc.types import (
 )
 
 OWN_TTL_S = 60
-"""Of the lease of a client that brought none, as in etcd."""
+"""TTL of the lease of a client that brought none, as in etcd."""
 NOT_LEADING = (StatusCode.UNKNOWN, "election: not leader")
 NO_ELECTED = (StatusCode.UNKNOWN, "election: no leader")
 EXPIRED = (StatusCode.UNKNOWN, "mutex: session is expired")
 
 
 def as_client(call: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-    """As in etcd, where these services are a client of the others: whatever is refused has lost its code."""
+    """As in etcd, where these services are clients of the others: refusals have lost their code."""
 
     async def called(request: Any) -> Any:
         try:
@@ -96,7 +95,7 @@ class Locks:
         return pb.LeaderResponse(header=self._node.header_now(), kv=kv_of(found))
 
     async def observe(self, request: Any) -> AsyncGenerator[Any, None]:
-        """Each leader there is, and each value that one proclaims."""
+        """Each leader, and each value that one proclaims."""
         prefix, seen = request.name + b"/", 0
         with self._changes(prefix) as changed:
             while True:
@@ -112,16 +111,16 @@ class Locks:
             raise Refused(*EMPTY_KEY)
         return Compare(leader.key, "CREATE", "=", leader.rev)
 
-    # -- what both need ------------------------------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------------------------------
 
     async def _take(self, name: bytes, lease: int, value: bytes) -> tuple[bytes, int, int]:
-        """Returns with the key, its create revision and its lease once no earlier key stands under the name. Whoever
+        """Returns the key, its create revision and its lease once no earlier key exists under the name. A caller that
         stops waiting leaves no key behind. Raises: Refused, RequestError, Unavailable."""
         await self._node.guard.known()
         if not lease:
             lease = cast(LeaseResult, await self._node.command(LeaseGrant(0, OWN_TTL_S))).id
         elif lease not in self._node.member.state.lessor.by_id and not self._node.guard.auth.enabled:
-            # Where it is, whether they may is looked at first.
+            # On the same member, permission is checked first.
             await self._node.confirmed()
             if lease not in self._node.member.state.lessor.by_id:
                 raise Refused(*LEASE_NOT_FOUND)
@@ -129,7 +128,7 @@ class Locks:
         key = prefix + b"%x" % lease
         placing = asyncio.ensure_future(self._place(key, lease, value))
         try:
-            # Once it is on its way, only its answer says which key is to be taken back.
+            # Once it is in flight, only its answer names the key to delete.
             created = await asyncio.shield(placing)
             await self._wait(prefix, created)
             return key, created, lease
@@ -164,7 +163,7 @@ class Locks:
 
     @contextlib.contextmanager
     def _changes(self, prefix: bytes) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Gives what returns once something under the prefix has changed since it did so last."""
+        """Returns a function that waits for the next change under the prefix since its last call."""
         node, changed, errors = self._node, asyncio.Event(), list[MinikubeError]()
 
         def sink(batch: WatchBatch) -> None:

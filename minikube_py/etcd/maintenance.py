@@ -1,4 +1,4 @@
-"""Maintenance: how a member is, its alarms, its hash, who leads."""
+"""Maintenance: a member's status, its alarms, its hash, the leader."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from minikube_py.mvcc.types import SetAlarm
 from minikube_py.raft.configuration import NodeId
 
 VERSION: Final = "3.7.3"
-"""Of etcd, whose API this is: clients ask which they may use by it."""
+"""The etcd version of this API: clients use it to choose features."""
 STORAGE_VERSION: Final = "3.7.0"
 CLUSTER_VERSION: Final = "3.7"
 EMPTY_BYTES: Final = 4096
 SNAPSHOTS_MAX: Final = 4
-"""At once: each holds what is compacted meanwhile."""
+"""Concurrent snapshots: each keeps history that is compacted meanwhile."""
 BLOB_BYTES: Final = 32 << 10
 GET, ACTIVATE, DEACTIVATE = range(3)
 VALIDATE_DOWNGRADE, ENABLE_DOWNGRADE, CANCEL_DOWNGRADE = range(3)
@@ -69,13 +69,13 @@ class Maintenance:
         )
 
     async def alarm(self, request: Any) -> Any:
-        """Members raise alarms themselves, and again while their cause lasts."""
+        """Members raise alarms themselves, and repeat them while the cause lasts."""
         node = self._node
         await (node.guard.known() if request.action == GET else node.guard.admin())
         if request.action == ACTIVATE:
             raise Refused(StatusCode.INVALID_ARGUMENT, "etcdserver: alarms are raised by the members alone")
         if request.action not in (GET, DEACTIVATE):
-            # It would end a member of etcd.
+            # It would stop an etcd member.
             raise Refused(StatusCode.INVALID_ARGUMENT, f"etcdserver: there is no action {request.action} for alarms")
         await node.confirmed()
         kind = ALARMS[request.alarm] if 0 <= request.alarm < len(ALARMS) else "?"
@@ -90,7 +90,7 @@ class Maintenance:
         return pb.AlarmResponse(header=node.header_now(), alarms=listed)
 
     async def downgrade(self, request: Any) -> Any:
-        """This store follows no version of etcd's: there is none to go back to, and none of it begins."""
+        """This store follows no etcd version, so there is nothing to downgrade to."""
         await self._node.guard.admin()
         if request.action == CANCEL_DOWNGRADE:
             return pb.DowngradeResponse(header=self._node.header_now(), version=CLUSTER_VERSION)
@@ -100,7 +100,7 @@ class Maintenance:
         raise Refused(*(DOWNGRADE_FORMAT if known is None else DOWNGRADE_TARGET))
 
     async def defragment(self, request: Any) -> Any:
-        """Frees what compacted history takes, in memory, and in the log by a new snapshot."""
+        """Frees compacted history in memory, and in the log by a new snapshot."""
         await self._node.guard.admin()
         await self._node.trimmed()
         try:
@@ -110,7 +110,7 @@ class Maintenance:
         return pb.DefragmentResponse()
 
     async def snapshot(self, request: Any) -> AsyncGenerator[Any, None]:
-        """A database of etcd's, and the SHA-256 of it."""
+        """An etcd database, and its SHA-256."""
         await self._node.guard.admin()
         if self._sending == SNAPSHOTS_MAX:
             raise Refused(*TOO_MANY)
@@ -141,14 +141,14 @@ class Maintenance:
 
     async def hash_kv(self, request: Any) -> Any:
         await self._node.guard.admin()
-        # At a revision before the first there is nothing.
+        # There is nothing at a revision before the first.
         found, revision = await self._hash(request.revision) if request.revision >= 0 else (0, request.revision)
         compacted = self._node.member.state.compact_revision
         header = self._node.header_now()
         return pb.HashKVResponse(header=header, hash=found, compact_revision=compacted, hash_revision=revision)
 
     async def _hash(self, revision: int) -> tuple[int, int]:
-        """Equal on members that agree at the revision; another one than etcd's."""
+        """Equal on members that agree at the revision; different from etcd's."""
         member = self._node.member
         at = revision if revision > 0 else member.state.revision
         return await member.hash(at, rows=False) & 0xFFFFFFFF, at

@@ -1,5 +1,5 @@
-"""Message classes from the table of `schema`, by protobuf's own runtime. A pool of their own: other packages that bring
-etcd's definitions do not meet them."""
+"""Message classes from the table of `schema`, by protobuf's runtime, in a separate pool: no conflict with other
+packages that include etcd's definitions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PACKAGE: Final = "etcdserverpb"
 
 
 def _build(*, whole: bool) -> dict[str, Any]:
-    """`whole`: with the messages that are marked by `!`, in place of their bytes."""
+    """`whole`: with the messages marked by `!` in place of their bytes."""
     file = descriptor_pb2.FileDescriptorProto(name="minikube_py/etcd.proto", package=PACKAGE, syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     enums = {name for name, *_ in lines(ENUMS)}
     for name, *values in lines(ENUMS):
-        # An enum's values stand beside it, so those of one message get one of their own around them.
+        # An enum's values share the enclosing scope, so each message's enums get a separate one.
         enum = file.message_type.add(name=f"{name}Of").enum_type.add(name=name)
         for at, value in enumerate(values):
             enum.value.add(name=value, number=at)
@@ -54,6 +54,6 @@ def _build(*, whole: bool) -> dict[str, Any]:
 
 BY_NAME: Final = _build(whole=False)
 WHOLE_BY_NAME: Final = _build(whole=True)
-"""For JSON, which has no bytes within."""
+"""For JSON, where nested messages are not bytes."""
 pb: Final[Any] = SimpleNamespace(**BY_NAME)
 """`pb.RangeRequest` and so on."""

@@ -1,10 +1,9 @@
-"""What an etcd holds, as a state machine of our own that follows it: the same objects at the same revisions, but for
-declarations of indexes that do not read when it begins; the log names them.
+"""The content of an etcd in a state machine that follows it: the same objects at the same revisions, except index
+declarations that are invalid at the start; the log names them.
 
-So all that our store answers beyond etcd is answered here, by the same code: watches with a `where`, sums, indexes,
-the past. It holds the revisions from the one at which it was read to the last that etcd's watch has told of, and
-compacts when etcd does. It asks etcd nothing: whoever reads and watches feeds it.
-"""
+So everything our store offers beyond etcd works here, by the same code: watches with a `where`, sums, indexes, the
+past. It holds the revisions from the one at which it was read to the last one reported by etcd's watch, and compacts
+when etcd does. It sends etcd no requests: `feed` supplies it."""
 
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ log = logging.getLogger(__name__)
 KEYS_PER_STEP: Final = 1_000
 OBJECTS_PER_STEP: Final = 128
 FIELDS_PREFIX: Final = b"/minikube-py/fields/"
-"""Fields that an index is declared over, for servers that do not know the kind they belong to."""
+"""Fields of an index, for servers that do not know their kind."""
 
 
 class Change(NamedTuple):
-    """`value` None: the key is gone."""
+    """`value` None: the key was deleted."""
 
     key: bytes
     revision: int
@@ -49,7 +48,8 @@ class Mirror:
     def loading(
         cls, kvs: Sequence[KeyValue], revision: int, field_sets: Iterable[FieldSet]
     ) -> Generator[None, None, Mirror]:
-        """What etcd holds at `revision`, and the fields that this server declares, in slices of a few milliseconds."""
+        """Loads etcd's content at `revision` and the fields that this server declares, in slices of a few
+        milliseconds."""
         mirror = cls()
         state = mirror.state
         for start in range(0, len(kvs), KEYS_PER_STEP):
@@ -66,9 +66,9 @@ class Mirror:
         return mirror
 
     def disposing(self) -> Generator[None, None, None]:
-        """Frees it in slices: at once would take a second. Nobody is to ask it any more."""
+        """Frees it in slices: at once would take a second. It must not be used any more."""
         index, tables, log = self.state.index, self.state.tables, self.state.log
-        tables.version += 1  # whoever tries ways in several steps goes by it
+        tables.version += 1  # callers that try plans in several steps check it
         for table in tables.by_name.values():
             while not table.dispose(KEYS_PER_STEP):
                 yield
@@ -94,7 +94,7 @@ class Mirror:
         except (MinikubeError, MemoryError):
             raise
         except Exception:
-            # It says why the fields are degraded.
+            # It records why the fields are degraded.
             state.load_fields(field_set)
         else:
             state.tables.declare(field_set, successor.table)
@@ -104,14 +104,14 @@ class Mirror:
         return self.state.revision
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Whole revisions, in order. Those it has are passed over: a watch that is begun again may tell them again."""
+        """Applies whole revisions, in order. Known ones are skipped: a restarted watch may repeat them."""
         for revision, group in groupby(changes, lambda change: change.revision):
             if revision > self.revision:
                 self.advance(revision - 1)
                 self._commit(revision, list(group))
 
     def advance(self, revision: int) -> bool:
-        """Nothing of ours has changed up to `revision`. False: that was known."""
+        """No key of ours changed up to `revision`. False: that was known."""
         state = self.state
         known = state.revision >= revision
         while state.revision < revision:
@@ -149,11 +149,11 @@ class Mirror:
                 if tables.check_index(spec, LATEST):
                     tables.declare_index(spec)
         except RequestError as error:
-            # Of a server of a later release, perhaps. Nobody can ask for its fields here.
+            # Possibly from a later release. Its fields cannot be queried here.
             log.error("index %s cannot be built here and is left out: %s", name, error)
 
     def compact(self, revision: int) -> None:
-        """etcd has forgotten what only revisions below `revision` can see."""
+        """etcd has compacted everything visible only below `revision`."""
         revision = min(revision, self.revision)
         if revision > self.state.compact_revision:
             self.state.apply(Compact(revision))

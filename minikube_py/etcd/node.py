@@ -1,4 +1,4 @@
-"""The member behind the API: headers of answers, reads that are confirmed, writes that go to whoever leads."""
+"""The member behind the API: headers of answers, confirmed reads, writes sent to the leader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AskUrls = Callable[[], Awaitable[Mapping[int, tuple[str, ...]]]]
 
 
 class Reply(Protocol):
-    """To whom a request is answered that needs no task."""
+    """The receiver of an answer that needs no task."""
 
     def done(self, answer: Any) -> None: ...
 
@@ -39,17 +39,17 @@ class Reply(Protocol):
         """It was done; its answer takes longer."""
 
     def later(self) -> None:
-        """It does need a task, and nothing of it was done."""
+        """It needs a task after all, and nothing of it was done."""
 
 
 Soon = Callable[[Any, Reply], bool]
-"""Whether the request was taken; if not, nothing of it was done. Raises: Refused, MinikubeError."""
+"""Whether the request was accepted; if not, nothing of it was done. Raises: Refused, MinikubeError."""
 
 
 class Node:
-    """`connect` gives a client of the store's own, started: through it a member that follows sends its writes to the
-    leader, in a session, so that each is done once however often it is sent. None: the member is alone. `ask_urls`
-    asks the other members where they serve this API."""
+    """`connect` returns a started client of the native protocol, through which a follower sends its writes to the
+    leader, in a session, so that each is done once however often it is sent. None: a single member. `ask_urls` asks the
+    other members for their URLs of this API."""
 
     def __init__(self, member: StoreMember, connect: Connect | None = None, ask_urls: AskUrls | None = None) -> None:
         self.member = member
@@ -57,7 +57,7 @@ class Node:
         self._ask_urls = ask_urls
         self._urls: dict[int, tuple[str, ...]] = {}
         self.watch_bytes = 0
-        """Of events that wait for the readers of watches."""
+        """Limit of events queued for the readers of watches."""
         self._connect = connect
         self._client: StoreClient | None = None
         self._connecting = asyncio.Lock()
@@ -67,7 +67,7 @@ class Node:
             await self._client.close()
 
     async def urls(self) -> dict[int, tuple[str, ...]]:
-        """Where the members serve this API, by id, as far as they say."""
+        """The members' URLs of this API, by id, as far as reported."""
         members = self.member.membership.members
         if self._ask_urls is not None and any(int(each.id) not in self._urls for each in members):
             self._urls.update(await self._ask_urls())
@@ -82,8 +82,8 @@ class Node:
         await self.confirmed()
 
     async def change_members(self, change: MemberChange) -> None:
-        """Returns when it is done, and known here. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
-        # As one that came from outside: what does not read must never be in the log.
+        """Returns when it is applied here. Raises: InvalidRequest, Unavailable, OutcomeUnknown."""
+        # Validated like external input: invalid data must never be in the log.
         change = decode_member_change(encode_member_change(change))
         if self._leads_alone():
             await in_time(self.member.change_members(change))
@@ -109,16 +109,16 @@ class Node:
         return self.header(self.member.state.revision)
 
     async def confirmed(self) -> None:
-        """Returns when this member's state holds all that was acknowledged to anyone before this call."""
+        """Returns when this member's state includes everything acknowledged before this call."""
         if not self.member.readable:
             await in_time(self.member.confirmed())
 
     async def command(self, command: Command, *, guarded: bool = True) -> Result:
-        """Through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown; Refused where it takes too long,
-        and then nobody knows whether it was done."""
+        """Through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown; Refused after a timeout, with
+        unknown outcome."""
         member = self.member
         if guarded and type(command) in USER_COMMANDS:
-            # Where this member may be behind, only apply knows whether authentication is on.
+            # If this member may be behind, only apply knows whether authentication is on.
             behind = not member.readable and member.state.version >= USERS
             if behind or member.state.auth.enabled:
                 command = await self.guard.as_user(command)  # type: ignore[arg-type]
@@ -132,12 +132,12 @@ class Node:
                     raise
         client = await self._leaders()
         result = await in_time(client.command(command))  # type: ignore[arg-type]
-        # A client reads here what was answered here: this member is to be as far as its answer.
+        # A client reads its own writes here: this member must have applied its answer.
         await self.reached(result.revision)
         return result
 
     def when_confirmed(self, reply: Reply, read: Callable[[], None]) -> None:
-        """As `confirmed`, and then calls `read`; what that raises is the answer."""
+        """As `confirmed`, and then calls `read`; its exceptions are the answer."""
 
         def done(error: MinikubeError | None) -> None:
             self._answer(reply, error, read)
@@ -146,7 +146,7 @@ class Node:
 
     @staticmethod
     def _answer(reply: Reply, error: MinikubeError | None, work: Callable[[], None]) -> None:
-        """Called by the replica, which goes on whatever becomes of an answer."""
+        """Called by the replica, which continues whatever happens to an answer."""
         try:
             if error is not None:
                 raise error
@@ -157,8 +157,8 @@ class Node:
             log.exception("a request could not be answered")
 
     def propose(self, command: Command, reply: Reply, answer: Callable[[Any, Reply], None]) -> bool:
-        """As `command`, where this member leads and nobody needs to say who they are; `answer` tells `reply` the
-        result. False: it is otherwise. Raises: as `command`."""
+        """As `command`, if this member leads and no user is needed; `answer` passes the result to `reply`. False:
+        otherwise. Raises: as `command`."""
         member = self.member
         if not member.replica.leading or member.state.auth.enabled:
             return False
@@ -176,19 +176,19 @@ class Node:
             await self.confirmed()
 
     async def trimmed(self) -> None:
-        """Returns when what is compacted takes no memory any more."""
+        """Returns when compacted history uses no memory any more."""
         left = self.member.state.trim(TRIMMED_PER_TURN)
         while left:
             await asyncio.sleep(0)
             left = self.member.state.trim(TRIMMED_PER_TURN)
 
     async def keep_alive(self, lease_id: int) -> int:
-        """The TTL it has again, 0 where it is unknown."""
+        """The renewed TTL, 0 if the lease is unknown."""
         storage = self.member.storage if self._leads_alone() else await self._leaders()
         return await in_time(storage.lease_keep_alive(lease_id))
 
     async def remaining_s(self, lease_id: int) -> float:
-        """Until the lease ends unless it is renewed. Raises: LeaseNotFound."""
+        """Time until the lease ends unless it is renewed. Raises: LeaseNotFound."""
         if self._leads_alone():
             found = await in_time(self.member.lease_remaining_s(lease_id))
         else:
@@ -202,7 +202,7 @@ class Node:
         return bool(self.member.replica.leading) or self._connect is None
 
     async def _leaders(self) -> StoreClient:
-        """Where nobody leads now, its requests wait for who will."""
+        """Without a leader, requests wait for the next one."""
         assert self._connect is not None
         async with self._connecting:
             if self._client is None:

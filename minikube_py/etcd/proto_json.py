@@ -1,9 +1,7 @@
-"""JSON bodies of etcd's gateway as messages, and answers as JSON: what Go's protojson takes, and its words for what it
-does not.
+"""JSON bodies of etcd's gateway as messages, and answers as JSON: what Go's protojson accepts, with its error messages.
 
-A body is first found to be JSON, as encoding/json does before protojson looks at it; then it is read value by value, a
-slice at a time. Source: google.golang.org/protobuf/encoding/protojson, grpc-gateway's runtime/marshal_jsonpb.go.
-"""
+A body is first checked to be JSON, as encoding/json does before protojson parses it; then it is parsed value by value,
+in slices. Source: google.golang.org/protobuf/encoding/protojson, grpc-gateway's runtime/marshal_jsonpb.go."""
 
 from __future__ import annotations
 
@@ -23,13 +21,13 @@ from minikube_py.etcd.kv import OPS_MAX
 from minikube_py.etcd.messages import BY_NAME
 
 VALUES_MAX: Final = 50_000
-"""Values of one body: that it is JSON is found in one step of the loop."""
+"""Values of one body: the check for JSON is one step of the loop."""
 EXPLAINED_MAX: Final = 20_000
-"""Values of a body that is walked once more for Go's words, where it is no JSON."""
+"""Values of an invalid body that is parsed once more to get Go's message."""
 SLICE: Final = 1_000
-"""Values read in one step."""
+"""Values parsed in one step."""
 WRITTEN: Final = 250
-"""Values of a list that are written in one step."""
+"""Values of a list written in one step."""
 NESTED: Final = {"request_txn": "TxnRequest", "response_txn": "TxnResponse"}
 """Fields that are bytes in our table, and messages in etcd's."""
 Reading = Generator[None, None, None]
@@ -74,16 +72,16 @@ def _not_json() -> Any:
 
 
 class Values:
-    """The JSON values of a body, one after another. `read` gives None at its end, and needs a message's name."""
+    """The JSON values of a body in turn. `read` returns None at its end, and needs a message's name."""
 
     def __init__(self, body: bytes) -> None:
-        # A character is a byte: positions are those of the body, and what JSON is made of is ASCII.
+        # Decoded as one character per byte, so positions are those of the body; JSON's syntax is ASCII.
         self._text = body.decode("latin-1")
         self._at = 0
         self._values = sum(map(body.count, (b",", b"[", b"{")))
 
     def next(self) -> str | None:
-        """The text of the next value. Raises: Wrong where it is no JSON; Refused where there is too much."""
+        """The text of the next value. Raises: Wrong if it is not JSON; Refused if it is too large."""
         found = _SPACE.match(self._text, self._at)
         assert found is not None
         start = found.end()
@@ -98,7 +96,7 @@ class Values:
         return self._text[start : self._at]
 
     def _explained(self, start: int) -> int:
-        """Where the value ends: Python's reader stops at some depth. Raises: Wrong."""
+        """Where the value ends: Python's parser stops at some depth. Raises: Wrong."""
         if self._values > EXPLAINED_MAX:
             raise Wrong("invalid JSON")
         text = self._text[start:].encode("latin-1")
@@ -111,14 +109,14 @@ class Values:
 
 
 def read(name: str, text: str) -> Generator[None, None, Any]:
-    """The message of that name in the text of a JSON value, by steps. Raises: Wrong; Refused."""
+    """Parses a JSON value as the message of that name, in steps. Raises: Wrong; Refused."""
     message = BY_NAME[name]()
     yield from _Reader(text).message(message)
     return message
 
 
 class _Token(NamedTuple):
-    """`text`: what a string stands for."""
+    """`text`: the value of a string."""
 
     at: int
     raw: str
@@ -126,7 +124,7 @@ class _Token(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """As errors show it: of bytes that are no text, each is replaced."""
+        """As shown in errors: bytes that are not valid text are replaced."""
         return go_text(self.raw.encode("latin-1")) if not self.raw.isascii() else self.raw
 
 
@@ -145,7 +143,7 @@ class _Reader:
         return _Token(found.start(1), found[1])
 
     def _next(self) -> _Token:
-        """Raises: Wrong where Go's strings cannot hold what a string stands for."""
+        """Raises: Wrong if Go's strings cannot hold the value."""
         token = self._peek()
         self._at = token.at + len(token.raw)
         self._steps += 1
@@ -212,7 +210,7 @@ class _Reader:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def message(self, message: Any) -> Reading:
-        """Raises: Wrong; Refused where txns are nested more deeply than they may be."""
+        """Raises: Wrong; Refused if txns are nested too deeply."""
         opening = self._next()
         if opening.raw != "{":
             raise self._unexpected(opening)
@@ -272,7 +270,7 @@ class _Reader:
         self._next()
 
     def _scalar(self, field: Any) -> Any:
-        """None: the name of an enum's value that nobody knows. Raises: Wrong."""
+        """None: an unknown name of an enum value. Raises: Wrong."""
         token, kind = self._next(), _KINDS[field.type]
         _, raw, text = token
         found: Any = None
@@ -296,7 +294,7 @@ _FIELDS: Final[dict[str, dict[str, Any]]] = {}
 
 
 def _fields_of(descriptor: Any) -> dict[str, Any]:
-    """By JSON's name and by protobuf's."""
+    """By JSON name and by protobuf name."""
     found = _FIELDS.get(descriptor.full_name)
     if found is None:
         found = {each.name: each for each in descriptor.fields} | {each.json_name: each for each in descriptor.fields}
@@ -305,7 +303,7 @@ def _fields_of(descriptor: Any) -> dict[str, Any]:
 
 
 def _bytes(text: str) -> bytes | None:
-    """Standard or for URLs, with padding where the length says so; line ends are passed over."""
+    """Standard or URL-safe, padded if the length says so; line ends are skipped."""
     for_urls = "-" in text or "_" in text
     padded = len(text) % 4 == 0
     try:
@@ -322,7 +320,7 @@ def _bytes(text: str) -> bytes | None:
 
 
 def _whole(text: str, kind: str) -> int | None:
-    """A whole number, however it is written, within the bounds of its kind."""
+    """An integer in any notation, within the bounds of its kind."""
     entire = _ENTIRE.match(text)
     if entire is None:
         return None
@@ -354,7 +352,7 @@ def _whole(text: str, kind: str) -> int | None:
 
 
 def write(message: Any) -> Generator[None, None, str]:
-    """The JSON of a message, by steps."""
+    """The JSON of a message, in steps."""
     parts: list[str] = []
     yield from _write(message, parts)
     return "".join(parts)

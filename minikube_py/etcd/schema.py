@@ -1,9 +1,8 @@
 """etcd's messages and services as a table: facts of its rpc.proto, kv.proto, v3lock.proto, v3election.proto.
 
 A line names a message and its fields, numbered from 1 on; `=N` numbers one otherwise, `*` repeats it, and fields of one
-`name/` are alternatives of which one is set. `!`: nested as deep as a client likes, and so read level by level: on the
-wire a message within another is its bytes.
-"""
+`name/` are alternatives of which one is set. `!`: of arbitrary nesting depth, and so parsed level by level: on the wire
+a nested message is its bytes."""
 
 from __future__ import annotations
 
@@ -169,7 +168,8 @@ v3lockpb.Lock Lock Unlock
 v3electionpb.Election Campaign Proclaim Leader Observe:LeaderRequest>LeaderResponse Resign
 grpc.health.v1.Health Check:HealthCheck Watch:HealthCheck> List:HealthList
 """
-"""`Name:Stem` takes StemRequest and gives StemResponse; `A>B` names both. `>` gives a stream; `<>` takes one too."""
+"""`Name:Stem` takes StemRequest and returns StemResponse; `A>B` names both. `>` returns a stream; `<>` also takes
+one."""
 
 
 class Method(NamedTuple):
@@ -187,7 +187,7 @@ class Method(NamedTuple):
 
 
 def lines(table: str) -> list[list[str]]:
-    """The words of each line; one that begins with + goes on where the one before ended."""
+    """The words of each line; one that begins with + continues the previous one."""
     return [line.split() for line in table.replace("\n+", "").strip().splitlines()]
 
 

@@ -1,7 +1,6 @@
-"""The gRPC door: one member's part of etcd's API, on the member's own event loop.
+"""The gRPC server: one member's part of etcd's API, on the member's event loop.
 
-Methods are those of the table of `schema`; what is not built answers Unimplemented, and says so.
-"""
+Methods are those of the table of `schema`; missing ones answer Unimplemented."""
 
 from __future__ import annotations
 
@@ -33,15 +32,15 @@ from minikube_py.ports.descriptors import Descriptors
 Unary = Callable[[Any], Awaitable[Any]]
 Stream = Callable[[Any], AsyncGenerator[Any, None]]
 HAS_LEADER: Final = "hasleader"
-"""The metadata by which a client asks not to be served by a member that knows no leader."""
+"""The metadata by which a client refuses to be served by a member without a leader."""
 LEADERLESS_TIMEOUTS: Final = 3
 FOR_LEARNERS: Final = frozenset({"Status", "Snapshot", "Check", "List"})
 SERVING, NOT_SERVING = 1, 2
 
 
 class EtcdServer:
-    """Serves `node` at `addresses`, host and port, 0 for any free one; `port` says which the first is. `tls`: asks
-    clients for the certificates that they must show."""
+    """Serves `node` at `addresses`, host and port, 0 for any free one; `port` is the first one's. `tls`: requires
+    client certificates."""
 
     def __init__(
         self,
@@ -99,7 +98,7 @@ class EtcdServer:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises: MinikubeError where the address cannot be had."""
+        """Raises: MinikubeError if the address cannot be bound."""
         await self._grpc.start()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._watch_leader()), loop.create_task(self._tell_progress())]
@@ -179,7 +178,7 @@ class EtcdServer:
         return guarded
 
     def _soon(self, soon: Soon) -> Soon:
-        """Where it needs no look at who asks, and how."""
+        """If it needs no authentication check, and how."""
 
         def begun(request: Any, call: Call) -> bool:
             return not self.node.learner and not call.wants(HAS_LEADER) and soon(request, call)
@@ -187,7 +186,7 @@ class EtcdServer:
         return begun  # type: ignore[return-value]
 
     def _admit(self, method: Method, request: Any, call: Call) -> bool:
-        """Whether the client wants a member that knows a leader. Raises: Refused."""
+        """Whether the client requires a member with a leader. Raises: Refused."""
         served = method.name in FOR_LEARNERS or (method.name == "Range" and request.serializable)
         if self.node.learner and not served:
             raise Refused(*FOR_LEARNER)
@@ -197,7 +196,7 @@ class EtcdServer:
         return wanted
 
     async def _while_led(self, work: Awaitable[Any]) -> Any:
-        """What `work` gives. Raises: Refused once no leader was known for some election timeouts."""
+        """The result of `work`. Raises: Refused once no leader was known for some election timeouts."""
         task = asyncio.ensure_future(work)
         self._needing_leader[task] = None
         try:
@@ -255,7 +254,7 @@ class EtcdServer:
             stream.end(error)
 
     async def _health(self, request: Any) -> Any:
-        """Serving, where it is known who leads; of the whole server, for which etcd has the empty name."""
+        """Serving if the leader is known; of the whole server, for which etcd uses the empty name."""
         if request.service:
             raise Refused(StatusCode.NOT_FOUND, "unknown service")
         led = self.node.member.replica.leader() is not None
@@ -266,7 +265,7 @@ class EtcdServer:
         return BY_NAME["HealthListResponse"](statuses=[BY_NAME["HealthEntry"](key="", value=found)])
 
     async def _watch_health(self, request: Any) -> AsyncGenerator[Any, None]:
-        """At first, and whenever it changes."""
+        """Initially, and after each change."""
         changed, listeners, said = asyncio.Event(), self.node.member.leader_listeners, 0
         listeners.append(changed.set)
         try:
@@ -292,7 +291,7 @@ class EtcdServer:
 
 
 WAITING_ANSWERS_MAX: Final = 10_000
-"""A stream that does not read its answers has its requests read no more."""
+"""No more requests are read from a stream whose answers are not read."""
 
 
 def not_built(name: str) -> Refused:

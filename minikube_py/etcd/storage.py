@@ -1,9 +1,8 @@
-"""`Storage` on an etcd of somebody else's: for those who outgrow one machine, and keep all else.
+"""`Storage` on an external etcd, for users who outgrow one machine and keep everything else.
 
-Writes and reads of keys go to etcd. What etcd knows nothing of (fields, sums, indexes, watches with a `where`) is
-answered by a mirror in this process, fed by etcd's watch, at a revision that is not below any that was acknowledged
-before (docs/adr, "A real etcd behind the API server").
-"""
+Writes and reads of keys go to etcd. Features beyond etcd (fields, sums, indexes, watches with a `where`) are answered
+by a mirror in this process, fed by etcd's watch, at a revision not below any acknowledged before (docs/adr, "A real
+etcd behind the API server")."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ ANY_KEY: Final = b"/registry/"
 
 
 class EtcdStorage:
-    """`await start()` reads what there is; raises where no member can be reached. To be made within the loop."""
+    """`await start()` loads the content; raises if no member can be reached. Create it within the loop."""
 
     alarm_advice = EtcdNoSpace.advice
 
@@ -73,12 +72,12 @@ class EtcdStorage:
         self._compacting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Raises: Unavailable; InvalidRequest where what is there is not ours."""
+        """Raises: Unavailable; InvalidRequest if the content is not ours."""
         await self.feed.start()
         self._compacting = asyncio.get_running_loop().create_task(self.compactor.run())
 
     def wait_at_most(self, request_timeout_s: float) -> None:
-        """From now on, for an answer of etcd."""
+        """Sets the timeout for answers of etcd."""
         self._timeout_s = self._client.timeout_s = request_timeout_s
 
     async def close(self) -> None:
@@ -101,7 +100,7 @@ class EtcdStorage:
         return (result.kvs[0] if result.kvs else None), result.revision
 
     async def range(self, request: RangeRequest) -> RangeResult:
-        """The past as far as the mirror holds it is read there: it cannot change any more."""
+        """Past revisions that the mirror holds are read there: they cannot change any more."""
         validate(request)
         if request.where is not None or request.fields:
             return await self._indexed(request)
@@ -124,7 +123,7 @@ class EtcdStorage:
         return self._wording.done(answer, answer.header.revision)
 
     async def _of_past(self, answer: Awaitable[Any], revision: int = 0) -> Any:
-        """Raises: Compacted, FutureRevision, where etcd says so in words."""
+        """Raises: Compacted, FutureRevision, if etcd's message says so."""
         try:
             return await answer
         except InvalidRequest as error:
@@ -135,7 +134,7 @@ class EtcdStorage:
             raise
 
     async def release(self, txn: Txn) -> TxnResult:
-        """etcd makes no such difference: under an alarm it takes deletions alone."""
+        """etcd makes no such distinction: under an alarm it accepts only deletions."""
         return await self.txn(txn.compare, txn.success, txn.failure)
 
     async def compact(self, revision: int) -> CompactResult:
@@ -160,16 +159,16 @@ class EtcdStorage:
         answer = await self._client.read("Maintenance/Alarm", pb.AlarmRequest())
         return sorted(Alarm(each.memberID, ALARMS[each.alarm]) for each in answer.alarms)
 
-    # -- what the mirror answers ---------------------------------------------------------------------------------------
+    # -- answered by the mirror ---------------------------------------------------------------------------------------
 
     async def _fresh(self) -> Mirror:
-        """The mirror, no older than what was acknowledged before this call."""
+        """The mirror, including everything acknowledged before this call."""
         _, revision = await self.get(ANY_KEY)
         await self.feed.reached(revision, self._timeout_s)
         return self.feed.mirror
 
     async def _indexed(self, request: RangeRequest) -> RangeResult:
-        """An exact older revision that the mirror has not is read whole from etcd, and scanned."""
+        """An exact older revision that the mirror does not have is read completely from etcd, and scanned."""
         state = self.feed.mirror.state
         if not state.compact_revision <= request.revision <= state.revision:
             state = (await self._fresh()).state
@@ -201,12 +200,12 @@ class EtcdStorage:
         return handle
 
     async def declare(self, field_set: FieldSet) -> None:
-        """For this server alone; others declare their own."""
+        """For this server only; others declare their own."""
         self.feed.mirror.declare(field_set)
         self.feed.field_sets[field_set.name] = field_set
 
     async def declare_index(self, spec: IndexSpec) -> int:
-        """Stands in etcd, with the fields it is over, for all servers: each builds its own."""
+        """Stored in etcd, with its fields, for all servers: each builds its own."""
         check_buildable(spec)
         tables = (await self._fresh()).state.tables
         if not tables.check_index(spec, LATEST):
@@ -234,7 +233,7 @@ class EtcdStorage:
         explanation = await explained(state, request, self._clock)
         return explanation._replace(scanned_below=state.compact_revision)
 
-    # -- what is going on ----------------------------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------------------
 
     @property
     def revision(self) -> int:

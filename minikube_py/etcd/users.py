@@ -1,8 +1,7 @@
-"""Auth: users, roles and tokens, as etcd's clients ask for them.
+"""Auth: users, roles and tokens, in etcd's API.
 
-Passwords are hashed here, beside the loop, and never come to the log: by scrypt, which the standard library has, where
-etcd has bcrypt. Source: etcd's v3_server.go.
-"""
+Passwords are hashed here, off the loop, and are never in the log: by scrypt from the standard library, where etcd uses
+bcrypt. Source: etcd's v3_server.go."""
 
 from __future__ import annotations
 
@@ -39,7 +38,8 @@ COST: Final = {"n": 1 << 14, "r": 8, "p": 1}
 """16 MiB and about as long as etcd's bcrypt at its default cost."""
 HASHES_AT_ONCE: Final = 2
 HASHES_PER_ADDRESS: Final = 16
-"""Those of one address that are made or wait. One of them is made at a time, so others wait for no more of them."""
+"""Limit of running and queued hashes per address. One runs at a time, so other addresses wait for at most one of
+them."""
 TOKEN_LETTERS: Final = 16
 
 
@@ -52,7 +52,7 @@ async def scrypt(password: str, salt: bytes) -> bytes:
 
 
 class _Address:
-    """`waiting`: hashes for it that are made, or wait."""
+    """`waiting`: its running and queued hashes."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -88,7 +88,7 @@ class Users:
         }
 
     def _changing(self, stem: str, action: str, **fields: str) -> Callable[[Any], Awaitable[Any]]:
-        """`fields`: of the command, by that of the request which it is taken from."""
+        """`fields`: of the command, by the corresponding field of the request."""
 
         async def call(request: Any) -> Any:
             taken = {name: getattr(request, field) for name, field in fields.items()}
@@ -100,7 +100,7 @@ class Users:
         node = self._node
         result = await node.command(change)
         if not node.member.replica.leading:
-            # What this member is asked next, it is to know of it.
+            # This member's next answers must include it.
             await node.confirmed()
         return getattr(pb, f"{stem}Response")(header=node.header(result.revision))
 
@@ -112,7 +112,7 @@ class Users:
         return await self._change("AuthUserAdd", ChangeAuth("user add", request.name, secret=secret, bare=bare))
 
     async def change_password(self, request: Any) -> Any:
-        """An empty one fits nothing from then on, as in etcd."""
+        """An empty one matches nothing from then on, as in etcd."""
         if request.hashedPassword and not request.password:
             text = "etcdserver: a hash that was made elsewhere cannot be read here: give the password"
             raise Refused(StatusCode.INVALID_ARGUMENT, text)
@@ -120,7 +120,7 @@ class Users:
         return await self._change("AuthUserChangePassword", ChangeAuth("user passwd", request.name, secret=secret))
 
     async def _require_admin(self) -> None:
-        """A hash takes long: nobody has it made who may not change users. Raises: Refused, InvalidRequest."""
+        """Check permission before hashing, which takes long. Raises: Refused, InvalidRequest."""
         try:
             await self._node.guard.admin()
         except InvalidRequest:
@@ -137,7 +137,7 @@ class Users:
         return await self._change("AuthRoleGrantPermission", change)
 
     async def get_user(self, request: Any) -> Any:
-        """Each may ask for themselves."""
+        """Users may read their own entry."""
         user, auth = await self._asking(), self._node.guard.auth
         if request.name != user:
             auth.check_admin(user)
@@ -152,7 +152,7 @@ class Users:
         return pb.AuthUserListResponse(header=self._node.header_now(), users=sorted(auth.users))
 
     async def get_role(self, request: Any) -> Any:
-        """Whoever has it may ask for it."""
+        """Users may read their own roles."""
         user, auth = await self._asking(), self._node.guard.auth
         if user not in auth.users or request.role not in auth.users[user].roles:
             auth.check_admin(user)
@@ -176,14 +176,14 @@ class Users:
         return pb.AuthStatusResponse(header=header, enabled=auth.enabled, authRevision=auth.revision)
 
     async def _asking(self) -> str:
-        """Their name, once this member knows what was acknowledged to them."""
+        """Their name, once this member has applied what was acknowledged to them."""
         await self._node.confirmed()
         return (await self._node.guard.who()).user
 
     # -- passwords and tokens ------------------------------------------------------------------------------------------
 
     async def authenticate(self, request: Any) -> Any:
-        """The token is known to every member that applies its entry: whoever has it may ask any of them."""
+        """The token is known to every member that applies its entry, so it is valid at any of them."""
         node, auth = self._node, self._node.guard.auth
         await node.confirmed()
         while True:
@@ -205,7 +205,7 @@ class Users:
             except InvalidRequest as error:
                 if str(error) != OLD_REVISION:
                     raise
-                # Somebody changed something since the password was compared.
+                # Users or roles changed since the password was compared.
                 await node.confirmed()
                 continue
             return pb.AuthenticateResponse(header=node.header(result.revision), token=token)
@@ -224,7 +224,7 @@ class Users:
         return hmac.compare_digest(await self._scrypt(password, salt), wanted)
 
     async def _scrypt(self, password: str, salt: bytes) -> bytes:
-        """Raises: Refused where too many wait that come from there."""
+        """Raises: Refused if too many from that address wait."""
         address = address_shown(SHOWN.get()().peer)
         mine = self._addresses.setdefault(address, _Address())
         if mine.waiting >= HASHES_PER_ADDRESS:

@@ -1,8 +1,7 @@
-"""Watch: the watches of one stream, by ids of the stream's own.
+"""Watch: the watches of one stream, by per-stream ids.
 
-What is to be sent waits here, up to a limit. A watch whose events find no room is taken off the store, and goes on from
-where it was once the stream is read again: a reader that is slow costs itself time, and nobody memory.
-"""
+Events to send are queued here, up to a limit. A watch whose events do not fit is removed from the store, and resumes
+once the stream is read again: a slow reader delays only itself, and costs no memory."""
 
 from __future__ import annotations
 
@@ -22,22 +21,22 @@ from minikube_py.mvcc.watch import Watcher
 from minikube_py.store.protocol import event_bytes, split
 
 WAITING_BYTES_MAX: Final = 4 << 20
-"""Of events of one stream; a batch that begins below may end above."""
+"""Limit of a stream's queued events; a batch that starts below may end above."""
 ALL_WAITING_BYTES_MAX: Final = 256 << 20
-"""Of events of all streams: beyond it, a stream is taken off with what it has waiting already."""
+"""Limit of queued events of all streams: beyond it, a stream with a queue is suspended."""
 ANSWER_BYTES: Final = 1 << 20
-"""Events of several revisions are cut into answers of about so much."""
+"""Events of several revisions are split into answers of about this size."""
 FRAGMENT_BYTES: Final = (3 << 19) + (512 << 10)
-"""etcd's: the largest request, with what gRPC adds to it."""
+"""etcd's: the largest request plus gRPC's overhead."""
 WATCHES_MAX: Final = 20_000
-"""Of one stream."""
+"""Limit per stream."""
 NO_WATCH: Final = -1
 TYPES: Final = {"PUT": 0, "DELETE": 1}
 FILTERED: Final = ("PUT", "DELETE")
 
 
 class Watch:
-    """`asked`: the request that created it. `handle` None: it is taken off, and goes on at `next_revision`."""
+    """`asked`: the request that created it. `handle` None: it is suspended, and resumes at `next_revision`."""
 
     __slots__ = ("asked", "filtered", "handle", "id", "idle", "keys", "next_revision")
 
@@ -52,7 +51,7 @@ class Watch:
 
 
 class WatchStream:
-    """`take` what the client sends; `next` is what it is to be sent. `close` ends all its watches."""
+    """`take` handles the client's requests; `next` is the next answer. `close` ends all its watches."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -71,7 +70,7 @@ class WatchStream:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     async def take(self, request: Any) -> None:
-        """Raises: MinikubeError where the store takes no watches."""
+        """Raises: MinikubeError if the store accepts no watches."""
         chosen = request.WhichOneof("request_union")
         if chosen == "create_request":
             guard, asked = self._node.guard, request.create_request
@@ -128,7 +127,7 @@ class WatchStream:
         handle, hub = watch.handle, self._node.member.replica.hub
         return handle is not None and handle.synced and watch.asked.start_revision <= hub.revision
 
-    # -- what the store says -------------------------------------------------------------------------------------------
+    # -- events of the store -------------------------------------------------------------------------------------------
 
     def _arrived(self, watch: Watch, batch: WatchBatch) -> None:
         if batch.error is not None:
@@ -136,7 +135,7 @@ class WatchStream:
             if not isinstance(batch.error, Compacted):
                 self.end(batch.error)
             else:
-                # As in etcd the id stays taken until the client cancels it, too.
+                # As in etcd the id stays in use until the client also cancels it.
                 compacted = batch.error.compact_revision
                 self._say(watch.id, 0, canceled=True, compact_revision=compacted)
             return
@@ -173,7 +172,7 @@ class WatchStream:
         self._wake.set()
 
     def progress(self) -> None:
-        """Time for those that want to hear how far they are, unless they heard since the last call."""
+        """Sends progress to watches that requested it and got nothing since the last call."""
         for watch in self._watches.values():
             if watch.asked.progress_notify:
                 if watch.idle and self._in_step(watch):
@@ -199,7 +198,7 @@ class WatchStream:
         return answer
 
     async def read_on(self) -> None:
-        """Returns when an answer was taken."""
+        """Returns when an answer was read."""
         self._read.clear()
         await self._read.wait()
 
@@ -213,12 +212,12 @@ class WatchStream:
 
     @property
     def behind(self) -> int:
-        """Watches that are taken off the store until their stream is read on."""
+        """Watches suspended until their stream is read."""
         return len(self._off)
 
     @property
     def waiting(self) -> int:
-        """Answers that were not taken yet."""
+        """Answers not read yet."""
         return len(self._waiting)
 
     def end(self, error: MinikubeError | Refused) -> None:
@@ -233,7 +232,7 @@ class WatchStream:
 
 
 def event_of(event: Event, *, prev_kv: bool, compacted: int) -> Any:
-    """`prev_kv` as etcd has it: the value at the revision before, which may be compacted."""
+    """`prev_kv` as in etcd: the value at the previous revision, which may be compacted."""
     kind, kv, previous = event
     told = pb.Event(type=TYPES[kind], kv=kv_of(kv))
     if prev_kv and previous is not None and kv.mod_revision - 1 >= compacted:
@@ -242,7 +241,7 @@ def event_of(event: Event, *, prev_kv: bool, compacted: int) -> Any:
 
 
 def in_answers(events: Sequence[Event], revision: int) -> Iterator[tuple[Sequence[Event], int]]:
-    """Cuts between revisions, never within one. All but the last are as of their own last event."""
+    """Splits between revisions, never within one. All but the last have the revision of their own last event."""
     start = size_bytes = 0
     for position, event in enumerate(events):
         if size_bytes >= ANSWER_BYTES and event.kv.mod_revision != events[position - 1].kv.mod_revision:
@@ -253,7 +252,7 @@ def in_answers(events: Sequence[Event], revision: int) -> Iterator[tuple[Sequenc
 
 
 def fragments(answer: Any, limit_bytes: int = FRAGMENT_BYTES) -> Iterator[Any]:
-    """The answer in pieces below the limit, one event in each at least; all but the last say that more follows."""
+    """The answer in pieces below the limit, with at least one event each; all but the last announce more."""
     if answer.ByteSize() < limit_bytes or len(answer.events) < 2:
         yield answer
         return

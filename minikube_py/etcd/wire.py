@@ -1,8 +1,7 @@
-"""Protobuf's wire format as Go reads it: what is no message is refused with etcd's code and words.
+"""Protobuf's wire format as Go parses it: invalid messages are refused with etcd's code and text.
 
-The runtime tells only that a message does not parse, and takes numbers that Go does not; where either matters, the
-bytes are walked once more.
-"""
+The runtime reports only that a message is invalid, and accepts numbers that Go does not; where either matters, the
+bytes are walked once more."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ MALFORMED: Final = "proto: cannot parse invalid wire-format data"
 NOT_UTF8: Final = "string field contains invalid UTF-8"
 _HIGH: Final = bytes([byte >> 7 for byte in range(256)])
 _LONG: Final = b"\1" * 5
-"""Of `_HIGH`: what may be a number of more than 64 bits, or a tag of more than 32. The runtime cuts off the rest."""
+"""Candidates of `_HIGH`: a number of more than 64 bits, or a tag of more than 32. The runtime truncates them."""
 FIELDS_MAX: Final = 2_000
-"""That are walked: a message may be all small ones."""
+"""Limit of walked fields: a message may consist of small ones."""
 NUMBER_MAX: Final = (1 << 29) - 1
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)
 
@@ -53,7 +52,7 @@ def _why(descriptor: Any, data: bytes) -> str:
 
 
 def _walk(descriptor: Any, data: bytes) -> None:
-    """Of the first fields only: what follows is the runtime's to judge. Raises: Malformed."""
+    """Only the first fields: the runtime checks the rest. Raises: Malformed."""
     at, open_groups, count = 0, list[int](), 0
     while at < len(data) and count < FIELDS_MAX:
         count += 1

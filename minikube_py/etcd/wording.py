@@ -1,4 +1,4 @@
-"""The store's requests in etcd's words, and etcd's answers in the store's: for whoever is a client of an etcd."""
+"""Converts the store's requests to etcd's messages, and etcd's answers to the store's, for clients of an etcd."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Wording:
         self.keys = keys
 
     def range(self, request: RangeRequest) -> Any:
-        """Raises: InvalidRequest for what etcd has no word for."""
+        """Raises: InvalidRequest for what etcd cannot express."""
         if request.where is not None or request.fields:
             raise InvalidRequest("etcd knows keys, and no fields of objects")
         out = self.keys.out
@@ -99,21 +99,21 @@ class Wording:
         return KeyValue(key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
 
     def kvs(self, kvs: Sequence[Any]) -> list[KeyValue]:
-        """Those that are ours."""
+        """Only our keys."""
         return [kv for kv in map(self.kv, kvs) if kv.key]
 
     def ranged(self, answer: Any, revision: int) -> RangeResult:
         return RangeResult(self.kvs(answer.kvs), answer.count, answer.more, revision)
 
     def done(self, answer: Any, revision: int) -> TxnResult:
-        """`revision`: of the header. Each part's is the one after it, as our store has it: within a txn etcd tells
-        none of nested txns."""
+        """`revision`: of the header. Each part's is the one after it, as in our store: within a txn etcd reports none
+        for nested txns."""
         result, _ = self._run(answer, revision, revision)
         wrote = any(map(_writes, result.responses))
         return result if not wrote else self._run(answer, revision, revision - 1)[0]
 
     def _run(self, answer: Any, revision: int, now: int) -> tuple[TxnResult, int]:
-        """`now`: before it ran; and after."""
+        """`now`: the revision before it ran; returns the one after."""
         responses: list[PutResult | DeleteResult | RangeResult | TxnResult] = []
         for each in answer.responses:
             chosen = each.WhichOneof("response")

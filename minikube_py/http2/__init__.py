@@ -1,1 +1,1 @@
-"""A server's side of HTTP/2, without IO."""
+"""The server side of HTTP/2, without IO."""

@@ -1,9 +1,8 @@
-"""A connection as its server sees it, without IO: bytes and time in, events and bytes out.
+"""The server's side of a connection, without IO: bytes and time in, events and bytes out.
 
-What a peer may make us hold or do is bounded here: header blocks and how many frames they come in, streams at once,
-data by windows, and, by `Allowance`, what costs us work and brings nothing. Whatever it sends, each stream and
-the connection end in a state that RFC 9113 names.
-"""
+It bounds what a peer can make us hold or do: header blocks and their frames, concurrent streams, data by windows, and,
+by `Allowance`, work without effect. Whatever the peer sends, each stream and the connection end in a state defined by
+RFC 9113."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from minikube_py.http2.limits import Allowance, ConnectionLimits
 from minikube_py.http2.sending import Sending
 
 STEP_BYTES: Final = 1_024
-"""A client that reads a large answer, which was sent at once, makes its windows larger by as much at least."""
+"""A client reading a large answer, which was sent at once, enlarges its windows by at least this much."""
 
 
 class Broken(Exception):
@@ -56,13 +55,13 @@ class Broken(Exception):
 
 
 class Connection(Sending):
-    """`receive` what the peer sends, and take `outgoing` to it."""
+    """Pass the peer's bytes to `receive`, and send it `outgoing`."""
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         super().__init__()
         self.limits = limits = limits or ConnectionLimits()
         self.settled = False
-        """The peer has said what it is: its preface and its settings."""
+        """The peer has sent its preface and its settings."""
         self.leaving = self.ended = False
         self._rest = b""
         self._prefaced = False
@@ -70,7 +69,7 @@ class Connection(Sending):
         self._judge = Judge()
         self._last_id = 0
         self._collected: tuple[int, int, list[bytes]] | None = None
-        """A header block whose frames have not all come: stream, flags, parts."""
+        """An incomplete header block: stream, flags, parts."""
         self._collected_bytes = 0
         self._receive_window = limits.window_bytes
         self._given_bytes = 0
@@ -83,10 +82,10 @@ class Connection(Sending):
         }
         self._out += (frames.settings(announced), frames.window_update(0, limits.window_bytes - WINDOW_BYTES))
 
-    # -- what comes ----------------------------------------------------------------------------------------------------
+    # -- input ----------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now_s: float) -> list[Event]:
-        """Any part of what the peer sends. What it means does not depend on how it was cut."""
+        """Accepts the peer's bytes in pieces of any size."""
         events, self._events = self._events, []
         self._now_s = now_s
         if self.ended:
@@ -194,7 +193,7 @@ class Connection(Sending):
         self._events.append(Opened(stream, block, ended))
 
     def _on_trailers(self, stream_id: int, block: Block, *, ended: bool) -> None:
-        """Read for the table's sake; they say nothing to us."""
+        """Decoded for the table's sake; they are ignored."""
         stream = self.streams.get(stream_id)
         if stream is None and stream_id in self._cut_off:
             self._idle()
@@ -295,7 +294,7 @@ class Connection(Sending):
         elif name == frames.ENABLE_PUSH and value > 1:
             raise Broken(PROTOCOL_ERROR, "push is on or off")
         elif name == frames.HEADER_TABLE_SIZE and value < TABLE_BYTES:
-            # Ours is never used, and this says so.
+            # Push is never used, and this announces it.
             self._table_shrunk = True
 
     def _on_push_promise(self, stream_id: int, flags: int, payload: bytes) -> None:
@@ -329,7 +328,7 @@ class Connection(Sending):
             raise Broken(FRAME_SIZE_ERROR, "a window grows by four bytes")
         more = LONG.unpack(payload)[0] & STREAM_MASK
         if more < STEP_BYTES:
-            # Larger ones are few: a window has an end.
+            # Larger answers are few: windows are bounded.
             self._idle()
         if not stream_id:
             if not more:
@@ -359,7 +358,7 @@ class Connection(Sending):
             raise Broken(PROTOCOL_ERROR, "a frame of a stream that did not begin")
 
     def _idle(self) -> None:
-        """A frame that asks for nothing."""
+        """Counts a frame without effect."""
         self._idle_frames += 1
         if self._idle_frames > self.limits.idle_frames_max:
             raise Broken(frames.ENHANCE_YOUR_CALM, "too many frames that ask for nothing")
@@ -369,14 +368,14 @@ class Connection(Sending):
             raise Broken(frames.ENHANCE_YOUR_CALM, "too many streams are reset")
 
     def _abort(self, stream: Stream, code: int) -> None:
-        """For what its peer did: it may not make us end many, either."""
+        """For an error of the peer: the number of these is also bounded."""
         self._idle()
         self._take_reset()
         self.reset(stream, code)
         self._events.append(Aborted(stream))
 
     def leave(self, text: str = "") -> None:
-        """Takes no more streams; those that there are go on."""
+        """Accepts no more streams; existing ones continue."""
         if not self.leaving:
             self.leaving = True
             self._out.append(frames.goaway(self._last_id, frames.NO_ERROR, text.encode()))

@@ -1,4 +1,4 @@
-"""What happens on a connection, and the streams it happens to."""
+"""The events of a connection, and its streams."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from minikube_py.http2.hpack import Block
 
 
 class Stream:
-    """`owner`: whatever whoever reads the events keeps with it. `waiting`: what is to be sent once there is room.
-    `moved`: data came or went; with `looks`, for whoever looks at it from time to time."""
+    """`owner`: set by the reader of the events. `waiting`: data to send once there is window space. `moved`: there was
+    progress; with `looks`, for periodic checks."""
 
     __slots__ = ("ended_by_peer", "ended_by_us", "given_bytes", "id", "looks", "moved", "open", "owner",
                  "receive_window", "send_window", "waiting")  # fmt: skip
@@ -25,7 +25,7 @@ class Stream:
         self.send_window = send_window
         self.receive_window = WINDOW_BYTES
         self.given_bytes = 0
-        """Taken by us, and not yet told the peer."""
+        """Consumed by us, and not yet acknowledged to the peer."""
         self.waiting: deque[tuple[bytes | memoryview, bool, bool]] = deque()
         """Bytes, whether they are a header block, whether they end the stream."""
 
@@ -37,7 +37,7 @@ class Opened(NamedTuple):
 
 
 class Received(NamedTuple):
-    """`data` counts until `Connection.took` says that it was taken."""
+    """`data` counts until `Connection.took` reports it as consumed."""
 
     stream: Stream
     data: bytes
@@ -45,19 +45,19 @@ class Received(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """By the peer, or by us for what it did."""
+    """By the peer, or by us for an error of the peer."""
 
     stream: Stream
 
 
 class Drained(NamedTuple):
-    """All that waited for room was sent."""
+    """All waiting data was sent."""
 
     stream: Stream
 
 
 class Ended(NamedTuple):
-    """Nothing more is read. What is to be sent still is, and then the connection is to be closed."""
+    """Nothing more is read. Pending data is still sent, and then the connection is closed."""
 
     code: int
     why: str

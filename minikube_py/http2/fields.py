@@ -1,4 +1,4 @@
-"""Which header fields make a request (RFC 9113, section 8.2 and 8.3)."""
+"""Validation of a request's header fields (RFC 9113, sections 8.2 and 8.3)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KNOWN_MAX: Final = 256
 
 
 class Judge:
-    """Says which requests of a connection are well formed. Most of their fields came before, and are looked up."""
+    """Checks whether a connection's requests are well formed. Most of their fields occurred before, and are cached."""
 
     def __init__(self) -> None:
         self._known: dict[Field, int] = {}
-        """Those that are well formed: the bit of a pseudo field's name, or ORDINARY."""
+        """Valid fields: the bit of a pseudo-header's name, or ORDINARY."""
 
     def well_formed(self, fields: Sequence[Field]) -> bool:
-        """Those of a request that is no CONNECT. As Go's gRPC, it takes any `te`."""
+        """Valid for a request other than CONNECT. Like Go's gRPC, it accepts any `te`."""
         known, seen, ordinary = self._known, 0, False
         for field in fields:
             kind = known.get(field)
@@ -47,7 +47,7 @@ class Judge:
 
 
 def _kind(name: bytes, value: bytes) -> int | None:
-    """None: it may not be in a request."""
+    """None: it is not permitted in a request."""
     if _VALUE.fullmatch(value) is None:
         return None
     if name[:1] == b":":

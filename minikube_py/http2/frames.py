@@ -9,9 +9,9 @@ from typing import Final
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD_BYTES: Final = 9
 FRAME_BYTES: Final = 16_384
-"""The largest payload, as everybody may send it; we announce no other."""
+"""The default maximum payload; we announce no other."""
 WINDOW_BYTES: Final = 65_535
-"""What may be sent on a new stream, and on a new connection, unless said otherwise."""
+"""The initial window of a stream and of a connection."""
 WINDOW_MAX: Final = (1 << 31) - 1
 STREAM_MASK: Final = (1 << 31) - 1
 
@@ -54,7 +54,7 @@ def goaway(last_stream_id: int, code: int, text: bytes = b"") -> bytes:
 
 
 def header_frames(stream_id: int, block: bytes, flags: int) -> Iterator[bytes]:
-    """One, and what goes on with it where it is long."""
+    """One, with continuations if it is long."""
     kind = HEADERS
     while len(block) > FRAME_BYTES:
         yield frame(kind, flags, stream_id, block[:FRAME_BYTES])

@@ -1,8 +1,7 @@
-"""HPACK as a server reads it (RFC 7541): header blocks to fields, with the table that they build up.
+"""HPACK decoding (RFC 7541): header blocks to fields, with the table that they build up.
 
-A block that changes nothing in the table is kept with what it stood for, as long as the table stays as it is: most
-requests of a connection bring the same few bytes. What we send is never put into the peer's table.
-"""
+A block that does not change the table is cached with its meaning until the table changes: most requests of a connection
+send the same few bytes. What we send never changes the peer's table."""
 
 from __future__ import annotations
 
@@ -11,14 +10,15 @@ from typing import Any, Final
 from minikube_py.http2.huffman import BadCode, decode
 
 TABLE_BYTES: Final = 4096
-"""The table's size that we announce, by saying nothing."""
+"""The default table size, which we do not change."""
 ENTRY_BYTES: Final = 32
-"""What an entry counts beside its name and value."""
+"""Overhead of an entry in addition to its name and value."""
 INTEGER_BYTES_MAX: Final = 5
 READ_ON: Final = 4
-"""So many times the limit a block may stand for, and is still read for the table's sake: one byte may name 4 KB."""
+"""A block may expand to this many times the limit, and is still decoded for the table's sake: one byte may refer to 4
+KB."""
 KEPT_MAX: Final = 64
-"""Blocks, and short strings, that are kept."""
+"""Cached blocks, and short strings."""
 KEPT_BYTES_MAX: Final = 256
 
 _NAMED: Final = """
@@ -37,16 +37,15 @@ STATIC: Final[list[Field]] = [
     for name, _, value in (each.partition(" ") for each in _NAMED.strip().replace("\n", "|").split("|"))
 ]
 STATIC_END: Final = 0x80 + len(STATIC)
-"""The byte that stands for the last of them."""
+"""The byte that refers to the last of them."""
 
 
 class BadBlock(Exception):
-    """Header compression is out of step: nothing after it on this connection can be read."""
+    """Header compression is out of sync: nothing more on this connection can be decoded."""
 
 
 class Block:
-    """`fields` in their order; None where they are larger than the limit, all counted. `meaning` is whatever its reader
-    made of it, kept with it."""
+    """`fields` in their order; None if they exceed the limit. `meaning` is set by the reader, and cached with it."""
 
     __slots__ = ("fields", "meaning", "request")
 
@@ -57,7 +56,7 @@ class Block:
 
 
 class Decoder:
-    """`list_bytes_max`: of the fields of a block, each counted with 32 bytes more, as SETTINGS_MAX_HEADER_LIST_SIZE."""
+    """`list_bytes_max`: of the fields of a block, each plus 32 bytes, as SETTINGS_MAX_HEADER_LIST_SIZE."""
 
     def __init__(self, list_bytes_max: int) -> None:
         self._list_bytes_max = list_bytes_max
@@ -84,7 +83,7 @@ class Decoder:
         return block
 
     def _read(self, data: bytes) -> tuple[list[Field] | None, bool]:
-        """The fields, and whether the table is another one now."""
+        """The fields, and whether the table changed."""
         fields: list[Field] = []
         size_bytes = at = 0
         changed = False
@@ -92,7 +91,7 @@ class Decoder:
         while at < len(data):
             byte = data[at]
             if STATIC_END < byte < 0xFF and byte - STATIC_END <= len(table):
-                # As `_field`, for what nearly all are.
+                # As `_field`, inlined for the usual case.
                 field = table[STATIC_END - byte]
                 at += 1
             elif byte >= 0x80:
@@ -189,7 +188,7 @@ def _integer(data: bytes, at: int, bits: int) -> tuple[int, int]:
 
 
 def encode(*fields: Field) -> bytes:
-    """As literals that are not put into the peer's table."""
+    """As literals that are not added to the peer's table."""
     parts = []
     for name, value in fields:
         index = next((at for at, field in enumerate(STATIC, 1) if field[0] == name), 0)

@@ -1,4 +1,4 @@
-"""The code by which HPACK shortens strings (RFC 7541, section 5.2 and appendix B)."""
+"""The Huffman code of HPACK's strings (RFC 7541, section 5.2 and appendix B)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ d n s s s s s s s o u s s u s s s s s s s s u s s s s s s s s s 6 a a c d 6 8 b 
 m n n o m l k m m n n l n m m o l m n n l l m l n m n n k m m m n m m n q q k j m n m p q q q r r q o p
 j l q r r q r o l l q q s r r r k o k l m l l n m m p p o o q n q r q q r r r r r s r r r r r q u
 """
-"""Of each byte's code in bits, a digit to base 36, and of that of the end. The code is canonical: codes of one length
-follow each other as their bytes do, and shorter ones come first."""
+"""The length in bits of each byte's code, a digit to base 36, and of the end's. The code is canonical: codes of one
+length are in the order of their bytes, and shorter ones come first."""
 _END: Final = 256
 _DONE_BITS_MAX: Final = 7
-"""Of padding: what is longer is an error."""
+"""Limit of padding: longer padding is an error."""
 
 
 class BadCode(Exception):
-    """Not a string that this code makes."""
+    """Not a valid encoding."""
 
 
 def _tree() -> list[list[int]]:
-    """Nodes with their two branches: below 0 the byte `~branch`, else another node."""
+    """Nodes with two branches: negative is the byte `~branch`, else another node."""
     lengths = [int(digit, 36) for digit in _LENGTHS.split()]
     nodes, code, before = [[0, 0]], 0, 0
     for symbol in sorted(range(len(lengths)), key=lambda each: (lengths[each], each)):
@@ -42,8 +42,8 @@ def _tree() -> list[list[int]]:
 
 
 def _steps() -> tuple[list[tuple[int, bytes] | None], frozenset[int]]:
-    """By node and next four bits: the node after them, and the byte that ended within them. None: no code has them.
-    Second, the nodes where a string may end: those that are reached by nothing but ones, at most seven."""
+    """By node and next four bits: the next node, and the byte that ended within them. None: no code has them. Second,
+    the nodes where a string may end: those reached only by ones, at most seven."""
     nodes = _tree()
     steps: list[tuple[int, bytes] | None] = []
     for start in range(len(nodes)):

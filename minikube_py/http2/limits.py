@@ -1,4 +1,4 @@
-"""What one connection may ask for."""
+"""Limits of one connection."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`streams_max`: at once. `header_bytes_max`: of a request's fields, and of the block that they come in.
-    `continuations_max`: frames after the first that a block may come in. `idle_frames_max`: frames in a row that ask
-    for nothing (settings, priorities, empty ones, those of streams that have ended), with no request and no answer of
-    ours between them. `resets_max`, `resets_per_s`: streams that the peer may end before they are answered, at once and
-    in time. `window_bytes`: data of all streams that was not looked at. `ping_least_s`: between two pings, with nothing
-    sent by us between them; after `pings_early_max` earlier ones the connection ends."""
+    """`streams_max`: concurrent streams. `header_bytes_max`: of a request's fields, and of their block.
+    `continuations_max`: further frames of a block. `idle_frames_max`: consecutive frames without effect (settings,
+    priorities, empty ones, those of ended streams), with no request and no answer of ours between them. `resets_max`,
+    `resets_per_s`: streams that the peer may end before they are answered, as burst and rate. `window_bytes`:
+    unconsumed data of all streams. `ping_least_s`: between two pings, if we send nothing between them; after
+    `pings_early_max` earlier ones the connection ends."""
 
     streams_max: int = 1024
     header_bytes_max: int = 16 << 10
@@ -26,7 +26,7 @@ class ConnectionLimits:
 
 
 class Allowance:
-    """So many at once, and then so many a second."""
+    """A token bucket: a burst, and then a rate per second."""
 
     __slots__ = ("_at_s", "_left", "_most", "_per_s")
 
@@ -36,7 +36,7 @@ class Allowance:
         self._at_s: float | None = None
 
     def take(self, now_s: float) -> bool:
-        """Whether there was one left."""
+        """Whether a token was left."""
         if self._at_s is not None:
             self._left = min(self._most, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s

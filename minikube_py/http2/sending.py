@@ -1,4 +1,4 @@
-"""What a connection sends: answers within the windows that its peer gives, each stream in turn."""
+"""Sends answers within the peer's windows, streams in turn."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from minikube_py.http2.events import Drained, Event, Stream
 from minikube_py.http2.frames import DATA, END_HEADERS, END_STREAM, FRAME_BYTES, HEAD, HEADERS, WINDOW_BYTES
 
 OUT_BYTES: Final = 256 << 10
-"""About so much is made ready to be sent in one go."""
+"""About this much is prepared to be sent at once."""
 CUT_OFF_MAX: Final = 1_000
 SHRINK: Final = b"\x20"
-"""The first words of a header block that say that the sender's table, which is empty, has no room."""
+"""The start of a header block that declares the sender's table empty."""
 
 
 class Sending:
-    """`held`: what is sent waits, as the peer does not read. `waiting_bytes`: that wait for room, of all streams."""
+    """`held`: sending is paused, because the peer does not read. `waiting_bytes`: of all streams, waiting for window
+    space."""
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
-        """Those that are not answered whole, or whose answer waits for room."""
+        """Streams not fully answered, or whose answer waits for window space."""
         self.held = False
         self.waiting_bytes = 0
         self._send_window = self._stream_window = WINDOW_BYTES
         self._table_shrunk = False
         self._blocked: dict[Stream, None] = {}
         self._cut_off: dict[int, None] = {}
-        """The last streams that we ended before their peer did."""
+        """The last streams that we ended before the peer did."""
         self._events: list[Event] = []
         self._idle_frames = self._pings_early = 0
         self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
 
     def outgoing(self) -> bytes:
-        """What is to be sent now."""
+        """The bytes to send now."""
         out = self._out
         if not out:
             return b""
@@ -42,7 +43,7 @@ class Sending:
         return b"".join(out)
 
     def took(self, stream: Stream, size_bytes: int) -> None:
-        """So much of what came was taken, and the peer may send as much again."""
+        """This much data was consumed, so the peer may send as much again."""
         stream.given_bytes += size_bytes
         if stream.given_bytes * 2 >= WINDOW_BYTES and not stream.ended_by_peer and stream.open:
             self._out.append(frames.window_update(stream.id, stream.given_bytes))
@@ -50,7 +51,7 @@ class Sending:
             stream.given_bytes = 0
 
     def answer(self, stream: Stream, head: bytes, data: bytes, trailers: bytes) -> None:
-        """A whole answer: two header blocks and what is between them."""
+        """A complete answer: two header blocks and the data between them."""
         size = len(data)
         room = min(stream.send_window, self._send_window, FRAME_BYTES)
         if size > room or self.held or stream.waiting or self._table_shrunk:
@@ -92,7 +93,7 @@ class Sending:
             self._close(stream)
 
     def release(self) -> list[Event]:
-        """There is room for what waits, as far as we can tell: the peer reads again, or `outgoing` was taken."""
+        """Sending may continue: the peer reads again, or `outgoing` was taken."""
         self.held = False
         self._pump()
         events, self._events = self._events, []
@@ -100,11 +101,11 @@ class Sending:
 
     @property
     def blocked(self) -> bool:
-        """Something waits that was made ready to be sent only in part."""
+        """Some prepared data has not been sent yet."""
         return bool(self._blocked) and not self.held
 
     def _pump(self, stream: Stream | None = None) -> None:
-        """Sends what waits and has room now, of each stream in turn."""
+        """Sends waiting data that has window space, streams in turn."""
         for each in [stream] if stream is not None else list(self._blocked):
             if self.held or self._send_window <= 0 or self._out_bytes >= OUT_BYTES:
                 break
@@ -122,7 +123,7 @@ class Sending:
             else:
                 sent = self._send_data(stream, data, end=end)
                 if sent < len(data):
-                    # What is left is not copied each time.
+                    # Avoids copying the rest each time.
                     waiting[0] = (memoryview(data)[sent:], headers, end)
                     self.waiting_bytes -= sent
                     break
@@ -133,7 +134,7 @@ class Sending:
                 return
         self._blocked.pop(stream, None)
         if waiting:
-            # Behind those that wait as well.
+            # Behind others that also wait.
             self._blocked[stream] = None
 
     def _send_block(self, stream: Stream, block: bytes, *, end: bool) -> None:
@@ -144,7 +145,7 @@ class Sending:
         self._idle_frames = self._pings_early = 0
 
     def _send_data(self, stream: Stream, data: bytes | memoryview, *, end: bool) -> int:
-        """How much of it there was room for."""
+        """Sends as much as has window space; returns how much."""
         size = len(data)
         most = min(size, stream.send_window, self._send_window, max(OUT_BYTES - self._out_bytes, 0))
         if most <= 0 < size:
@@ -162,14 +163,14 @@ class Sending:
         return most
 
     def _finish(self, stream: Stream) -> None:
-        """All of its answer was sent."""
+        """Its answer was sent completely."""
         if not stream.ended_by_peer:
             self._cut(stream, frames.NO_ERROR)
         self.streams.pop(stream.id, None)
         self._close(stream)
 
     def _cut(self, stream: Stream, code: int) -> None:
-        """What is on its way of it is passed over."""
+        """Frames of it still in flight are ignored."""
         self._out.append(frames.reset(stream.id, code))
         self._cut_off[stream.id] = None
         if len(self._cut_off) > CUT_OFF_MAX:
@@ -182,7 +183,7 @@ class Sending:
         stream.waiting.clear()
 
     def abandon(self) -> None:
-        """Nobody is there any more."""
+        """The peer is gone."""
         for stream in self.streams.values():
             self._close(stream)
         self.streams.clear()

@@ -1,1 +1,1 @@
-"""How this process accepts connections: one mechanism for every port, and one count of its file descriptors."""
+"""How this process accepts connections: one mechanism for every port, and one budget of file descriptors."""

@@ -1,4 +1,4 @@
-"""Addresses as people and members write them: `host:port`, `[address]:port`."""
+"""Addresses in text form: `host:port`, `[address]:port`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def split_address(text: str) -> tuple[str, int] | None:
-    """Host and port, None where `text` is none. What other members tell comes here too: it may be anything."""
+    """Host and port, None if `text` is not an address. Input from other members is untrusted."""
     host, _, port = text.rpartition(":")
     digits = port.isascii() and port.isdigit() and len(port) <= len(str(PORT_MAX))
     if not host or not digits or int(port) > PORT_MAX:

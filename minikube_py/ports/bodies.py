@@ -1,10 +1,10 @@
-"""What a port's requests hold together."""
+"""A limit shared by a port's requests."""
 
 from __future__ import annotations
 
 
 class Bodies:
-    """The bytes of all bodies that are being received, up to a limit."""
+    """The bytes of all bodies being received, up to a limit."""
 
     __slots__ = ("bytes_max", "held_bytes")
 
@@ -13,7 +13,7 @@ class Bodies:
         self.held_bytes = 0
 
     def hold(self, size_bytes: int) -> bool:
-        """Whether so many more may be held."""
+        """Whether this many more may be held."""
         if self.held_bytes + size_bytes > self.bytes_max:
             return False
         self.held_bytes += size_bytes

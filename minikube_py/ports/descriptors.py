@@ -1,4 +1,4 @@
-"""The file descriptors of this process, divided among all its ports, so that none of them takes another's."""
+"""The file descriptors of this process, divided among all its ports so that none starves another."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 RESERVED: Final = 256
-"""Descriptors that no connection gets: for files, worker processes, and connections that this process makes."""
+"""Descriptors reserved for files, worker processes, and outgoing connections."""
 RESERVED_MIN: Final = 64
-"""The same where the limit is small: a whole control plane in one process has 14 open when nobody is connected."""
+"""The same if the limit is small: a whole control plane in one process has 14 open without clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortLimits:
-    """What a port holds. Waiting is a socket that has said nothing, or not yet had its turn; a stranger is a connection
-    whose handshake goes on, or on which nobody has named a user; all others are authenticated, and not ended for those.
+    """Limits of a port. Waiting is a socket that has sent nothing, or is queued; a stranger is a connection during its
+    handshake, or without an authenticated user; all others are authenticated, and never closed in favour of those.
 
     `connections_max`: authenticated connections. `handshake_s`: from the acceptance to the end of the handshake.
-    `proof_s`: from the acceptance to the proof of who it is. `patience_s`: a stranger that its peer has left waiting
-    for so long is ended where others from the same address wait for its place."""
+    `proof_s`: from the acceptance to authentication. `patience_s`: a stranger idle for this long is closed if others
+    from the same address wait for its place."""
 
     connections_max: int
     waiting_max: int = 1024
@@ -34,7 +34,7 @@ class PortLimits:
 
     @classmethod
     def proving(cls, connections_max: int, hello_s: float) -> PortLimits:
-        """Of a port where each says first who it is."""
+        """For a port where each connection authenticates first."""
         return cls(connections_max, handshake_s=hello_s, proof_s=hello_s)
 
     @property
@@ -42,7 +42,7 @@ class PortLimits:
         return self.connections_max + self.waiting_max + self.strangers_max
 
     def within(self, descriptors: int) -> PortLimits:
-        """The same with no more than so many descriptors: at most a quarter for those who wait, one for strangers."""
+        """The same with at most this many descriptors: at most a quarter for waiting ones, one for strangers."""
         if self.descriptors <= descriptors:
             return self
         waiting = min(self.waiting_max, max(descriptors // 4, 1))
@@ -58,7 +58,7 @@ class PortLimits:
 
 
 class Holder(Protocol):
-    """Who takes descriptors: `wanted`, of which it is `granted` what there is."""
+    """Uses descriptors: requests `wanted` and is `granted` what is available."""
 
     name: str
     wanted: PortLimits
@@ -66,8 +66,8 @@ class Holder(Protocol):
 
 
 class Descriptors:
-    """Divides what the system allows (`ulimit -n`), less a reserve, among the ports that are open: each gets what it
-    wants, or an equal part of what those that want less have left."""
+    """Divides the system's limit (`ulimit -n`), minus a reserve, among the open ports: each gets what it wants, or an
+    equal share of what ports that want less have left."""
 
     def __init__(self) -> None:
         self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
@@ -91,7 +91,7 @@ class Descriptors:
             left -= min(share, holder.wanted.descriptors)
 
     def shortage(self) -> str:
-        """What the ports have to do with, in words; "" where each has what it wants."""
+        """The reduced limits of ports, as text; "" if each has what it wants."""
         short = sorted(each.name for each in self._holders if each.limits != each.wanted)
         if not short:
             return ""
@@ -110,11 +110,11 @@ def allowed() -> int:
 
 
 def raise_descriptors() -> None:
-    """As many file descriptors as the system lets this process have."""
+    """Raises the limit of file descriptors as far as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 PROCESS: Final = Descriptors()
-"""Those of this process."""
+"""The descriptors of this process."""

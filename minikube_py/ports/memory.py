@@ -1,8 +1,7 @@
-"""Memory that is free goes back to the system.
+"""Returns free memory to the system.
 
-glibc keeps what lies between blocks that are still used: after 300 connections had ended, 150 MB. `malloc_trim` gives
-back every free page; it takes milliseconds, and other threads may run meanwhile.
-"""
+glibc keeps free memory between used blocks: 150 MB after 300 connections had ended. `malloc_trim` returns every free
+page; it takes milliseconds, and other threads may run meanwhile."""
 
 from __future__ import annotations
 
@@ -36,11 +35,11 @@ _size_before = 0
 
 
 def shrink_tls_buffers() -> None:
-    """asyncio sets 256 KiB aside for what each TLS connection receives, before anybody has said who they are, and fills
-    it with zeros. Two records fit into less. The attribute is not documented: this is the only place that knows it, and
-    where it is gone, connections are as large as asyncio makes them.
+    """asyncio reserves 256 KiB of receive buffer for each TLS connection, before it is authenticated, and fills it with
+    zeros. Less is enough for two records. The attribute is undocumented and used only here; if it is missing,
+    connections keep asyncio's size.
 
-    Of the whole process, which may be somebody else's: each call is undone by one of `restore_tls_buffers`."""
+    It affects the whole process, which may have another owner: each call is undone by one of `restore_tls_buffers`."""
     global _servers, _size_before
     with _lock:
         _servers += 1
@@ -51,7 +50,7 @@ def shrink_tls_buffers() -> None:
 
 
 def restore_tls_buffers() -> None:
-    """With the last server, asyncio's own size comes back."""
+    """With the last server, restores asyncio's size."""
     global _servers, _size_before
     with _lock:
         _servers -= 1

@@ -1,12 +1,12 @@
-"""One listening port: connections count from their acceptance on, and strangers cost neither memory nor others' time.
+"""One listening port: connections count from their acceptance on, and unauthenticated ones cost neither memory nor
+others' time.
 
-A connection is SILENT until its first bytes come; until then it costs a socket, and no TLS. Then it takes one of a few
-places for strangers, and keeps it through its handshake until it is authenticated. Who finds no place is QUEUED; the
-newest is served first, and a place whose peer lets it wait is taken back: a flood makes its own connections wait.
+A connection is SILENT until its first bytes arrive; until then it costs a socket, and no TLS. Then it takes one of a
+few places for strangers, and keeps it through its handshake until it is authenticated. Without a free place it is
+QUEUED; the newest is served first, and a place with an idle peer is reclaimed: a flood delays its own connections.
 Everything that waits is bounded, in number and in time, and the oldest make room for the newest.
 
-Source: adaptive LIFO, "Fail at Scale" (Maurer, ACM Queue 13(8), 2015).
-"""
+Source: adaptive LIFO, "Fail at Scale" (Maurer, ACM Queue 13(8), 2015)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from minikube_py.ports.memory import give_back, restore_tls_buffers, shrink_tls_
 
 log = logging.getLogger(__name__)
 BACKLOG: Final = 512
-"""Connections that the kernel keeps for us to accept."""
+"""Connections in the kernel's backlog."""
 ACCEPTED_PER_TURN: Final = 4
-"""asyncio accepts as many before it reports the first: so many descriptors are beyond the limits, for a turn or two."""
+"""asyncio accepts this many before it reports the first: this many descriptors exceed the limits, for a turn or two."""
 TICK_S: Final = 0.25
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 FIRST_BYTES_MAX: Final = 2048
-"""Read of a connection before it has a place; a TLS client's first message fits."""
+"""Bytes read from a connection before it has a place; a TLS client's first message fits."""
 RECEIVE_BUFFER_BYTES: Final = 128 << 10
-"""The kernel's, for each connection: what a peer can send that nobody has asked for."""
+"""The kernel's buffer of each connection: what a peer can send without being read."""
 ENDED_PER_TRIM: Final = 64
-"""After so many connections have ended, their memory is given back to the system."""
+"""After this many connections have ended, their memory is returned to the system."""
 _KEEPALIVE_S: Final = 15
-"""As Go's net: after how long a silent peer is asked whether it is still there, and how often."""
+"""As Go's net package: TCP keep-alive's idle time, interval and count."""
 
 SILENT: Final = 0
 QUEUED: Final = 1
@@ -49,8 +49,8 @@ GONE: Final = 4
 
 
 class Incoming(asyncio.BufferedProtocol):
-    """A connection as its port sees it. Its protocol says `waits` when it is the peer's turn, `busy` when it is the
-    server's, `authenticated` once, and `left` when it has ended."""
+    """A connection in its port. Its protocol calls `waits` when it is the peer's turn, `busy` when it is the server's,
+    `authenticated` once, and `left` when it has ended."""
 
     __slots__ = ("_port", "accepted_s", "early", "peer", "since_s", "state", "transport")
 
@@ -73,11 +73,11 @@ class Incoming(asyncio.BufferedProtocol):
         self.since_s = self._port.clock.monotonic_s()
 
     def busy(self) -> None:
-        """Its peer waits for an answer: its place is not taken back."""
+        """Its peer waits for an answer: its place is not reclaimed."""
         self.since_s = math.inf
 
     def authenticated(self) -> bool:
-        """False: there are as many connections already as there may be, and this one should be ended."""
+        """False: the limit of connections is reached, and this one should be closed."""
         return self.state == AUTHENTICATED or self._port.authenticate(self)
 
     def left(self) -> None:
@@ -97,7 +97,7 @@ class Incoming(asyncio.BufferedProtocol):
         self.data_received(bytes(self._port.first_bytes[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Called by name on loops whose transports know no buffers."""
+        """Called by name on loops whose transports do not support buffers."""
         self.early += data
         if self.state == SILENT:
             self.transport.pause_reading()
@@ -108,7 +108,7 @@ class Incoming(asyncio.BufferedProtocol):
 
 
 class _Peer:
-    """The connections from one address that are not authenticated, each kind in order of arrival."""
+    """The unauthenticated connections from one address, each kind in order of arrival."""
 
     __slots__ = ("queued", "silent", "strangers")
 
@@ -119,9 +119,9 @@ class _Peer:
 
 
 class Port:
-    """`name`: what connects here, for people. `factory` makes the protocol of a connection that gets a place.
+    """`name`: the kind of client, for display. `factory` makes the protocol of a connection that gets a place.
 
-    `wanted` holds where `descriptors` allow it; `limits` is what holds now."""
+    `wanted` applies if `descriptors` permit it; `limits` is in effect now."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Port:
         self.clock = clock
         self.first_bytes = memoryview(bytearray(FIRST_BYTES_MAX))
         self.ended: Counter[str] = Counter()
-        """Connections that were ended or refused, by the limit."""
+        """Connections closed or refused, by limit."""
         self.authenticated_count = self.strangers_count = 0
         self._factory = factory
         self._tls = tls
@@ -154,7 +154,7 @@ class Port:
     # -- beginning and end --------------------------------------------------------------------------------------------
 
     async def listen(self, host: str | None, port: int) -> None:
-        """`port` 0: any free one, the same for all addresses of the host. Raises: OSError where it is taken."""
+        """`port` 0: any free one, the same for all addresses of the host. Raises: OSError if it is taken."""
         server = await self._listen(host, port)
         given = {each.getsockname()[1] for each in server.sockets}
         if len(given) > 1:
@@ -173,7 +173,7 @@ class Port:
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}
         if self._tls is not None and not isinstance(loop, asyncio.SelectorEventLoop):
-            # Another loop's TLS (uvloop's) cannot be handed what was read already: it begins with the acceptance, and a
+            # Another loop's TLS (uvloop's) cannot accept data already read: it begins with the acceptance, and a
             # connection counts from the end of its handshake.
             tls = {"ssl": self._tls, "ssl_handshake_timeout": self.limits.handshake_s}
         self._begins_tls = not tls and self._tls is not None
@@ -181,7 +181,7 @@ class Port:
 
     @property
     def waiting_count(self) -> int:
-        """Connections that are neither authenticated nor have a protocol of their own yet."""
+        """Connections that are not authenticated and have no protocol yet."""
         return len(self._waiting) + len(self._handshakes)
 
     @property
@@ -191,12 +191,12 @@ class Port:
         return host, port
 
     def sockets(self) -> list[Any]:
-        """Of the port itself, and of those connections whose protocol has not begun."""
+        """Of the port itself, and of connections without a protocol yet."""
         waiting = [each.transport.get_extra_info("socket") for each in (*self._waiting, *self._handshakes.values())]
         return [*(self._server.sockets if self._server is not None else ()), *filter(None, waiting)]
 
     def stop_listening(self) -> None:
-        """Takes no more connections, and ends those whose protocol has not begun. Those that have are their owner's."""
+        """Accepts no more connections, and closes those without a protocol. The others belong to their owner."""
         if self._server is None or self._closed:
             return
         self._closed = True
@@ -211,7 +211,7 @@ class Port:
             self._end(incoming, "")
 
     async def close(self) -> None:
-        """As `stop_listening`, and waits for the handshakes that it ended."""
+        """As `stop_listening`, and waits for the handshakes that it aborted."""
         self.stop_listening()
         if self._handshakes:
             await asyncio.wait(list(self._handshakes))
@@ -232,7 +232,7 @@ class Port:
             self._end(next(iter(peer.silent or peer.queued)), "waiting_per_peer_max")
         elif len(self._waiting) >= limits.waiting_max:
             self._end(next(iter(self._waiting)), "waiting_max")
-        # The one that was ended may have been the peer's last.
+        # The closed one may have been the peer's last.
         peer = self._peers.setdefault(incoming.peer, peer)
         incoming.state = SILENT
         incoming.accepted_s = incoming.since_s = self.clock.monotonic_s()
@@ -240,7 +240,7 @@ class Port:
         self._wake()
 
     def spoke(self, incoming: Incoming) -> None:
-        """The first bytes of a connection have come."""
+        """The first bytes of a connection have arrived."""
         peer = self._peers[incoming.peer]
         del peer.silent[incoming]
         incoming.state = QUEUED
@@ -249,7 +249,7 @@ class Port:
         self._serve()
 
     def _serve(self) -> None:
-        """Gives free places to the address that has the fewest of them, to its newest connection first."""
+        """Gives free places to the address that has the fewest, to its newest connection first."""
         limits = self.limits
         while self._queued and self.strangers_count < limits.strangers_max and not self._closed:
             peer = min(self._queued.values(), key=lambda each: len(each.strangers))
@@ -278,8 +278,8 @@ class Port:
         raw, transport = incoming.transport, None
         try:
             if incoming.state == STRANGER:
-                # What was read already comes after `start_tls` has told its protocol of the transport, one turn on, and
-                # before the transport reads more.
+                # Data already read is delivered after `start_tls` has given its protocol the transport, one turn later,
+                # and before the transport reads more.
                 loop.call_soon(loop.call_soon, self._feed, incoming)
                 transport = await loop.start_tls(
                     raw,
@@ -290,8 +290,8 @@ class Port:
                     ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
                 )
         except (Exception, asyncio.CancelledError) as error:
-            # Its traceback holds what holds the error: a circle around the TLS buffers, which only a full collection
-            # finds, and those are rare (store.collector).
+            # Its traceback refers to the holder of the error: a cycle around the TLS buffers, which only a full
+            # collection frees, and those are rare (store.collector).
             error.__traceback__ = None
             log.debug("TLS handshake error from %s: %s", incoming.peer, error)
         if transport is not None and not transport.is_closing():
@@ -333,7 +333,7 @@ class Port:
         return True
 
     def forget(self, incoming: Incoming) -> None:
-        """It has ended. May be said again."""
+        """It has ended. May be called again."""
         state, incoming.early = incoming.state, b""
         if state == GONE:
             return
@@ -349,7 +349,7 @@ class Port:
             self._serve()
 
     def _release(self, incoming: Incoming) -> None:
-        """It is no longer among those that are not authenticated."""
+        """It is no longer unauthenticated."""
         peer = self._peers[incoming.peer]
         if incoming.state == STRANGER:
             del peer.strangers[incoming]
@@ -385,7 +385,7 @@ class Port:
             self._wake()
 
     def sweep(self, now_s: float) -> None:
-        """Ends what has waited too long, and takes places back for those who are queued."""
+        """Closes connections that have waited too long, and reclaims places for queued ones."""
         limits = self.limits
         for incoming in list(self._waiting):
             if incoming.accepted_s > now_s - limits.handshake_s:
@@ -399,7 +399,7 @@ class Port:
 
     def _take_back(self, since_s: float) -> None:
         for peer in list(self._queued.values()):
-            # Where the address has places of its own to give up, those; else the oldest of all, one for each in turn.
+            # If the address has places to give up, those; else the oldest of all, one for each in turn.
             held = list(peer.strangers)
             if self.strangers_count >= self.limits.strangers_max and len(held) < self.limits.strangers_per_peer_max:
                 held = [each for other in self._peers.values() for each in other.strangers]
@@ -409,7 +409,7 @@ class Port:
         self._serve()
 
     def metrics(self) -> dict[str, float]:
-        """Gauges and counters, by the end of their Prometheus name."""
+        """Gauges and counters, by suffix of their Prometheus name."""
         found: dict[str, float] = {
             "connections_authenticated": self.authenticated_count,
             "connections_unauthenticated": self.strangers_count,
@@ -419,7 +419,7 @@ class Port:
 
 
 def _adjust(listener: Any) -> None:
-    """What is set here holds for the connections that are accepted."""
+    """Options set here apply to accepted connections."""
     with listener.dup() as same:
         same.listen(BACKLOG)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -430,7 +430,8 @@ def _adjust(listener: Any) -> None:
 
 
 def address_of(peername: Any) -> str:
-    """Whose connections count together: an IPv4 address, or the network of 64 bits that one IPv6 host usually has."""
+    """The address under which connections are counted: an IPv4 address, or the /64 network that one IPv6 host usually
+    has."""
     host = str(peername[0]) if isinstance(peername, tuple) and peername else ""
     if ":" not in host:
         return host
