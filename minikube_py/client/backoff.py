@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter, for loops that must neither give up nor hammer."""
+"""Exponential backoff with jitter, for loops that must neither give up nor overload the server."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""aiohttp's connections, none of which outlives the session that made them.
+"""Connections of aiohttp that never outlive their session.
 
-A TLS connection that is given up in the middle of an answer (a request that is cancelled or takes too long, a watch)
-says goodbye and waits for the server's, for up to 30 s. aiohttp forgets it meanwhile: closing the session does not end
-it, and whoever ends the loop then leaves its socket open.
-"""
+A TLS connection given up in the middle of an answer (a request that is cancelled or times out, a watch) sends a TLS
+close and waits for the server's, for up to 30 s. aiohttp forgets it meanwhile: closing the session does not end it, and
+if the loop ends then, its socket leaks."""
 
 from __future__ import annotations
 
@@ -14,16 +13,17 @@ import aiohttp
 
 LOOKED_AT_MIN: Final = 64
 TURNS_TO_CLOSE: Final = 2
-"""Of the loop: a transport that is aborted loses its connection in the next one, and that of TLS the one below it."""
+"""Turns of the loop: an aborted transport loses its connection in the next one, and TLS's underlying transport in the
+one after."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """As TCPConnector; once it is closed, so are the sockets of all connections that it gave out."""
+    """As TCPConnector; closing it also closes the sockets of all connections that it handed out."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._given: dict[Any, asyncio.Transport] = {}
-        """By socket, which tells whether it is open; a transport of TLS cannot be asked any more once it has ended."""
+        """By socket, which shows whether it is open; an ended TLS transport cannot be queried."""
         self._look_at = LOOKED_AT_MIN
 
     async def connect(self, *given: Any, **named: Any) -> Any:

@@ -1,10 +1,9 @@
-"""Events (core/v1): what a component tells the users about an object, without ever waiting for it.
+"""Events (core/v1): a component's reports to users about an object, sent without ever waiting.
 
-A repeated event (same source, object, type, reason and message) patches the count of the first; more than ten alike
-within ten minutes are combined; one object's flood is cut by a token bucket.
+A repeated event (same source, object, type, reason and message) patches the count of the first; more than ten similar
+ones within ten minutes are combined; a token bucket limits each object.
 
-Source: client-go/tools/record/events_cache.go.
-"""
+Source: client-go/tools/record/events_cache.go."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Involved(NamedTuple):
 
     @property
     def object(self) -> Involved:
-        """The object, at whatever version: by it events are counted, combined and cut."""
+        """The object, at any version: events are counted, combined and limited by it."""
         return self._replace(resource_version="")
 
     def reference(self) -> Object:
@@ -84,7 +83,7 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True)
 class _Written:
-    """An event that was written: what a repetition patches."""
+    """A written event, which a repetition patches."""
 
     name: str
     namespace: str
@@ -111,7 +110,7 @@ def timestamp(wall_s: float) -> str:
 
 
 class Correlator:
-    """Which events are cut, which are combined, which repeat one already written. Pure; bounded."""
+    """Decides which events are dropped, combined, or repeat one already written. Pure; bounded."""
 
     def __init__(self, spam_burst: int = SPAM_BURST) -> None:
         self._spam_burst = float(spam_burst)
@@ -152,7 +151,7 @@ class Correlator:
 
 
 def _remember(cache: OrderedDict[C, V], key: C, value: V) -> V:
-    """Adds to a cache that forgets what was used longest ago."""
+    """Adds to an LRU cache."""
     cache[key] = value
     if len(cache) > CACHED_EVENTS_MAX:
         cache.popitem(last=False)
@@ -160,7 +159,7 @@ def _remember(cache: OrderedDict[C, V], key: C, value: V) -> V:
 
 
 class EventRecorder:
-    """`event(...)` never waits: what does not fit into the queue is dropped and counted. Call `start()` first."""
+    """`event(...)` never waits: when the queue is full, events are dropped and counted. Call `start()` first."""
 
     def __init__(
         self,
@@ -175,7 +174,7 @@ class EventRecorder:
         senders: int = SENDERS,
         salt_ns: int = 0,
     ) -> None:
-        """`salt_ns`: keeps its names apart from those that another recorder gives at the same moment."""
+        """`salt_ns`: distinguishes its names from those that another recorder makes at the same moment."""
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -184,7 +183,7 @@ class EventRecorder:
         self._queue_max = queue_max
         self._queued = 0
         self._correlator = Correlator(spam_burst)
-        # Events of one object keep their order: each object has its sender.
+        # Events of one object keep their order: each object has one sender.
         self._queues: list[deque[_Pending]] = [deque() for _ in range(senders)]
         self._wakes = [asyncio.Event() for _ in range(senders)]
         self._tasks: list[asyncio.Task[None]] = []
@@ -214,7 +213,7 @@ class EventRecorder:
             self._tasks = [loop.create_task(self._run(i), name=f"events of {self._component}") for i in senders]
 
     async def stop(self) -> None:
-        """What is still queued is dropped."""
+        """Queued events are dropped."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -262,11 +261,11 @@ class EventRecorder:
             except StatusError as error:
                 if error.code < 500 and error.code != 429:
                     self.failed += 1
-                    # A namespace that is going away takes no events; that is nothing to worry about.
+                    # A terminating namespace accepts no events, which is harmless.
                     logger.debug("event %s of %s: %s", pending.reason, pending.involved.name, error)
                     return
             except (Unavailable, OutcomeUnknown):
-                # Sending an event again is safe: its name is ours, so the second try finds the first one's.
+                # Sending an event again is safe: we choose its name, so the second try finds the first one's.
                 pass
             await self._clock.sleep(backoff.next_s())
         self.failed += 1
@@ -294,7 +293,7 @@ class EventRecorder:
         _remember(written, key, _Written(name, namespace, count))
 
     async def _repeat(self, first: _Written, message: str, pending: _Pending) -> bool:
-        """Counts up the event that was written first; False if it has expired meanwhile."""
+        """Increments the count of the event written first; False if it has expired meanwhile."""
         patch = {"count": first.count + 1, "lastTimestamp": timestamp(pending.at_s), "message": message}
         path = path_of(EVENTS, first.namespace, first.name)
         try:

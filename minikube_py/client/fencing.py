@@ -1,8 +1,7 @@
-"""An `ApiTransport` whose writes end with a right to act: who leads no longer begins no write.
+"""An `ApiTransport` whose writes require leadership: a former leader starts no write.
 
-It asks before each write, on the caller's own clock, so that it holds also for a process that was paused and does not
-know yet. A write that was begun in time may still arrive late: see `leader_election`.
-"""
+It checks before each write, on the caller's clock, so that it also works for a process that was paused and does not
+know yet. A write started in time may still arrive late: see `leader_election`."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class FencedTransport:
-    """Reads pass. A write raises Unavailable, and nothing is sent, where `may_act()` is False."""
+    """Reads pass. If `may_act()` is False a write raises Unavailable without being sent."""
 
     def __init__(self, transport: ApiTransport, may_act: Callable[[], bool], what: str) -> None:
         self._transport = transport

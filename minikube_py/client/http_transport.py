@@ -1,4 +1,5 @@
-"""`ApiTransport` over HTTPS: a pool of kept connections, a bearer token or a client certificate, watches as streams."""
+"""`ApiTransport` over HTTPS: a pool of keep-alive connections, a bearer token or a client certificate, watches as
+streams."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from minikube_py.errors import OutcomeUnknown, Unavailable
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 EVENT_BYTES_MAX = 64 << 20
-"""One watch event above this ends the watch: upstream's objects end at 1.5 MB, ours at a few."""
+"""A larger watch event ends the watch: upstream's objects are limited to 1.5 MB, ours to a few."""
 ERROR_BODY_BYTES_MAX = 1 << 20
 WATCH_GRACE_S = 30.0
-"""How long past its own timeoutSeconds a watch may live before the connection is taken for dead."""
+"""How long a watch may exceed its timeoutSeconds before the connection is considered dead."""
 
 
 class HttpTransport:
-    """Must be made inside a running event loop. `timeout_s` bounds one request, not a watch."""
+    """Create it inside a running event loop. `timeout_s` bounds one request, not a watch."""
 
     def __init__(
         self,
@@ -44,12 +45,12 @@ class HttpTransport:
             headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
         context = access.ssl_context()
         connector = Connector(limit=connections_max, ssl=context if context is not None else True)
-        # Watches hold their connections for minutes; in the pool of requests they would starve it.
+        # Watches hold their connections for minutes and would exhaust the pool of requests.
         watch_connector = Connector(limit=0, ssl=context if context is not None else True)
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout)
         self._watch_session = aiohttp.ClientSession(connector=watch_connector, headers=headers)
-        # aiohttp sends PUT and DELETE again when a kept connection breaks; the second answer (409, 404) would then hide
+        # aiohttp repeats PUT and DELETE when a kept connection breaks; the second answer (409, 404) would then hide
         # that the first one was done.
         self._session._retry_connection = False
         self._closed = False
@@ -89,7 +90,8 @@ class HttpTransport:
 
     def _raise(self, method: str, path: str, error: Exception) -> NoReturn:
         text = f"{method} {self._server}{path}: {error or type(error).__name__}"
-        # ConnectionTimeoutError: the connection never stood. ClientConnectorError covers refusal, DNS and TLS.
+        # ConnectionTimeoutError: the connection was never established. ClientConnectorError covers refusal, DNS and
+        # TLS.
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)):
             raise Unavailable(text) from error
         raise OutcomeUnknown(text) from error
@@ -99,7 +101,7 @@ class HttpTransport:
         return url.with_query(params) if params else url
 
     async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
-        """See ApiTransport. One batch is what had arrived when the loop came round."""
+        """See ApiTransport. A batch is everything that had arrived in one turn of the loop."""
         if self._closed:
             raise Unavailable("the transport is closed")
         asked = {**(params or {}), "watch": "true"}
@@ -128,8 +130,8 @@ class HttpTransport:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """Ends a connection in the middle of its stream at once: a TLS goodbye would wait for the server's, and keep the
-    socket open behind our back for up to 30 s."""
+    """Aborts a connection in the middle of its stream: a TLS shutdown would wait for the server's, and keep the socket
+    open for up to 30 s."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -167,9 +169,9 @@ _MIDDLE = b'","object":'
 
 
 def parse_event(line: bytes) -> WatchEvent:
-    """One line of a watch stream. The object's bytes are cut out, not decoded, where the line has the usual form.
+    """One line of a watch stream. The object's bytes are cut out without decoding if the line has the usual form.
 
-    Raises: Unavailable if it is no watch event."""
+    Raises: Unavailable if it is not a watch event."""
     if line.startswith(_PREFIX) and line.endswith(b"}"):
         end = line.find(_MIDDLE, 9, 40)
         if end > 0:

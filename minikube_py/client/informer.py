@@ -1,8 +1,7 @@
-"""A local copy of what the API serves, kept by list and watch, and the callbacks that follow its changes.
+"""A local copy of the API's objects, maintained by list and watch, with callbacks for its changes.
 
-Whatever happens between - 410, a restart, lost connections, a watch cut off for being slow - the copy ends equal to the
-server's state, and handlers see every difference, deletions missed in a gap included. Source: client-go/tools/cache.
-"""
+Whatever happens - 410, a restart, lost connections, a watch ended for being slow - the copy converges to the server's
+state, and handlers see every difference, including deletions missed in a gap. Source: client-go/tools/cache."""
 
 from __future__ import annotations
 
@@ -29,9 +28,10 @@ from minikube_py.errors import MinikubeError
 logger = logging.getLogger(__name__)
 
 WATCH_TIMEOUT_S = 300.0
-"""A watch asks to be ended after [1, 2) times this, so that a silent dead connection cannot last."""
+"""A watch requests a timeout of [1, 2) times this, so that a silently dead connection cannot last."""
 SHORT_WATCH_S = 1.0
-"""A watch that ended sooner without an event counts as a failure, or a server that refuses them would be hammered."""
+"""A watch that ended sooner without an event counts as a failure; otherwise a server that refuses watches would be
+overloaded."""
 SLICE_OBJECTS = 500
 """Objects of a list whose handlers run in one turn of the loop."""
 
@@ -43,15 +43,16 @@ def _ignore(*_: Any) -> None:
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[T]):
     """Called on the event loop, in order, after the store changed; must be quick. An object for which a handler raises
-    is taken back from all handlers, and left out.
+    is withdrawn from all handlers, and omitted.
 
-    An object deleted and made again under its name comes as on_delete and on_add. `on_batch` follows each batch."""
+    An object deleted and recreated under its name is reported by on_delete and on_add. `on_batch` follows each
+    batch."""
 
     on_add: Callable[[T], None] = _ignore
     on_update: Callable[[T, T], None] = _ignore
     """(old, new)"""
     on_delete: Callable[[T], None] = _ignore
-    """What the store last held."""
+    """Argument: the object last in the store."""
     on_batch: Callable[[], None] = _ignore
 
 
@@ -67,7 +68,7 @@ class InformerStats:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects: empty means all. `page_size` 0 lists in one piece."""
+    """Selects objects: empty means all. `page_size` 0 lists without paging."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -84,7 +85,7 @@ class Selection:
 
 
 class _Expired(Exception):
-    """The watch cannot go on from its resourceVersion: list again."""
+    """The watch cannot continue from its resourceVersion: list again."""
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class _Synced:
 
 
 def key_of(obj: Object) -> str:
-    """`namespace/name`, or `name`; one text for all informers that know the object."""
+    """`namespace/name`, or `name`; one shared string for all informers of the object."""
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return intern(f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"]))
@@ -125,7 +126,7 @@ class Informer(Generic[T]):
         self.unreadable = Unreadable(resource)
         self.resource_version = ""
         self.problem = ""
-        """Why the last list failed; "" after one that did not."""
+        """Why the last list failed; "" if it succeeded."""
         self._client = client
         self._project = project
         self._clock = clock
@@ -141,7 +142,7 @@ class Informer(Generic[T]):
     # --- life -------------------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """A handler added late gets on_add for what is known already."""
+        """A handler added late gets on_add for all known objects."""
         self._handlers.append(handler)
         if len(self.store):
             for key, item in list(self.store.items()):
@@ -159,7 +160,7 @@ class Informer(Generic[T]):
                 self._arm_resync()
 
     async def stop(self) -> None:
-        """Idempotent. The store keeps what it held."""
+        """Idempotent. The store keeps its content."""
         if self._timers is not None:
             await self._timers.close()
         task = self._task
@@ -174,7 +175,7 @@ class Informer(Generic[T]):
         return self._synced.done
 
     async def wait_synced(self) -> None:
-        """Raises what ended the informer, if it ended before."""
+        """Raises the informer's failure if it ended before."""
         if self._synced.done:
             return
         if self._task is not None and self._task.done() and not self._task.cancelled():
@@ -185,7 +186,7 @@ class Informer(Generic[T]):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended this informer by itself: a bug."""
+        """The error by which this informer ended itself: a bug."""
         if self._task is None or not self._task.done() or self._task.cancelled():
             return None
         return self._task.exception()
@@ -239,7 +240,7 @@ class Informer(Generic[T]):
         except StatusError as error:
             if error.code != 410:
                 raise
-            # The first page's revision was compacted under us; one piece cannot expire.
+            # The first page's revision was compacted meanwhile; an unpaged list cannot expire.
             items, version = await self._pages(0)
         await self._replace(items)
         self.resource_version = version
@@ -272,11 +273,11 @@ class Informer(Generic[T]):
             if not token:
                 self.unreadable.keep(unread)
                 return found, version
-            # A server in this process may answer without ever waiting.
+            # A server in this process may answer without yielding.
             await asyncio.sleep(0)
 
     async def _replace(self, found: dict[str, T]) -> None:
-        """In slices: handlers of a hundred thousand objects in one go would hold up all others for seconds."""
+        """In slices: handlers of a hundred thousand objects at once would block other tasks for seconds."""
         known = self.store.keys()
         for number, key in enumerate([key for key in known if key not in found], start=1):
             self._remove(key)
@@ -367,7 +368,7 @@ class Informer(Generic[T]):
                 self.unreadable.drop(key)
 
     def _advance(self, version: str) -> None:
-        # A watch on a sum sends objects with their own, older versions; a bookmark then tells the revision reached.
+        # A watch on a sum sends objects with their own, older versions; a bookmark then gives the revision reached.
         if not version:
             return
         try:
@@ -382,14 +383,14 @@ class Informer(Generic[T]):
     def _raise_error(self, body: bytes) -> None:
         error = status_error(500, body)
         if error.code == 410 or (error.code == 504 and "resource version" in error.message):
-            # 504: the server has never seen our version, so its history is not the one we know.
+            # 504: the server has never seen our version, so its history is a different one.
             raise _Expired(error.message)
         raise error
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def _put(self, key: str, item: T) -> None:
-        """Raises what an indexer or a handler raises; then no handler has the object any more."""
+        """Raises what an indexer or a handler raises; then no handler keeps the object."""
         old = self.store.get(key)
         if old is not None and old.uid != item.uid:
             self._remove(key)
@@ -408,7 +409,7 @@ class Informer(Generic[T]):
             for handler in self._handlers[:told]:
                 self._tell_gone(handler, item)
             if old is not None:
-                # Whoever raised may have kept what it knew.
+                # The handler that raised may have kept some of it.
                 for handler in self._handlers[told - 1 :]:
                     self._tell_gone(handler, old)
             raise
@@ -437,7 +438,7 @@ class Informer(Generic[T]):
         return self._timers.call_later(self._resync_s, self._resync)
 
     def _resync(self) -> None:
-        """Tells the handlers of every object again, as an update from itself to itself."""
+        """Calls the handlers for every object again, as an update from itself to itself."""
         for key, item in list(self.store.items()):
             try:
                 for handler in self._handlers:

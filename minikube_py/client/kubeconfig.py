@@ -1,7 +1,6 @@
-"""Where the API is and how to prove who asks: read from a kubeconfig file.
+"""The API's address and the client's credentials, read from a kubeconfig file.
 
-Source: kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig.
-"""
+Source: kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from minikube_py.errors import RequestError
 
 
 class BadKubeconfig(RequestError):
-    """The file does not say where the API is or how to authenticate."""
+    """The file lacks the API's address or valid credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,8 @@ class ClusterAccess:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.client_certificate_pem and self.client_key_pem:
-            # ssl loads a certificate from a path only; the file lives for the length of this call, for this user alone.
+            # ssl loads a certificate only from a path; the file exists only during this call, readable only by this
+            # user.
             with tempfile.TemporaryDirectory() as folder:
                 pem = Path(folder, "client.pem")
                 pem.touch(mode=0o600)
@@ -63,7 +63,7 @@ def load_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The file as it is. Raises: BadKubeconfig."""
+    """The file's content. Raises: BadKubeconfig."""
     try:
         text = read_file(path)
     except OSError as error:

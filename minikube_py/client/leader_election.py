@@ -1,20 +1,19 @@
-"""Leader election by a coordination.k8s.io/v1 Lease: of several candidates one acts, and another when it is gone.
+"""Leader election by a coordination.k8s.io/v1 Lease: one of several candidates acts, and another one when it is gone.
 
-As client-go does it, with one thing stricter: who leads may act until a moment it knows beforehand (`may_act`), counted
-from when its last renewal was SENT. A leader that was paused past it finds that out before its next write (`fencing`),
-whoever leads by then; client-go's tries to renew for another deadline first.
+As in client-go, but stricter in one respect: a leader may act until a moment known in advance (`may_act`), counted from
+when its last renewal was SENT. A leader that was paused beyond it detects that before its next write (`fencing`),
+whichever leads by then; client-go's tries to renew for another deadline first.
 
-And one thing milder: a leader that could not renew in time does not act, but neither does it end. Client-go's ends its
-process, and where the API was slow for a while, all leaders start again at once and list everything again. Here the
-fence holds it; if it finds the lease as it left it, nobody acted in between, and it goes on.
+And more tolerant in another: a leader that could not renew in time stops acting but does not exit. Client-go's exits,
+so after a slow period of the API all leaders restart at once and list everything again. Here the fence blocks it; if
+the lease is unchanged, no other candidate acted in between, and it resumes.
 
-What is guaranteed: no write is begun by a candidate after another could have taken the lease, as long as monotonic
-clocks run at about the same rate (15 s : 12 s by default) and nobody deletes or edits the lease by hand. What is not: a
-write begun in time may arrive late, held up on its way. For those the API's own conditions stand guard: a pod that is
-bound is not bound again (409), an update carries the version it was made from, a deletion the uid.
+Guaranteed: a candidate starts no write after another could have taken the lease, if monotonic clocks run at about the
+same rate (15 s : 12 s by default) and the lease is not deleted or edited by hand. Not guaranteed: a write started in
+time may be delayed and arrive late. The API's preconditions protect against those: a bound pod is not bound again
+(409), an update carries its base version, a deletion the uid.
 
-Source: client-go `tools/leaderelection/leaderelection.go`.
-"""
+Source: client-go `tools/leaderelection/leaderelection.go`."""
 
 from __future__ import annotations
 
@@ -39,22 +38,22 @@ NAMESPACE: Final = "kube-system"
 EVENT_REASON: Final = "LeaderElection"
 
 NewLeader = Callable[[str], None]
-"""Told of each leader that was not the one before; "" where the lease was released."""
+"""Called with each new leader; "" if the lease was released."""
 
 
 def new_identity(rng: Rng) -> str:
-    """A name no other process has: `HOST_<random>`, as upstream's `hostname_uuid`."""
+    """A unique name of this process: `HOST_<random>`, as upstream's `hostname_uuid`."""
     return f"{socket.gethostname()}_{rng.getrandbits(64):016x}"
 
 
 class LeadershipLost(MinikubeError):
-    """The lease is another's, or was in between."""
+    """Another candidate holds the lease, or held it in between."""
 
 
 class LeaderElector:
     """`acquire`, then `hold` until it is lost, then start again; or `release`. One candidate for one lease.
 
-    `on_held(may_act)` is called when a holder must pause, and when it may act again."""
+    `on_held(may_act)` is called when a holder must pause, and when it may resume."""
 
     def __init__(
         self,
@@ -81,11 +80,11 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who holds the lease as last seen; "" where nobody does or it was not seen yet."""
+        """The lease's holder as last seen; "" if there is none or it has not been read yet."""
         return self.candidate.seen.holder
 
     def may_act(self) -> bool:
-        """False from the moment another candidate may have taken over, whether or not this one has noticed."""
+        """False from the moment another candidate may have taken over, even if this one has not noticed."""
         return self.candidate.may_act(self._clock.monotonic_s())
 
     async def acquire(self) -> None:
@@ -95,7 +94,7 @@ class LeaderElector:
             await self._clock.sleep(self.candidate.timing.retry_period_s * stretch)
 
     async def look(self) -> None:
-        """Reads the lease, so that `leader` is known; a failure leaves it as it was."""
+        """Reads the lease to update `leader`; a failure changes nothing."""
         try:
             found = await self._asked(self.lock.get())
         except MinikubeError as error:
@@ -106,8 +105,8 @@ class LeaderElector:
         self._report()
 
     async def hold(self) -> None:
-        """Renews the lease; returns never. From when `may_act` has become False it goes on only with the lease as it
-        left it. Raises: LeadershipLost."""
+        """Renews the lease; never returns. After `may_act` became False it resumes only if the lease is unchanged.
+        Raises: LeadershipLost."""
         candidate = self.candidate
         held = True
         while True:
@@ -148,13 +147,13 @@ class LeaderElector:
         self._report()
 
     async def attempt(self, only: LeaseRecord | None = None) -> bool:
-        """One try to take the lease or to renew it; with `only`, if it is still the same holding. False where it is
-        another's, or the API did not do it."""
+        """One attempt to take or renew the lease; with `only`, if it is still the same holding. False if another holds
+        it, or the API failed."""
         try:
             done = await self._try(only)
         except (StatusError, Unavailable, OutcomeUnknown) as error:
-            # Whether a lost write was done shows at the next try, which reads the lease first.
-            # Losing the race to another candidate is normal; any other error is logged once.
+            # The next attempt reads the lease first, and so learns whether a lost write was done. Losing the race to
+            # another candidate is normal; any other error is logged once.
             lost_race = isinstance(error, StatusError) and error.code == 409
             if not lost_race and str(error) != self._last_error:
                 logger.warning("lease %s: %s", self.lock, error)
@@ -167,7 +166,7 @@ class LeaderElector:
         return done
 
     def saw(self, record: LeaseRecord) -> bool:
-        """Told what the lease says by somebody who read it; whether it changed."""
+        """Processes a lease that another caller read; returns whether it changed."""
         return self.candidate.saw(record, self._clock.monotonic_s())
 
     def metrics(self) -> dict[str, float]:
@@ -184,7 +183,7 @@ class LeaderElector:
         await self._renew()
 
     async def _renew(self, only: LeaseRecord | None = None) -> None:
-        """Raises: LeadershipLost where the lease is another's, or was, or with `only` is gone."""
+        """Raises: LeadershipLost if another holds or held the lease, or with `only` if it is gone."""
         done = await self.attempt(only)
         candidate = self.candidate
         another = self.leader not in ("", candidate.identity)
@@ -195,7 +194,7 @@ class LeaderElector:
     async def _try(self, only: LeaseRecord | None) -> bool:
         candidate, clock = self.candidate, self._clock
         if candidate.holds and candidate.is_valid(clock.monotonic_s()) and self.lock.lease is not None:
-            # Nobody else writes a lease that is held: most renewals need not read it first.
+            # Only the holder writes a held lease: most renewals need not read it first.
             try:
                 await self._write(candidate.claim(micro_timestamp(clock.wall_s())))
                 return True
@@ -235,7 +234,7 @@ class LeaderElector:
             self._recorder.event(involved, NORMAL, EVENT_REASON, f"{self.candidate.identity} {what}")
 
     async def _asked(self, request: Awaitable[T]) -> T:
-        """Raises: OutcomeUnknown where it takes too long; what `request` raises."""
+        """Raises: OutcomeUnknown after a timeout; what `request` raises."""
         duration_s = self.candidate.timing.request_s
         try:
             return await run_until(self._clock, self._clock.monotonic_s() + duration_s, request)
@@ -244,6 +243,6 @@ class LeaderElector:
 
 
 def _same_holding(record: LeaseRecord, before: LeaseRecord) -> bool:
-    """Whether nobody else held the lease in between."""
+    """Whether no other candidate held the lease in between."""
     fields = (record.holder, record.acquire_time, record.transitions)
     return fields == (before.holder, before.acquire_time, before.transitions)

@@ -1,7 +1,6 @@
-"""Calls of servers that are none of ours, over HTTP: the door `env.Outside` to the real network.
+"""HTTP calls to external servers: `env.Outside` on the real network.
 
-Errors have the words of Go's net/http, since users know those from upstream's events and logs.
-"""
+Errors have the texts of Go's net/http, which users know from upstream's events and logs."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 ANSWER_BYTES_MAX = 64 << 20
-"""A larger answer is refused: Go would read it until memory ends."""
+"""A larger answer is refused: Go would read it until memory runs out."""
 CHUNK_BYTES = 1 << 18
 
 
@@ -33,7 +32,7 @@ class HttpOutside:
         self._sessions: dict[Tls | None, aiohttp.ClientSession] = {}
 
     async def post(self, url: str, body: bytes, tls: Tls | None, timeout_s: float) -> Answer:
-        # A fifth of what a start takes, for those alone who have somebody to ask.
+        # Imported lazily: a fifth of the start time, needed only for external calls.
         import aiohttp
         from yarl import URL
 
@@ -78,7 +77,7 @@ class HttpOutside:
                 skip_auto_headers=("Accept",),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
-            # A call that was read and then cut off must not be made twice.
+            # A call that was received before the connection broke must not be repeated.
             found._retry_connection = False
         return found
 
@@ -119,7 +118,7 @@ def _in_go(error: Exception) -> str:
         if known is None:
             return str(error.os_error)
         with suppress(OSError):
-            # Go names the address, not the name.
+            # Go's message has the address, not the name.
             address = socket.inet_pton(socket.AF_INET, error.host) and error.host
             return f"dial tcp {address}:{error.port}: connect: {known}"
         return f"dial tcp: {error.host}:{error.port}: connect: {known}"
@@ -131,7 +130,7 @@ def _in_go(error: Exception) -> str:
 
 
 def context_of(tls: Tls) -> ssl.SSLContext:
-    """Raises: ValueError, with upstream's message where there is one."""
+    """Raises: ValueError, with upstream's message if there is one."""
     if tls.authority_pem and tls.insecure:
         raise ValueError("specifying a root certificates file with the insecure flag is not allowed")
     try:
@@ -144,7 +143,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if tls.certificate_pem and tls.key_pem:
-        # ssl loads a certificate from a path only; the file lives for the length of this call, for this user alone.
+        # ssl loads a certificate only from a path; the file exists only during this call, readable only by this user.
         with TemporaryDirectory() as folder:
             pem = Path(folder, "client.pem")
             pem.touch(mode=0o600)
@@ -157,7 +156,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
 
 
 def read_file(name: str) -> bytes:
-    """Raises: ValueError, in Go's words."""
+    """Raises: ValueError, with Go's message."""
     try:
         return read_bounded(Path(name))
     except OSError as error:

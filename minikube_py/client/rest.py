@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class ResourceRef(NamedTuple):
-    """What the path of a request names. `group` is "" for the core group."""
+    """The resource part of a request's path. `group` is "" for the core group."""
 
     group: str
     version: str
@@ -71,7 +71,7 @@ class ListPage(NamedTuple):
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII).fullmatch
-"""Nearly all names: they need no quoting, which costs more than the rest of a path."""
+"""Most names need no quoting, which costs more than the rest of a path."""
 
 
 def path_of(resource: ResourceRef, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -87,7 +87,7 @@ def path_of(resource: ResourceRef, namespace: str = "", name: str = "", subresou
 
 
 def status_error(status: int, body: bytes) -> StatusError:
-    """The StatusError that a body of `status` holds, or one made from its text where it is not a Status."""
+    """The StatusError in a body of `status`, or one made from its text if it is not a Status."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -189,13 +189,13 @@ class RestClient:
             token = page.continue_token
             if not token:
                 return
-            # A server in this process may answer without ever waiting.
+            # A server in this process may answer without yielding.
             await asyncio.sleep(0)
 
     async def list(
         self, resource: ResourceRef, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> list[Object]:
-        """All items; paged on the way."""
+        """All items, read in pages."""
         items: list[Object] = []
         pages = self.pages(resource, namespace, label_selector=label_selector, field_selector=field_selector)
         async for page in pages:
@@ -245,11 +245,11 @@ class RestClient:
         return await self.request("DELETE", path_of(resource, namespace, name), None, body)
 
     async def bind(self, namespace: str, pod: str, node: str, uid: str = "") -> None:
-        """`uid`, if given, must be the pod's. Raises StatusError 409 if it is bound already."""
+        """`uid`, if given, must be the pod's. Raises StatusError 409 if it is already bound."""
         await self.raw("POST", path_of(PODS, namespace, pod, "binding"), None, binding_body(namespace, pod, node, uid))
 
     async def evict(self, namespace: str, pod: str, *, uid: str = "", grace_period_s: int | None = None) -> None:
-        """Raises StatusError 429 where a disruption budget forbids it."""
+        """Raises StatusError 429 if a disruption budget forbids it."""
         body: Object = {
             "kind": "Eviction",
             "apiVersion": "policy/v1",
@@ -276,7 +276,7 @@ def binding_body(namespace: str, pod: str, node: str, uid: str = "") -> bytes:
 
 
 def delete_options(uid: str, resource_version: str, grace_period_s: int | None, propagation: str) -> Object | None:
-    """A DeleteOptions body, None where nothing is asked for."""
+    """A DeleteOptions body, None without options."""
     options: Object = {}
     preconditions: Object = {}
     if uid:

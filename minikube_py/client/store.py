@@ -1,4 +1,4 @@
-"""What an informer knows: projections by key, and indexes over them."""
+"""The content of an informer: projections by key, and indexes over them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Projection(Protocol):
-    """The least a projection must tell: another uid under the same key is another object."""
+    """The minimum of a projection: another uid under the same key is another object."""
 
     @property
     def uid(self) -> str: ...
@@ -25,7 +25,7 @@ class ObjectStore(Generic[T]):
     def __init__(self, indexers: Mapping[str, Indexer[T]] | None = None) -> None:
         self._items: dict[str, T] = {}
         self._indexers = dict(indexers or {})
-        # Values are dictionaries used as ordered sets: iteration must not depend on hashes.
+        # Values are dictionaries used as ordered sets: iteration order must not depend on hashes.
         self._indexes: dict[str, dict[Hashable, dict[str, None]]] = {name: {} for name in self._indexers}
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class ObjectStore(Generic[T]):
         return self._items.items()
 
     def by_index(self, name: str, value: Hashable) -> list[T]:
-        """The projections for which indexer `name` gave `value`."""
+        """The projections for which indexer `name` returned `value`."""
         keys = self._indexes[name].get(value)
         if not keys:
             return []
@@ -64,7 +64,7 @@ class ObjectStore(Generic[T]):
         return self._indexes[name].keys()
 
     def put(self, key: str, item: T) -> T | None:
-        """The item that `key` held before. Raises what an indexer raises for `item`, with nothing changed."""
+        """Returns the previous item of `key`. Raises what an indexer raises for `item`, without any change."""
         old = self._items.get(key)
         found = [_as_keys(indexer(item)) for indexer in self._indexers.values()]
         self._items[key] = item
@@ -96,7 +96,7 @@ class ObjectStore(Generic[T]):
 
 
 def _as_keys(values: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    """Raises: TypeError where one cannot be a key."""
+    """Raises: TypeError if one is not hashable."""
     kept = tuple(values)
     dict.fromkeys(kept)
     return kept

@@ -1,7 +1,6 @@
-"""Many deadlines, one sleeping task: what delaying queues, heartbeats and start delays share.
+"""Many deadlines, one sleeping task: shared by delaying queues, heartbeats and start delays.
 
-A task per deadline costs about 1.5 KB and a scheduler entry; a heap entry costs 100 bytes.
-"""
+A task per deadline costs about 1.5 KB and a scheduler entry; a heap entry costs 100 bytes."""
 
 from __future__ import annotations
 
@@ -93,7 +92,7 @@ class Timers:
             delay_s = self._wakes_at_s - self._clock.monotonic_s()
             if delay_s > 0:
                 await self._clock.sleep(delay_s)
-            # While callbacks run, none of them may restart (and so cancel) this very task.
+            # While callbacks run, none of them may restart (and so cancel) this task.
             self._wakes_at_s = float("-inf")
             self._fire_due()
         self._wakes_at_s = float("inf")

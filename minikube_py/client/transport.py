@@ -1,6 +1,6 @@
-"""`ApiTransport`: how a component reaches the API server, over HTTPS or straight to its core in the same process.
+"""`ApiTransport`: how a component reaches the API server, over HTTPS or directly to its core in the same process.
 
-The same requests and watch streams either way; the components cannot tell which they were given.
+Requests and watch streams are the same; components cannot distinguish the two.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ApiTransport(Protocol):
     ) -> ApiResponse:
         """Any status is returned, not raised.
 
-        Raises: Unavailable where nothing was sent, OutcomeUnknown where the answer to a write was lost."""
+        Raises: Unavailable if nothing was sent, OutcomeUnknown if the answer to a write was lost."""
 
     def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
         """Batches of events of `GET path?watch=true&params`; ends when the server ends it.
 
-        An answer other than 200 comes as one ERROR event holding the Status. Raises: Unavailable."""
+        An answer other than 200 becomes one ERROR event with the Status. Raises: Unavailable."""
 
     async def close(self) -> None: ...

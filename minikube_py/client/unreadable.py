@@ -1,8 +1,7 @@
-"""The objects that an informer leaves out because its owner cannot read them.
+"""The objects that an informer omits because its owner cannot read them.
 
-What is stored need not be what its kind says: another program may have put it past the API. Such an object is as if it
-were absent, until it changes to something that can be read; it costs nobody the others.
-"""
+A stored object need not match its kind: another program may have bypassed the API. Such an object counts as absent
+until it changes to a readable one, and does not affect others."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from minikube_py.client.rest import ResourceRef
 logger = logging.getLogger(__name__)
 
 NAMELESS: Final = "?"
-"""The key of what does not even say its name."""
+"""The key of an object without a valid name."""
 _REASON_CHARS_MAX: Final = 300
 
 
 class Unreadable:
-    """`why` is the reason of each by its key. Each reason is logged once, however often the object comes.
+    """`why` has the reason by key. Each reason is logged once, however often the object arrives.
 
-    `failed` counts what handlers raised where no object is at fault: after a batch, or for one that is gone."""
+    `failed` counts handler exceptions not due to an object: after a batch, or for a deleted one."""
 
     __slots__ = ("failed", "resource", "why")
 
@@ -45,7 +44,7 @@ class Unreadable:
             logger.info("%s %s is left out no more", self.resource.plural, key)
 
     def keep(self, keys: Container[str]) -> None:
-        """Of a list: all others are gone, or can be read."""
+        """Keeps only objects of a list: others are gone or readable."""
         for key in [key for key in self.why if key not in keys]:
             self.drop(key)
 

@@ -1,8 +1,7 @@
 """Work queues of controllers: an item is worked on by one worker at a time, and never lost while it is.
 
-Three sets say it all: `queue` (waiting, in order), `dirty` (must be worked on) and `processing` (being worked on). An
-item added while it is processed stays dirty and queues again when it is done. Source: client-go/util/workqueue.
-"""
+Three sets hold the state: `queue` (waiting, in order), `dirty` (must be worked on) and `processing` (being worked on).
+An item added while it is processed stays dirty and queues again when it is done. Source: client-go/util/workqueue."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ C = TypeVar("C", bound=Hashable, contravariant=True)
 
 
 class ShutDown(Exception):
-    """The queue is shut down and empty: a worker ends here."""
+    """The queue is shut down and empty: the worker ends."""
 
 
 class QueueStats(NamedTuple):
@@ -28,7 +27,7 @@ class QueueStats(NamedTuple):
     adds: int
     retries: int
     queued_s: float
-    """Sum over items taken of the time from added to taken."""
+    """Total time of taken items from added to taken."""
     worked_s: float
 
 
@@ -55,7 +54,7 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     def add(self, item: K) -> None:
-        """Once per item until it is taken; dropped after shutdown."""
+        """Once per item until it is taken; ignored after shutdown."""
         if self._shutting_down or item in self._dirty:
             return
         self._adds += 1
@@ -95,7 +94,7 @@ class WorkQueue(Generic[K]):
             self._wake_idle()
 
     def shut_down(self) -> None:
-        """No more adds; what waits is still handed out, then `get` raises ShutDown."""
+        """No more adds; waiting items are still handed out, then `get` raises ShutDown."""
         self._shutting_down = True
         while self._getters:
             self._wake_one()
@@ -103,7 +102,7 @@ class WorkQueue(Generic[K]):
             self._wake_idle()
 
     async def shut_down_with_drain(self) -> None:
-        """Shuts down and returns when the workers are done with all that waited."""
+        """Shuts down and returns when the workers have finished everything waiting."""
         self.shut_down()
         while self._processing or self._queue:
             idle = asyncio.get_running_loop().create_future()
@@ -143,7 +142,7 @@ class WorkQueue(Generic[K]):
 
 
 class DelayingQueue(WorkQueue[K]):
-    """`add_after`: an item joins the queue when its delay is over; of several delays the earliest counts."""
+    """`add_after`: an item joins the queue after its delay; of several delays the earliest counts."""
 
     def __init__(self, clock: Clock, timers: Timers | None = None) -> None:
         super().__init__(clock)
@@ -176,7 +175,7 @@ class DelayingQueue(WorkQueue[K]):
         super().shut_down()
 
     async def close(self) -> None:
-        """Shuts down and ends the timer task, if it is this queue's own."""
+        """Shuts down and ends the timer task, if this queue owns it."""
         self.shut_down()
         if self._owns_timers:
             await self._timers.close()
@@ -216,7 +215,7 @@ class ItemExponentialRateLimiter(Generic[K]):
 
 
 class BucketRateLimiter(Generic[K]):
-    """A token bucket over all items: reserves one token, answers how long until it is there."""
+    """A token bucket over all items: reserves one token, returns the time until it is available."""
 
     def __init__(self, clock: Clock, rate_per_s: float = 10.0, burst: int = 100) -> None:
         self._clock = clock
@@ -239,7 +238,7 @@ class BucketRateLimiter(Generic[K]):
 
 
 class MaxOfRateLimiter(Generic[K]):
-    """The longest wait that any of its limiters asks for."""
+    """The longest delay of its limiters."""
 
     def __init__(self, *limiters: RateLimiter[K]) -> None:
         self._limiters = limiters
@@ -258,9 +257,8 @@ class MaxOfRateLimiter(Generic[K]):
 class RateLimitingQueue(DelayingQueue[K]):
     """`add_rate_limited` after a failure, `forget` after a success.
 
-    By default only the exponential limit per item; upstream's overall bucket (10/s, burst 100) is switched on by
-    handing in a MaxOfRateLimiter with a BucketRateLimiter.
-    """
+    By default only the exponential limit per item; for upstream's overall bucket (10/s, burst 100) pass a
+    MaxOfRateLimiter with a BucketRateLimiter."""
 
     def __init__(self, clock: Clock, limiter: RateLimiter[K] | None = None, timers: Timers | None = None) -> None:
         super().__init__(clock, timers)
@@ -280,7 +278,8 @@ class RateLimitingQueue(DelayingQueue[K]):
 async def work(
     queue: RateLimitingQueue[K], handle: Callable[[K], Awaitable[None]], failed: Callable[[K, Exception], None]
 ) -> None:
-    """One worker: takes, handles, retries with backoff what raised. Ends when the queue is shut down and empty."""
+    """One worker: takes and handles items, retries exceptions with backoff. Ends when the queue is shut down and
+    empty."""
     while True:
         try:
             item = await queue.get()

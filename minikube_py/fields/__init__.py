@@ -1,1 +1,1 @@
-"""What a selector can compare in an object: quantities, paths, pod requests, comparisons."""
+"""The object values a selector can compare: quantities, paths, pod requests, comparisons."""

@@ -1,4 +1,4 @@
-"""What fields that are asked for mean: by name, with what declares them."""
+"""The meaning of requested fields: their declarations by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minikube_py.fields.extract import SUMS
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 
 Asked = tuple[tuple[str, tuple[FieldSpec, SumSpec | None] | None], ...]
-"""Fields with what they mean: the spec of each, and of the sum it uses; None where it is not declared."""
+"""Fields with their declarations: the spec of each, and of the sum it uses; None if undeclared."""
 
 
 def asked_of(field_set: FieldSet, fields: Iterable[str]) -> Asked:
@@ -24,5 +24,5 @@ def asked_of(field_set: FieldSet, fields: Iterable[str]) -> Asked:
 
 
 def parts_of(asked: Asked) -> list[FieldSpec | SumSpec]:
-    """All that has to be declared for it."""
+    """Everything that has to be declared for it."""
     return [part for _, meaning in asked if meaning is not None for part in meaning if part is not None]

@@ -9,4 +9,4 @@ BOOLEANS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
-"""What Go reads as true and as false; all else is neither."""
+"""Go's spellings of true and of false; others are invalid."""

@@ -1,4 +1,4 @@
-"""The declarations every control plane starts with: what nodes and pods can be asked for."""
+"""The default declarations of every control plane: the queryable fields of nodes and pods."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PODS: Final = FieldSet(
 
 
 def former(field_set: FieldSet) -> FieldSet:
-    """What stands in for it while members of an earlier release take part (`mvcc.versions`): the same fields, by the
-    extractors of version 1; itself where there is no difference."""
+    """Its replacement while members of an earlier release take part (`mvcc.versions`): the same fields, by the
+    extractors of version 1; itself if there is no difference."""
     fields = tuple([replace(each, extractor=_FORMER.get(each.extractor, each.extractor)) for each in field_set.fields])
     sums = tuple([replace(each, extractor=_FORMER.get(each.extractor, each.extractor)) for each in field_set.sums])
     return FieldSet(field_set.name, field_set.prefix, fields, sums)

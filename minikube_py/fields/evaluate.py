@@ -1,8 +1,7 @@
-"""Rows of objects, and which parts of a row the object alone decides.
+"""Rows of objects, and the parts of a row that depend on the object alone.
 
 `Reader` is a FieldSet compiled once. Used by the store's tables, and by the API server's watch cache for fields that
-need no store (`row_of`, `where_of`).
-"""
+need no store (`row_of`, `where_of`)."""
 
 from __future__ import annotations
 
@@ -30,17 +29,18 @@ from minikube_py.fields.whole import clamp
 
 Row = dict[str, int | str]
 Totals = Mapping[str, int]
-"""One sum of one object: resource name to units. Resources nobody asks for are absent."""
+"""One sum of one object: resource name to units. Unused resources are absent."""
 NO_TOTALS: Totals = {}
 
 
 Lists = Sequence[dict[str, int]]
-"""What an object says of each family that its FieldSet reads."""
+"""An object's values of each family that its FieldSet reads."""
 Part = Callable[[Lists, Any], dict[str, int]]
 
 
 class Own(NamedTuple):
-    """What an object alone says: `plain` fields, and per field that a sum takes part in its own part by resource.
+    """The part that depends on the object alone: `plain` fields, and for each field with a sum its own part by
+    resource.
 
     `parts[i]` belongs to `Reader.summed[i]`: resource to units (`minus`: the minuend; a sum itself: zeros)."""
 
@@ -52,7 +52,7 @@ NOTHING: Final = Own({}, ())
 
 
 class Summed(NamedTuple):
-    """A field or family that a sum takes part in: value = part - total, or the total itself where `sign` is +1."""
+    """A field or family with a sum: value = part - total, or the total itself if `sign` is +1."""
 
     sum: str
     sign: int
@@ -70,17 +70,17 @@ class Summed(NamedTuple):
 
 
 class Reader:
-    """A FieldSet, checked and compiled. Raises: InvalidRequest where the declaration is not sound."""
+    """A FieldSet, checked and compiled. Raises: InvalidRequest if the declaration is invalid."""
 
     def __init__(self, field_set: FieldSet) -> None:
         check_field_set(field_set)
         self.field_set = field_set
         self.unreadable = 0
-        """Objects that an extractor failed on; `last_unreadable` says how."""
+        """Objects on which an extractor failed; `last_unreadable` is the latest error."""
         self.last_unreadable = ""
         self.summed: list[Summed] = []
         self._scalars: list[tuple[str, Scalar]] = []
-        # Several fields may be of one list, as free and allocatable resources are: each is read once for an object.
+        # Several fields may use one list, such as free and allocatable resources: each list is read once per object.
         self._lists: list[Family] = []
         self._places: dict[tuple[str, str], int] = {}
         self._families: list[tuple[str, int]] = []
@@ -99,7 +99,7 @@ class Reader:
                 self._scalars.append((spec.name, scalar(spec.extractor, spec.args, spec.kind)))
 
     def _list_of(self, extractor: str, args: Mapping[str, str]) -> int:
-        """The place of a family among what is read of each object."""
+        """The index of a family among the lists read from each object."""
         place = self._places.setdefault((extractor, args.get("path", "")), len(self._lists))
         if place == len(self._lists):
             self._lists.append(family(extractor, args))
@@ -117,7 +117,7 @@ class Reader:
         return lambda lists, obj: {only: 0} if only in lists[place] else {}
 
     def own(self, obj: Any) -> Own:
-        """What cannot be read is missing; of an object that an extractor fails on, all. `obj` is any decoded JSON."""
+        """Unreadable values are missing; if an extractor fails on an object, all are. `obj` is any decoded JSON."""
         try:
             return self._own(obj)
         except MemoryError:
@@ -140,7 +140,7 @@ class Reader:
         return Own(plain, tuple([part_of(lists, obj) for part_of in self._parts]))
 
     def row(self, own: Own, totals: Mapping[str, Totals]) -> Row:
-        """The whole row, given each sum by its name."""
+        """The complete row, given each sum by its name."""
         row = dict(own.plain)
         for summed, part in zip(self.summed, own.parts):
             total = totals.get(summed.sum, NO_TOTALS)
@@ -156,7 +156,7 @@ def _same(place: int) -> Part:
 
 
 def _one_member(spec: FieldSpec) -> Part:
-    """The part of a single field: its own value under the name of the resource it measures."""
+    """The part of a single field: its value under the name of the resource it measures."""
     value_of = scalar(spec.extractor, spec.args, spec.kind)
     resource = spec.args.get("resource", "")
 
@@ -168,8 +168,8 @@ def _one_member(spec: FieldSpec) -> Part:
 
 
 def check_field_set(field_set: FieldSet, version: int = NEWEST_EXTRACTORS) -> None:
-    """Raises: InvalidRequest where a name is empty or given twice, an extractor is unknown to `version` of the rules, a
-    sum is unknown, or kinds clash."""
+    """Raises: InvalidRequest if a name is empty or duplicate, an extractor is unknown to `version` of the rules, a sum
+    is unknown, or kinds conflict."""
     if not field_set.name or not field_set.prefix:
         raise InvalidRequest("a field set needs a name and a prefix")
     if len(field_set.fields) > MAX_MEMBERS or len(field_set.sums) > MAX_MEMBERS:
@@ -198,7 +198,7 @@ _readers: dict[int, tuple[FieldSet, Reader]] = {}
 
 
 def reader_of(field_set: FieldSet) -> Reader:
-    """The compiled form of a declaration, kept for the few that a process uses."""
+    """The compiled form of a declaration, cached for the few that a process uses."""
     known = _readers.get(id(field_set))
     if known is not None and known[0] is field_set:
         return known[1]
@@ -210,14 +210,14 @@ def reader_of(field_set: FieldSet) -> Reader:
 
 
 def row_of(field_set: FieldSet, obj: Any) -> Row:
-    """The fields that `obj` alone decides; those that a sum takes part in are absent."""
+    """The fields that depend on `obj` alone; those with a sum are absent."""
     return reader_of(field_set).own(obj).plain
 
 
 def where_of(field_set: FieldSet, where: Where) -> Predicate:
     """`where` as a predicate on rows of `row_of`.
 
-    Raises: InvalidRequest as `compile_where`, and where a field depends on other objects."""
+    Raises: InvalidRequest as `compile_where`, and if a field depends on other objects."""
     for comparison in where.comparisons:
         if field_set.depends_on_others(comparison.field):
             raise InvalidRequest(f"field {comparison.field!r} depends on other objects: only the store can answer")

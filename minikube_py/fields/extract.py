@@ -1,20 +1,19 @@
 """The versioned extractors that a declaration may name: pure functions from a decoded object to values.
 
-An extractor never changes what it answers; a better one gets a new version. What cannot be read is missing. Those of
-version 2 read numbers of any size (`fields.whole`), the others leave out what does not fit int64.
+An extractor's results never change; a better one gets a new version. Unreadable values are missing. Those of version 2
+read numbers of any size (`fields.whole`), the others omit values that do not fit int64.
 
 | Name | Reads | Arguments |
 |---|---|---|
 | `path@1`, `path@2` | the value at a path, by the field's kind | `path`; `default`; `resource` (unit of a quantity) |
 | `resources@1`, `resources@2` | a resource list: one member per resource | `path`; `resource` (one member only) |
-| `pod_requests@1` | what a pod asks of its node, {} once it is finished | `resource` (one member only) |
+| `pod_requests@1` | a pod's requests, {} once it is finished | `resource` (one member only) |
 | `pod_requests@2` | the same as kube-scheduler counts it, resizes in place included | `resource` (one member only) |
 | `hash32@1` | CRC-32 of the text at a path, missing if there is none | `path` |
 | `sum@1` | a declared sum, 0 where nothing refers to the object | `sum`; `over` (path of a resource list: its names) |
 | `sum@3` | as `sum@1`, with the names that `resources@2` reads | `sum`; `over`; `resource` |
 | `sum@2` | one resource of a declared sum, 0 where nothing refers to the object | `sum`; `resource` |
-| `count@1` | 1, whatever the object: a sum of it counts | none |
-"""
+| `count@1` | 1, whatever the object: a sum of it counts | none |"""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ Scalar = Callable[[Any], Value | None]
 Family = Callable[[Any], dict[str, int]]
 
 SUM_OVER = {"sum@1": "resources@1", "sum@3": "resources@2"}
-"""Sums that have a member for each name of a list, and how that is read."""
+"""Sums with a member for each name of a list, and the reader of that list."""
 SUMS = frozenset((*SUM_OVER, "sum@2"))
 NEWEST_EXTRACTORS = 2
-"""The version of the rules (`mvcc.versions`) that knows all of these."""
+"""The version of the rules (`mvcc.versions`) that has all of these."""
 MAX_MEMBERS = 64
-"""Resources of one list beyond this many (in order of name) are missing fields."""
+"""Further resources of one list (in order of name) are missing fields."""
 MAX_STRING_LENGTH = 1024
-"""A text longer than this is a missing field."""
+"""A longer text is a missing field."""
 
 INT64_LOW = -EDGE
 INT64_HIGH = EDGE
@@ -58,7 +57,7 @@ _ARGS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "count@1": (frozenset(), frozenset()),
 }
 _SINCE = {"path@2": 2, "resources@2": 2, "pod_requests@2": 2, "sum@3": 2}
-"""The version of the rules that brought an extractor; 1 for all others."""
+"""The version of the rules that introduced an extractor; 1 for all others."""
 _ARGS |= {name: _ARGS[before] for name, before in zip(_SINCE, ("path@1", "resources@1", "pod_requests@1", "sum@1"))}
 _EXACT_SUMS = frozenset({"pod_requests@1", *SUMS})
 FAMILIES = frozenset({"resources@1", "resources@2", "pod_requests@1", "pod_requests@2", *SUM_OVER})
@@ -70,13 +69,12 @@ def newest(name: str) -> str:
 
 
 def is_clamped(spec: FieldSpec) -> bool:
-    """Whether a row may hold less of the field's value than there is (`fields.whole`)."""
+    """Whether a row's value may be clamped (`fields.whole`)."""
     return spec.minus is not None or spec.extractor in _SINCE or spec.extractor in _EXACT_SUMS
 
 
 def check(extractor: str, args: Mapping[str, str], kind: Kind, family: bool, version: int = NEWEST_EXTRACTORS) -> None:
-    """Raises: InvalidRequest unless `version` of the rules knows the extractor, and its arguments are its own and
-    readable."""
+    """Raises: InvalidRequest unless `version` of the rules has the extractor, and its arguments are known and valid."""
     if extractor not in _ARGS or _SINCE.get(extractor, 1) > version:
         known = ", ".join(sorted(name for name in _ARGS if _SINCE.get(name, 1) <= version))
         raise InvalidRequest(f"unknown extractor {extractor!r}; known: {known}")
@@ -142,7 +140,7 @@ def wide_resource_list(resources: Any) -> dict[str, int]:
 
 
 def resource_list(resources: Any) -> dict[str, int]:
-    """Resource name to units of a decoded resource list; what cannot be read, or does not fit int64, is absent."""
+    """Resource name to units of a decoded resource list; values that are unreadable or do not fit int64 are absent."""
     if not isinstance(resources, dict):
         return {}
     names = resources if len(resources) <= MAX_MEMBERS else sorted(resources)[:MAX_MEMBERS]
@@ -160,7 +158,7 @@ def _number(resource: str, value: Any) -> int:
     read_value = quantity.from_json(value)
     units = read_value.milli_value() if resource == "cpu" else read_value.value()
     if clamp(units) != units:
-        # Without the number: Python refuses to write one of thousands of digits.
+        # Without the number: Python refuses to print one of thousands of digits.
         raise quantity.QuantityError("it does not fit a signed 64-bit integer")
     return units
 
@@ -201,7 +199,7 @@ def _path(args: Mapping[str, str], kind: Kind, read_value: Callable[[Kind, Any, 
 
 
 def read_as(kind: Kind, value: Any, resource: str = "") -> Value | None:
-    """A decoded JSON value as `kind`, None where it cannot be read as that."""
+    """A decoded JSON value as `kind`, None if it is not readable as that."""
     if value is None:
         return None
     if kind == "string":
@@ -234,13 +232,13 @@ def read_wide(kind: Kind, value: Any, resource: str = "") -> Value | None:
             return None
         return wide(int(value))
     if isinstance(value, float) and not -EDGE < value < EDGE and value == value:
-        # JSON's own form of a whole number that is larger than 64 bits.
+        # The JSON form of an integer larger than 64 bits.
         return wide(int(value)) if abs(value) < WIDE else WIDE if value > 0 else -WIDE
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def read_int(value: Any) -> int | None:
-    """An int64 from a JSON integer or its decimal text."""
+    """An int64 from a JSON integer or a decimal string."""
     if isinstance(value, str):
         digits = value[1:] if value[:1] in ("+", "-") else value
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:

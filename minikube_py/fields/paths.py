@@ -20,7 +20,7 @@ _KEYED: Final = (("metadata", "labels"), ("metadata", "annotations"))
 
 @lru_cache(maxsize=4096)
 def parse_path(text: str) -> Path:
-    """Raises: InvalidRequest with the position of what cannot be read."""
+    """Raises: InvalidRequest with the position of the error."""
     if not text or len(text) > MAX_PATH_LENGTH:
         raise InvalidRequest(f"a path has 1 to {MAX_PATH_LENGTH} characters, this one {len(text)}")
     parts: list[str | int] = []
@@ -41,7 +41,8 @@ def parse_path(text: str) -> Path:
 
 
 def path_text(path: Path) -> str:
-    """The one text of a path, as `parse_path` reads it: names plain, keys of labels and what is no name in brackets."""
+    """The canonical text of a path, as `parse_path` reads it: names plain, keys of labels and other texts in
+    brackets."""
     text = ""
     for at, part in enumerate(path):
         if isinstance(part, int):
@@ -84,7 +85,7 @@ def _bracket(text: str, at: int) -> tuple[str | int, int]:
 
 
 def read(obj: Any, path: Path) -> Any:
-    """The value at `path`, None where there is none."""
+    """The value at `path`, None if there is none."""
     for part in path:
         if type(part) is str:
             if not isinstance(obj, dict):

@@ -1,11 +1,11 @@
-"""What a pod asks of its node, by the first version of the rule: for logs and folders that declare it. Never changed.
+"""A pod's requests by the first version of the rule, for logs and folders that declare it. Never changed.
 
-The present rule of `free.*` and of Fit is `resource_requests`.
+The current rule of `free.*` and of Fit is `resource_requests`.
 
 Source: KEP-753 (sidecar containers, "Resources calculation for scheduling and pod admission"), KEP-688 (overhead),
 KEP-2837 (pod-level resources). Per resource: the larger of (containers + sidecars) and the largest need while init
-containers run one after another beside the sidecars started before them; pod-level requests take the place of that;
-overhead is added. Sums are exact and rounded up once, at the end.
+containers run one after another beside the sidecars started before them; pod-level requests replace that; overhead is
+added. Sums are exact and rounded up once, at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _lists = ResourceLists(lambda value: quantity.from_json(value).at_scale(quantity
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
-    """A pod whose containers have ended for good: it holds no resources any more."""
+    """A pod whose containers have ended permanently: it holds no resources."""
     status = pod.get("status")
     phase = status.get("phase") if isinstance(status, dict) else None
     return isinstance(phase, str) and phase in FINISHED_PHASES
@@ -35,7 +35,7 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 def pod_requests(pod: Mapping[str, Any]) -> dict[str, int]:
     """Resource name to units (milli for cpu, whole otherwise, rounded up), `pods` counting 1; {} for a finished pod.
 
-    Raises: QuantityError where a request cannot be read."""
+    Raises: QuantityError if a request is invalid."""
     if is_finished(pod):
         return {}
     spec = pod.get("spec")

@@ -1,8 +1,7 @@
 """Kubernetes quantities: `100m`, `1.5Gi`, `12e6` read exactly, compared, added, and printed in canonical form.
 
-Source: the API reference page "Quantity"; behaviour, also where it surprises, as resource.Quantity of apimachinery
-0.36. A quantity is an exact decimal not finer than 10**-9; what is finer is rounded away from zero.
-"""
+Source: the API reference page "Quantity"; behaviour, even where surprising, as resource.Quantity of apimachinery 0.36.
+A quantity is an exact multiple of 10**-9; finer values are rounded away from zero."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ SUFFIX_WRONG: Final = "unable to parse quantity's suffix"
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
 MAX_EXPONENT: Final = 9999
-"""Larger powers of ten are refused: upstream takes them, and its arithmetic on them then does not end."""
+"""Larger powers of ten are refused: upstream accepts them, but its arithmetic on them then does not terminate."""
 MAX_LENGTH: Final = 4096
 NANO: Final = -9
 _WIDE_DIGITS: Final = 40
-"""10 to the power of this is beyond `WIDE`."""
+"""10 to the power of this exceeds `WIDE`."""
 
 _SCANNER = re.compile(r"([+-]?)(0*)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*(?:[-+]?)[0-9]*)")
 _DECIMAL: Final[dict[str, int]] = {
@@ -38,16 +37,16 @@ _BINARY_SUFFIX: Final = {0: ""} | {exponent: suffix for suffix, exponent in _BIN
 _PLAIN_WHOLE: Final = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _PLAIN_MILLI: Final = {"": 1000, "m": 1}
 _PLAIN_DIGITS: Final = 9
-"""So many digits times any of these factors fit an int64."""
+"""This many digits times any of these factors fit an int64."""
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
 
 
 class QuantityError(RequestError, ValueError):
-    """The text is no quantity; the message is upstream's."""
+    """Not a quantity; the message is upstream's."""
 
 
 class Quantity(NamedTuple):
-    """`unscaled * 10**scale`, scale >= -9. `text` is the canonical form, "" where it must still be worked out.
+    """`unscaled * 10**scale`, scale >= -9. `text` is the canonical form, "" if not yet computed.
 
     Ordered and hashed as a tuple; use `compare` for order by value."""
 
@@ -70,7 +69,7 @@ class Quantity(NamedTuple):
         return magnitude if self.unscaled >= 0 else -magnitude
 
     def saturated(self, scale: int) -> int:
-        """The same, and at most `WIDE` in size: what is larger need not be worked out."""
+        """The same, and at most `WIDE` in size, to avoid computing larger values."""
         if self.scale - scale > _WIDE_DIGITS and self.unscaled:
             return WIDE if self.unscaled > 0 else -WIDE
         return wide(self.at_scale(scale))
@@ -111,7 +110,7 @@ _wide: dict[tuple[bool, str], int] = {}
 
 
 def parse(text: str) -> Quantity:
-    """Raises: QuantityError with upstream's sentence."""
+    """Raises: QuantityError with upstream's message."""
     found = _parsed.get(text)
     if found is None:
         found = _parse(text)
@@ -122,7 +121,7 @@ def parse(text: str) -> Quantity:
 
 
 def from_json(value: Any) -> Quantity:
-    """The quantity of a decoded JSON value: a string (blanks around it are dropped) or a number; null is zero.
+    """The quantity of a decoded JSON value: a string (surrounding blanks are dropped) or a number; null is zero.
 
     Raises: QuantityError."""
     if isinstance(value, str):
@@ -168,7 +167,7 @@ def milli_units(text: str) -> int:
 
 
 def wide_units(resource: str, value: Any) -> int:
-    """What is added up for `resource`, from a decoded JSON value: milli-units for cpu, whole units otherwise, both
+    """The amount to add up for `resource`, from a decoded JSON value: milli-units for cpu, whole units otherwise, both
     rounded away from zero and at most `WIDE` in size. Raises: QuantityError."""
     known = _wide.get((resource == "cpu", value)) if type(value) is str else None
     if known is not None:
@@ -182,12 +181,12 @@ def wide_units(resource: str, value: Any) -> int:
 
 
 def resource_units(resource: str, text: str) -> int:
-    """What a row holds for `resource`: milli-units for cpu, whole units otherwise. Raises: QuantityError."""
+    """A row's value for `resource`: milli-units for cpu, whole units otherwise. Raises: QuantityError."""
     return milli_units(text) if resource == "cpu" else whole_units(text)
 
 
 def resource_text(resource: str, units: int) -> str:
-    """The inverse of `resource_units`, as upstream prints such amounts: memory and storage in powers of two."""
+    """The inverse of `resource_units`, in upstream's format: memory and storage in powers of two."""
     if resource == "cpu":
         return str(from_milli(units))
     binary = resource == "memory" or resource.endswith("storage") or resource.startswith("hugepages-")
@@ -195,7 +194,7 @@ def resource_text(resource: str, units: int) -> str:
 
 
 def _plain(text: str, factors: Mapping[str, int]) -> int | None:
-    """What most texts say, found faster than by the scanner: a few digits and a suffix that multiplies them."""
+    """Parses the usual texts faster than the scanner: a few digits and a suffix that multiplies them."""
     digits = text.rstrip("mKMGi")
     factor = factors.get(text[len(digits) :])
     if factor is None or len(digits) > _PLAIN_DIGITS or not (digits.isascii() and digits.isdigit()):
@@ -264,7 +263,7 @@ def _parse_exactly(digits: str, places: int, base: int, exponent: int, format: F
         unscaled <<= exponent
     if unscaled and scale < NANO:
         shift = NANO - scale
-        # A divisor longer than the number gives one; it need not be built.
+        # A divisor longer than the number gives one; it need not be computed.
         unscaled = 1 if shift > len(digits) + 20 else -(-unscaled // 10**shift)
         scale = NANO
     elif not unscaled:

@@ -1,5 +1,5 @@
-"""What the rules of a pod's requests share, those of version 1 and today's: reading lists of resources, adding them up,
-and remembering the answer for pods of one shape. How an amount becomes a number is each rule's own."""
+"""Shared by the rules of a pod's requests, version 1 and the current one: reading lists of resources, adding them up,
+and caching the result for pods of one shape. Each rule converts amounts to numbers itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Nanos = dict[str, int]
 
 
 class ResourceLists:
-    """Reads amounts by `nanos_of`, which may raise QuantityError; texts are read once."""
+    """Reads amounts by `nanos_of`, which may raise QuantityError; texts are parsed once."""
 
     __slots__ = ("_known", "_nanos_of")
 
@@ -41,7 +41,7 @@ class ResourceLists:
 
 
 def shape_of(spec: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """What decides the answer for the usual pod, one container and nothing else that counts; None for all others."""
+    """The cache key of the usual pod, with one container and nothing else relevant; None for all others."""
     containers = spec.get("containers")
     if type(containers) is not list or len(containers) != 1 or not _OTHERS.isdisjoint(spec):
         return None

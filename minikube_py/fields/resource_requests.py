@@ -1,12 +1,10 @@
-"""What a pod asks of its node: the one rule that the store's sums (`pod_requests@2`) and the scheduler follow.
+"""A pod's requests: the rule shared by the store's sums (`pod_requests@2`) and the scheduler.
 
 Source: k8s.io/component-helpers/resource 0.36 (PodRequests), with the options of kube-scheduler 1.36. Per resource: the
 larger of (containers + sidecars) and the largest need while init containers run one after another beside the sidecars
-started before them; requests of the whole pod take the place of that; overhead is added. A container, a sidecar or a
-whole pod that is resized in place counts as the largest of what its spec wants, what was allocated and what is in
-force (`status`); a resize that the node calls infeasible does not count. Sums are exact and rounded up once, at the
-end; a single amount counts as 2**127 nano-units at most.
-"""
+started before them; pod-level requests replace that; overhead is added. A container, a sidecar or a pod that is resized
+in place counts as the largest of its spec's, its allocated and its actual requests (`status`); an infeasible resize
+does not count. Sums are exact and rounded up once, at the end; a single amount counts as 2**127 nano-units at most."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _by_shape: dict[tuple[Any, ...], dict[str, int]] = {}
 def resource_requests(pod: Mapping[str, Any]) -> dict[str, int]:
     """Resource name to units (milli for cpu, whole otherwise, rounded up), `pods` counting 1; {} for a finished pod.
 
-    Raises: QuantityError where a request cannot be read."""
+    Raises: QuantityError if a request is invalid."""
     if is_finished(pod):
         return {}
     spec, status = pod.get("spec"), pod.get("status")
@@ -47,8 +45,7 @@ def units_of(nanos: Mapping[str, int]) -> dict[str, int]:
 
 
 def resized(status: Any, spec: Mapping[str, Any]) -> bool:
-    """Whether a pod's status has a say in what it asks for: it tells of other amounts than the spec, or in other
-    words."""
+    """Whether a pod's status affects its requests: it reports other amounts than the spec, or other texts."""
     if not isinstance(status, dict) or repeats(status, spec):
         return False
     if "resources" in status and not _alike(spec, status):
@@ -66,8 +63,8 @@ def resized(status: Any, spec: Mapping[str, Any]) -> bool:
 
 
 def repeats(status: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    """Whether the status of the usual pod, one container, tells of no other resources than its spec, in the same words.
-    False: only a closer look can tell."""
+    """Whether the status of the usual pod, with one container, reports the same resources as its spec, textually.
+    False: unknown without a closer look."""
     if "resources" in status or "initContainerStatuses" in status:
         return False
     states = status.get("containerStatuses")
@@ -99,8 +96,8 @@ def _alike(holder: Any, state: Mapping[str, Any]) -> bool:
 
 
 def total_nanos(spec: Mapping[str, Any], status: Any = None, defaults: Mapping[str, int] | None = None) -> Nanos:
-    """Resource name to nano-units. `defaults`, in nano-units too, fill in for containers that ask for nothing of a
-    resource. Raises: QuantityError."""
+    """Resource name to nano-units. `defaults`, also in nano-units, apply to containers without a request of a resource.
+    Raises: QuantityError."""
     told = _Status(status) if resized(status, spec) else None
     total: Nanos = {}
     for container in listed(spec.get("containers")):
@@ -128,7 +125,7 @@ def total_nanos(spec: Mapping[str, Any], status: Any = None, defaults: Mapping[s
 
 
 def pod_level_requests(spec: Mapping[str, Any]) -> Nanos:
-    """What is asked for the pod as a whole, of those resources for which that is possible. Raises: QuantityError."""
+    """The pod-level requests, for the resources that support them. Raises: QuantityError."""
     return {
         name: nanos
         for name, nanos in _lists.requests(spec).items()
@@ -137,7 +134,7 @@ def pod_level_requests(spec: Mapping[str, Any]) -> Nanos:
 
 
 class _Status:
-    """What a pod's status says of requests: by container, and of the pod."""
+    """The requests in a pod's status: by container, and of the pod."""
 
     def __init__(self, status: Mapping[str, Any]) -> None:
         self.infeasible = _infeasible(status)
@@ -149,7 +146,7 @@ class _Status:
                     self.containers[name] = each
 
     def effective(self, spec: Nanos, state: Mapping[str, Any]) -> Nanos:
-        """The largest of what is wanted (unless that is infeasible), in force and allocated."""
+        """The largest of the desired (unless infeasible), the actual and the allocated one."""
         found = {} if self.infeasible else dict(spec)
         _raise_to(found, _lists.requests(state))
         allocated = state.get("allocatedResources")

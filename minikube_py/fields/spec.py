@@ -1,9 +1,8 @@
-"""Fields and sums declared as data: which values of an object can be asked for, and how they are read from its bytes.
+"""Declarations of fields and sums: which values of an object can be queried, and how they are read from its bytes.
 
 A declaration is a replicated command, so that all members hold the same. It names pure, versioned extractors
-(`"path@1"`, `"resources@1"`, `"pod_requests@1"`) and their arguments. What cannot be read is a missing field,
-never an error.
-"""
+(`"path@1"`, `"resources@1"`, `"pod_requests@1"`) and their arguments. An unreadable value is a missing field, never an
+error."""
 
 from __future__ import annotations
 
@@ -20,9 +19,8 @@ Kind = Literal["quantity", "int", "string", "time"]
 class FieldSpec:
     """One field, or with a name ending in `.*` a family of them with one member per resource name.
 
-    `extractor` reads it from the object. With `minus`, the sum of that name is taken off: `free.*` = `allocatable`
-    minus the sum `requested.*`. A field whose own part cannot be read is missing, whatever the sum says.
-    """
+    `extractor` reads it from the object. With `minus`, the sum of that name is subtracted: `free.*` = `allocatable`
+    minus the sum `requested.*`. A field whose own part is unreadable is missing, whatever the sum."""
 
     name: str
     kind: Kind
@@ -53,7 +51,7 @@ class FieldSet:
     sums: tuple[SumSpec, ...] = ()
 
     def find(self, name: str) -> FieldSpec | None:
-        """The spec that declares `name`, a family's member included (`free.cpu` by `free.*`), or None."""
+        """The spec that declares `name`, including a family's members (`free.cpu` by `free.*`), or None."""
         for spec in self.fields:
             if spec.name == name:
                 return spec

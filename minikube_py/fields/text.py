@@ -1,17 +1,16 @@
-"""Declarations as people type them: fields and sums of an index, from text to data.
+"""Declarations in text form: parses the fields and sums of an index.
 
-    free.cpu                                    what is declared already
+    free.cpu                                    already declared
     metadata.creationTimestamp                  a path; its kind is that of the schema
     metadata.labels["pool"]:int                 a path and its kind: int, quantity, string or time
-    pool=metadata.labels["pool"]                a shorter name for it
-    requested.cpu                               a member of a sum that is declared beside it
+    pool=metadata.labels["pool"]                an alias for it
+    requested.cpu                               a member of a sum that is also declared
     left=status.capacity["cpu"] minus requested.cpu
 
     requested.*=pods:spec.nodeName:pod_requests@2           a sum: NAME=RESOURCE:REFERENCE:EXTRACTOR
     tasks=pods:spec.nodeName:path@1(path=spec.priority)     with arguments of the extractor
 
-All errors are InvalidRequest, and say what was wrong and what would be right.
-"""
+All errors are InvalidRequest, with the fault and the correct form."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from minikube_py.fields.where import resource_of
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 MAX_FIELDS: Final = 16
-"""Fields of one index. More would hardly narrow anything down, and each costs memory for every object."""
+"""Limit of fields per index. More would hardly narrow a query, and each costs memory for every object."""
 MAX_SUMS: Final = 8
 
 _READS: Final[Mapping[Kind, frozenset[str]]] = {
@@ -40,10 +39,10 @@ _READS: Final[Mapping[Kind, frozenset[str]]] = {
     "quantity": frozenset(("quantity", "string")),
     "time": frozenset(("time", "string")),
 }
-"""As what kinds a value of each kind may be read."""
+"""The kinds as which a value of each kind may be read."""
 
 KindAt = Callable[[Path], Kind]
-"""The kind of what stands at a path. Raises: InvalidRequest where nothing can."""
+"""The kind of the value at a path. Raises: InvalidRequest if there can be none."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[-./][A-Za-z0-9_]+)*", re.ASCII)
 _SUM_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[-./][A-Za-z0-9_]+)*(?:\.\*)?", re.ASCII)
@@ -55,14 +54,14 @@ _SUM_FORM: Final = "write NAME=RESOURCE:REFERENCE:EXTRACTOR, as requested.*=pods
 
 
 class Source(NamedTuple):
-    """A resource whose objects a sum may run over: where they are stored, and what stands in them."""
+    """A resource whose objects a sum may run over: where they are stored, and their schema."""
 
     prefix: bytes
     kind_at: KindAt
 
 
 class Declaration(NamedTuple):
-    """`fields`: names, in the order given. `declares` and `sums`: what the field set does not have by itself."""
+    """`fields`: names, in the given order. `declares` and `sums`: those not in the field set itself."""
 
     fields: tuple[str, ...]
     declares: tuple[FieldSpec, ...]
@@ -70,7 +69,7 @@ class Declaration(NamedTuple):
 
 
 def guessed_kind(path: Path) -> Kind:
-    """By the name alone: the times of Kubernetes' objects end in Time or Timestamp; all else is text."""
+    """From the name alone: times in Kubernetes' objects end in Time or Timestamp; everything else is text."""
     last = path[-1]
     in_map = path[:2] in (("metadata", "labels"), ("metadata", "annotations"))
     return "time" if isinstance(last, str) and last.endswith(_TIMES) and not in_map else "string"
@@ -84,8 +83,9 @@ def read_declaration(
     kind_at: KindAt = guessed_kind,
     others: FieldSet | None = None,
 ) -> Declaration:
-    """Each of `fields` may name several, with commas between. `others`: `known` and what other indexes declare beyond
-    it, which may be named too, and is declared again: they may be dropped. Raises: InvalidRequest."""
+    """Each of `fields` may contain several names, separated by commas. `others`: `known` and the additional
+    declarations of other indexes, which may be named too and are then declared again, because the others may be
+    dropped. Raises: InvalidRequest."""
     others = others or known
     new_sums = _read_sums(others, sums, sources or {})
     all_sums = {spec.name: spec for spec in (*others.sums, *new_sums)}
@@ -207,7 +207,7 @@ def _difference(item: str, name: str, path: Path, kind: Kind, sums: Mapping[str,
 
 
 def _member(sums: Mapping[str, SumSpec], name: str) -> tuple[str, str] | None:
-    """The sum that `name` stands for or is a member of, and the resource whose unit it has."""
+    """The sum that `name` is or is a member of, and the resource that defines its unit."""
     spec = sums.get(name)
     if spec is not None and not name.endswith("*"):
         return name, spec.args.get("resource", "")
@@ -218,7 +218,7 @@ def _member(sums: Mapping[str, SumSpec], name: str) -> tuple[str, str] | None:
 
 
 def find_field(known: FieldSet, text: str) -> tuple[str, FieldSpec] | None:
-    """The declared field that `text` names, however its path is written, and how it is called."""
+    """The declared field that `text` names, in any notation of its path, and its name."""
     spec = known.find(text)
     if spec is not None:
         return (text, spec) if not text.endswith("*") else None
@@ -314,7 +314,7 @@ def _read_extractor(text: str, extractor: str) -> tuple[str, dict[str, str]]:
 
 
 def field_text(spec: FieldSpec) -> str:
-    """A declared field as `read_declaration` reads it; the bare name where only the code can declare it."""
+    """A declared field in the syntax of `read_declaration`; the bare name if only code can declare it."""
     if spec.extractor != "path@1" or "default" in spec.args:
         return spec.name
     path = spec.args["path"]
@@ -325,7 +325,7 @@ def field_text(spec: FieldSpec) -> str:
 
 
 def value_text(spec: FieldSpec, name: str, value: int | str) -> str:
-    """A value of the field `name` as people read and write it."""
+    """A value of the field `name` in text form."""
     if isinstance(value, str):
         return value
     if spec.kind == "quantity":

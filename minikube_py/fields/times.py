@@ -1,8 +1,7 @@
 """Times as int64 microseconds since 1970: RFC 3339 read and printed.
 
-Source: RFC 3339, section 5.6. What objects hold is narrower: `Time` has whole seconds and `MicroTime` six digits, both
-UTC. Digits finer than a microsecond are cut off; leap seconds and years before 1 are not read, as Go does not either.
-"""
+Source: RFC 3339, section 5.6. Objects use a subset: `Time` has whole seconds and `MicroTime` six digits, both UTC.
+Digits finer than a microsecond are truncated; leap seconds and years before 1 are rejected, as in Go."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str) -> int | None:
-    """Microseconds since 1970 of an RFC 3339 text; None where it is none."""
+    """Microseconds since 1970 of an RFC 3339 text; None if it is invalid."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -38,7 +37,7 @@ def parse_time(text: str) -> int | None:
 
 
 def time_text(micros: int) -> str:
-    """RFC 3339 in UTC, with six digits where it is no whole second; the bare number beyond the years 1 to 9999."""
+    """RFC 3339 in UTC, with six digits unless it is a whole second; the bare number beyond the years 1 to 9999."""
     try:
         moment = _EPOCH + micros * _MICROSECOND
     except OverflowError:

@@ -1,11 +1,10 @@
-"""What pods use while they run, as a simulation says it: the protocol, and annotations as its simplest source.
+"""The simulated resource usage of running pods: the protocol, and annotations as its simplest source.
 
-`usage(pod, at_s)` is all that there is to it: an object of the API, a time, an amount. A source keeps nothing of who
-asked, so the same pod and time give the same answer; nothing is worked out until somebody asks. A replayed trace, a
-model and KWOK's ResourceUsages (`api.usage`) are sources alike.
+`usage(pod, at_s)` is the whole interface: an API object, a time, an amount. A source has no state of its callers, so
+the same pod and time give the same answer; it computes only on demand. A replayed trace, a model and KWOK's
+ResourceUsages (`api.usage`) are all sources.
 
-Source of the annotations: KWOK 0.8, `kustomize/metrics/usage`.
-"""
+Source of the annotations: KWOK 0.8, `kustomize/metrics/usage`."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from minikube_py.fields.quantity import Quantity
 
 CPU: Final = "kwok.x-k8s.io/usage-cpu"
 MEMORY: Final = "kwok.x-k8s.io/usage-memory"
-"""Annotations of a pod: what each of its containers uses."""
+"""Annotations of a pod: the usage of each of its containers."""
 
 
 class Usage(NamedTuple):
-    """Billionths of a CPU, and bytes of the working set; never less than 0."""
+    """Billionths of a CPU, and bytes of the working set; never below 0."""
 
     cpu_nanos: int
     memory_bytes: int
@@ -32,21 +31,21 @@ class Usage(NamedTuple):
 
 NOTHING: Final = Usage(0, 0)
 UNTOLD: Final = Usage(1_000_000, 1 << 20)
-"""What KWOK takes a container to use of which nothing is said: 1m and 1Mi."""
+"""KWOK's default usage of a container: 1m and 1Mi."""
 
 
 class UsageSource(Protocol):
-    """What says how much pods use."""
+    """A source of pods' usage."""
 
     def usage(self, pod: dict[str, Any], at_s: float, container: str = "") -> Usage:
-        """What the pod uses at `at_s`, seconds since 1970; where a container of its spec is named, that one alone.
+        """What the pod uses at `at_s`, seconds since 1970; or if a container of its spec is named, only that one.
 
-        The usage of a pod is the sum over its containers. Pods that do not run are not asked about."""
+        The usage of a pod is the sum over its containers. Not called for pods that are not running."""
         ...
 
 
 class Annotated:
-    """By the pod's annotations, which do not change with time."""
+    """From the pod's annotations, which do not change with time."""
 
     def usage(self, pod: dict[str, Any], at_s: float, container: str = "") -> Usage:
         annotations = pod["metadata"].get("annotations") or {}
@@ -61,12 +60,12 @@ class Annotated:
 
 
 def containers_of(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Those that are measured: neither init containers nor ephemeral ones, as in KWOK."""
+    """The measured containers: neither init containers nor ephemeral ones, as in KWOK."""
     yield from pod["spec"].get("containers") or ()
 
 
 def amount(text: str | None, untold: int, scale: int) -> int:
-    """A quantity in units of 10**scale, `untold` where there is none, and 0 where it cannot be read or is below 0."""
+    """A quantity in units of 10**scale, `untold` if there is none, and 0 if it is invalid or negative."""
     if text is None:
         return untold
     try:

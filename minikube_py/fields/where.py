@@ -1,9 +1,8 @@
-"""`Where`: a conjunction of comparisons on declared fields, the one language in which indexes are asked.
+"""`Where`: a conjunction of comparisons on declared fields, the query language of indexes.
 
-It travels from `?fieldSelector=free.cpu>=4,free.memory>=16Gi` through the API server to the store. Values travel as
-the text the user wrote, and are read by the declared kind of their field where the comparison is evaluated.
-A missing field satisfies only `!=`.
-"""
+It is passed from `?fieldSelector=free.cpu>=4,free.memory>=16Gi` through the API server to the store. Values are passed
+as the user's text, and parsed by the declared kind of their field when the comparison is evaluated. A missing field
+matches only `!=`."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """All of `comparisons` hold. An empty one holds for every object."""
+    """All of `comparisons` hold. An empty one matches every object."""
 
     comparisons: tuple[Comparison, ...] = ()
 
@@ -58,7 +57,7 @@ _ORDERED: frozenset[str] = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 class Test(NamedTuple):
-    """A comparison whose values are read: text for strings, ints for all other kinds."""
+    """A comparison with parsed values: text for strings, ints for all other kinds."""
 
     field: str
     kind: Kind
@@ -72,7 +71,7 @@ Predicate = Callable[[Row], bool]
 
 @dataclass(frozen=True, slots=True)
 class CompiledWhere:
-    """A `Where` bound to a FieldSet's kinds. `matches(row)` is its truth for one row."""
+    """A `Where` bound to a FieldSet's kinds. `matches(row)` is its value for one row."""
 
     tests: tuple[Test, ...]
     matches: Predicate
@@ -97,14 +96,14 @@ def _compile(fields: tuple[tuple[str, Kind, str, bool], ...], where: Where) -> C
 
 
 def compile_where(field_set: FieldSet, where: Where) -> CompiledWhere:
-    """Raises: InvalidRequest for an undeclared field, too many comparisons, or a value that its kind cannot read."""
+    """Raises: InvalidRequest for an undeclared field, too many comparisons, or a value invalid for its kind."""
     fields = [comparison.field for comparison in where.comparisons]
     readings = readings_of(field_set, fields)
     return _compile(tuple([(name, *reading) for name, reading in zip(fields, readings)]), where)
 
 
 Reading = tuple[Kind, str, bool]
-"""How the values of a field read: its kind, the resource whose unit they have, and whether rows hold them clamped
+"""How a field's values are parsed: its kind, the resource that defines its unit, and whether rows hold them clamped
 (`fields.whole`)."""
 
 
@@ -122,14 +121,14 @@ def readings_of(field_set: FieldSet, fields: Sequence[str]) -> tuple[Reading, ..
 
 
 def read_where(where: Where, readings: Sequence[Reading]) -> tuple[Test, ...]:
-    """The comparisons with their values read, for whoever asks once and keeps the readings of the fields.
+    """The comparisons with parsed values, for callers that keep the readings of the fields.
 
-    Raises: InvalidRequest for a value that its kind cannot read."""
+    Raises: InvalidRequest for a value invalid for its kind."""
     return tuple([_read(comparison, *reading) for comparison, reading in zip(where.comparisons, readings)])
 
 
 def resource_of(spec: FieldSpec, name: str) -> str:
-    """The resource whose unit the values of field `name` have."""
+    """The resource that defines the unit of field `name`."""
     return name[len(spec.name) - 1 :] if spec.name.endswith("*") else spec.args.get("resource", "")
 
 
@@ -171,13 +170,14 @@ def _value(name: str, kind: Kind, resource: str, text: str) -> int | str:
 
 
 def predicate_of(tests: Sequence[Test]) -> Predicate:
-    """The conjunction of tests that are read already."""
+    """The conjunction of parsed tests."""
     predicates = [_predicate(test) for test in tests]
     return lambda row: all(holds(row) for holds in predicates)
 
 
 def _predicate(test: Test) -> Predicate:
-    """The truth of one test; a missing field satisfies only `!=`. Kinds do not mix, so values always compare."""
+    """The predicate of one test; a missing field matches only `!=`. Kinds do not mix, so values are always
+    comparable."""
     name, _, op, values = test
     if op == "exists":
         return lambda row: name in row
