@@ -1,1 +1,1 @@
-"""The roles put together, in one process or as children. All wiring is here."""
+"""Assembles the roles, in one process or as children. All wiring is here."""

@@ -1,12 +1,10 @@
-"""A certificate authority of one's own, the server certificate that the roles share, and those of store members among
-each other.
+"""A private certificate authority, the server certificate shared by the roles, and the mutual ones of store members.
 
-EC keys on P-256. Made at the first start, used again at the next, renewed before they run out. When only the server
-certificate is near its end the authority stays, so that kubeconfigs handed out before go on working.
+EC keys on P-256. Created at the first start, reused later, renewed before they expire. If only the server certificate
+is about to expire the authority is kept, so that existing kubeconfigs stay valid.
 
-Clients of the API have an authority of their own, which signs what CertificateSigningRequests ask for: none of its
-certificates opens a store, or passes for the API server (docs/adr/0034).
-"""
+Clients of the API have a separate authority, which signs CertificateSigningRequests: none of its certificates is valid
+for a store, or as the API server's (docs/adr/0034)."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from minikube_py.control_plane.tls import client_context, server_context
 AUTHORITY_LIFE = timedelta(days=3650)
 SERVER_LIFE = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
-_BACKDATE = timedelta(hours=1)  # a client whose clock is a little behind must accept them too
+_BACKDATE = timedelta(hours=1)  # the certificates must be valid for clients whose clock is slightly behind
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1")
@@ -38,7 +36,7 @@ ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the PEM files are. `authority_pem` is what a client must trust; `clients_file` is the authority of clients'
+    """The PEM files. `authority_pem` is what a client must trust; `clients_file` is the authority of client
     certificates."""
 
     authority_file: Path
@@ -52,7 +50,7 @@ class Certificates:
         return server_context(self.server_file, self.server_key_file)
 
     def api_context(self) -> ssl.SSLContext:
-        """Clients may show a certificate."""
+        """Clients may use a certificate."""
         return server_context(self.server_file, self.server_key_file, self.clients_file.read_bytes())
 
     def client_context(self) -> ssl.SSLContext:
@@ -68,7 +66,7 @@ class Authority:
 
     @classmethod
     def read(cls, certificate_file: Path, key_file: Path) -> Authority:
-        """Raises: OSError, ValueError where the files are not a certificate and its key."""
+        """Raises: OSError, ValueError if the files are not a certificate and its key."""
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = _load_key(key_file)
         if certificate.public_key() != key.public_key():
@@ -93,9 +91,9 @@ class Authority:
         client: bool = False,
         now: datetime | None = None,
     ) -> bool:
-        """A certificate for `names` (host names or addresses) and its key, made where those in the files are not good
-        any more; whether they were made. `client`: one that a client may show as well, as store members do to each
-        other. Raises: SetupError where the files cannot be written."""
+        """A certificate for `names` (host names or addresses) and its key, created if those in the files are not valid
+        any more; whether they were created. `client`: also usable by a client, as store members do with each other.
+        Raises: SetupError if the files cannot be written."""
         now = now or datetime.now(UTC)
         wanted = _general_names(names)
         if _leaf_is_good(certificate_file, key_file, self.certificate, wanted, client, now):
@@ -128,11 +126,10 @@ class Authority:
 
 
 def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> Certificates:
-    """The certificates in `folder`, made or renewed where needed.
+    """The certificates in `folder`, created or renewed if needed.
 
     The server certificate is for localhost, 127.0.0.1, ::1, this host's name and `names` (host names or addresses).
-    Raises: SetupError where the folder cannot be written.
-    """
+    Raises: SetupError if the folder cannot be written."""
     make_private_folder(folder)
     authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     server_file, key_file = folder / "server.crt", folder / "server.key"
@@ -143,8 +140,8 @@ def ensure_certificates(folder: Path, names: Iterable[str] = (), now: datetime |
 
 
 def ensure_peer_certificate(folder: Path, names: Iterable[str] = (), now: datetime | None = None) -> tuple[Path, Path]:
-    """The certificate that store members on this host show to each other, and its key, signed by the authority in
-    `folder`. Raises: SetupError."""
+    """The mutual certificate of store members on this host and its key, signed by the authority in `folder`. Raises:
+    SetupError."""
     authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     files = folder / "peer.crt", folder / "peer.key"
     hosts = [*ALWAYS_NAMED, socket.gethostname(), *names]
@@ -153,7 +150,7 @@ def ensure_peer_certificate(folder: Path, names: Iterable[str] = (), now: dateti
 
 
 def ensure_client_certificate(folder: Path, name: str, now: datetime | None = None) -> tuple[Path, Path]:
-    """`name`.crt, which a client shows, and its key, signed by the authority in `folder`. Raises: SetupError."""
+    """`name`.crt, a client certificate, and its key, signed by the authority in `folder`. Raises: SetupError."""
     authority = ensure_authority(folder / "ca.crt", folder / "ca.key", now)
     files = folder / f"{name}.crt", folder / f"{name}.key"
     authority.ensure_leaf(*files, [name], common_name=name, client=True, now=now)
@@ -163,7 +160,7 @@ def ensure_client_certificate(folder: Path, name: str, now: datetime | None = No
 def ensure_authority(
     certificate_file: Path, key_file: Path, now: datetime | None = None, name: str = "minikube_py-ca"
 ) -> Authority:
-    """The authority in the files, made where they hold none that lasts. Raises: SetupError."""
+    """The authority in the files, created if they hold no valid one. Raises: SetupError."""
     now = now or datetime.now(UTC)
     try:
         authority = Authority.read(certificate_file, key_file)

@@ -1,4 +1,4 @@
-"""What scheduler, controllers and kubelet have in common for those who put them together."""
+"""Shared by the code that runs scheduler, controllers and kubelet."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class Component(Protocol):
 
 
 def failure_of(component: Component) -> BaseException | None:
-    """What ended a part of it by itself: its `failure`, or the first of its `failures`, whichever it has."""
+    """The error by which one of its parts ended itself: its `failure`, or the first of its `failures`."""
     failure: BaseException | None = getattr(component, "failure", None)
     return failure or next(iter(getattr(component, "failures", ())), None)

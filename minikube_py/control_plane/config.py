@@ -1,4 +1,4 @@
-"""The configuration of a control plane, whether its roles share a process or not, and where its files are."""
+"""The configuration of a control plane, in one process or several, and the locations of its files."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ COMPONENTS = ("scheduler", "controllers", "kubelet")
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneConfig:
-    """`port`: 0 any free one; None 6443, or any free one where that is taken. `kubeconfig`: None for one in `data_dir`.
+    """`port`: 0 any free one; None 6443, or any free one if that is taken. `kubeconfig`: None for one in `data_dir`.
 
-    `shapes` are the fake nodes; without them `nodes` of the default shape are made. Without `components` there are
-    only store and API server. `seed`: of the scheduler's choices among equals; `matcher`: as in `SchedulerConfig`;
-    `structures`: such of one's own that indexes may be kept in. `enabled_plugins`: of admission, as of `ApiServer`.
-    `chosen`: the scheduler, whose plugins all have; `more_schedulers`: (name, file) of those that run beside the first.
-    `names`: further host names and addresses the server's certificate is for. `members`: of the store, None for as many
-    as `data_dir` holds; with several, and with several of another role, each is a process of its own. `restore`: a
-    snapshot that a store which does not exist yet begins with. `etcd_port`: of etcd's API, of the first member where
-    there are several, the next port of the next; None: it is not served. `quota_bytes`, `reserve_bytes`: of each
-    store member. `etcd`: the store is this one, and there are no members. `gates`: feature gates of upstream that are
-    on though they are off by default. `stages`: files and folders of stages by which pods and nodes live.
-    """
+    `shapes` are the fake nodes; without them there are `nodes` of the default shape. Without `components` there are
+    only store and API server. `seed`: of the scheduler's tie-breaking; `matcher`: as in `SchedulerConfig`;
+    `structures`: custom structures for indexes. `enabled_plugins`: of admission, as of `ApiServer`. `chosen`: the
+    scheduler, whose plugins all share; `more_schedulers`: (name, file) of additional ones. `names`: further host names
+    and addresses the server's certificate is for. `members`: of the store, None for as many as `data_dir` holds; with
+    several, or several of another role, each is a separate process. `restore`: a snapshot with which a new store
+    begins. `etcd_port`: of etcd's API, of the first member where there are several, the next port of the next; None: it
+    is not served. `quota_bytes`, `reserve_bytes`: of each store member. `etcd`: the store is this one, and there are no
+    members. `gates`: upstream feature gates to enable that are off by default. `stages`: files and folders of stages by
+    which pods and nodes live."""
 
     data_dir: Path
     host: str = LOOPBACK
@@ -74,7 +73,7 @@ class ControlPlaneConfig:
 
     @property
     def accounts_key_file(self) -> Path:
-        """What signs the tokens of service accounts."""
+        """Signs the tokens of service accounts."""
         return self.pki_folder / "service-accounts.key"
 
     @property
@@ -83,14 +82,14 @@ class ControlPlaneConfig:
 
     @property
     def member_folder(self) -> Path:
-        """The store member's own folder, with its own lock: the member may be a process of its own."""
+        """The store member's folder, with a separate lock: the member may be a separate process."""
         return self.data_dir / "member"
 
     @property
     def roles_folder(self) -> Path:
-        """What the supervisor hands to its children: kubeconfigs, shapes; and their logs."""
+        """Files that the supervisor gives to its children: kubeconfigs, shapes; and their logs."""
         return self.data_dir / "roles"
 
 
 Step = Callable[[str, str], None]
-"""Told of each part that became ready: its name and a few words."""
+"""Called for each part that became ready: its name and a few words."""

@@ -1,4 +1,4 @@
-"""What can go wrong before or while roles are put together; each text is one line: what, where, what to do."""
+"""Errors before or while roles are assembled; each text is one line: what, where, what to do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from minikube_py.errors import MinikubeError
 
 
 class SetupError(MinikubeError):
-    """Something the user can put right: a busy port, a folder in use, a file that is not ours."""
+    """A problem the user can fix: a busy port, a folder in use, a foreign file."""
 
 
 class RoleFailed(MinikubeError):
-    """A role ended or did not become ready. `code`: its exit code, None where it did not end by itself."""
+    """A role ended or did not become ready. `code`: its exit code, None if it did not exit by itself."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -18,4 +18,4 @@ class RoleFailed(MinikubeError):
 
 
 class Dismissed(MinikubeError):
-    """This store member was removed from its cluster: it is not to be started again as it is."""
+    """This store member was removed from its cluster: do not restart it as it is."""

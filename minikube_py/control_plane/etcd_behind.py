@@ -1,4 +1,4 @@
-"""A real etcd behind the API server, in place of a store of ours: where it is, and how to show who asks."""
+"""An external etcd behind the API server, in place of our store: its address and the client's credentials."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from minikube_py.etcd.storage import EtcdStorage
 
 COMPACTION_INTERVAL_S = 300.0
-"""As kube-apiserver has it."""
+"""kube-apiserver's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdBehind:
-    """`servers`: of `--etcd-servers`, with commas."""
+    """`servers`: of `--etcd-servers`, separated by commas."""
 
     servers: str
     authority_file: Path | None = None
@@ -34,7 +34,7 @@ class EtcdBehind:
     compaction_interval_s: float = COMPACTION_INTERVAL_S
 
     def flags(self) -> list[str]:
-        """For a process that is to use the same."""
+        """For another process with the same etcd."""
         files = {
             "--etcd-cafile": self.authority_file,
             "--etcd-certfile": self.certificate_file,

@@ -1,7 +1,7 @@
-"""etcd's API in front of a member: where it listens, what it shows and whom it lets in.
+"""etcd's API in front of a member: its addresses, its certificate and its clients' authentication.
 
-Whoever connects shows a certificate of the authority that the members share; without TLS nobody does, so that is for
-loopback addresses alone."""
+Clients need a certificate of the authority shared by the members; without TLS they are not authenticated, so that is
+only for loopback addresses."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ FLAG, HTTP_FLAG = "--listen-client-urls", "--listen-client-http-urls"
 
 
 PROGRESS_LEAST_S = 0.1
-"""As etcd has it."""
+"""etcd's default."""
 CLIENT = "etcd-client"
-"""The certificate that `up` makes for etcd's clients, in its folder of keys."""
+"""The certificate that `up` creates for etcd's clients, in its folder of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdOptions:
-    """`urls`: of `--listen-client-urls`, with commas; `http_urls` of `--listen-client-http-urls`. `authority_file`: who
-    signs what clients show. `progress_s`: of `--watch-progress-notify-interval`."""
+    """`urls`: of `--listen-client-urls`, separated by commas; `http_urls` of `--listen-client-http-urls`.
+    `authority_file`: the authority of client certificates. `progress_s`: of `--watch-progress-notify-interval`."""
 
     urls: str
     tls: TlsFiles
@@ -52,7 +52,7 @@ class EtcdOptions:
         connect: Connect | None = None,
         ask_urls: AskUrls | None = None,
     ) -> EtcdServer:
-        """What is begun ends with `running`. Raises: SetupError; MinikubeError where it cannot listen."""
+        """Everything started ends with `running`. Raises: SetupError; MinikubeError if it cannot listen."""
         try:
             from minikube_py.etcd.grpc_server import Limits
             from minikube_py.etcd.node import Node
@@ -85,7 +85,7 @@ class EtcdOptions:
             running.push_async_callback(door.stop)
 
     def context(self, *alpn: str) -> ssl.SSLContext:
-        """Of a port whose clients must show a certificate; `alpn`: what is spoken there. Raises: SetupError."""
+        """For a port that requires client certificates; `alpn`: its protocol. Raises: SetupError."""
         assert self.authority_file is not None
         context = self.tls.context()
         context.verify_mode = ssl.CERT_REQUIRED
@@ -102,7 +102,7 @@ def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | Non
     """Of the member at `position`, with a certificate for its clients. Raises: SetupError."""
     if config.etcd_port is None:
         return None
-    # cryptography takes long to import, and a member by itself makes no certificates.
+    # cryptography is slow to import, and a single member makes no certificates.
     from minikube_py.control_plane.certificates import ensure_client_certificate
 
     folder = config.pki_folder

@@ -1,4 +1,4 @@
-"""Where an etcd is, or is to be served: lists of URLs as its flags have them."""
+"""URLs of an external etcd or of our etcd API, as in etcd's flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.control_plane.errors import SetupError
 
 
 def parse_urls(text: str, flag: str, *, plain_anywhere: bool = False) -> tuple[bool, Sequence[tuple[str, int]]]:
-    """Whether they are https, and the places. `plain_anywhere`: http is not for loopback addresses alone.
+    """Whether they are https, and the places. `plain_anywhere`: http is not limited to loopback addresses.
 
     Raises: SetupError."""
     schemes, places = set(), []

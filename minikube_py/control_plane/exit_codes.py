@@ -1,4 +1,4 @@
-"""How a process of ours may end, for whoever started it."""
+"""Exit codes of our processes, for their parents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 FAILED: Final = 1
 USAGE: Final = 2
 DISMISSED: Final = 3
-"""A store member that was removed from its cluster: it is not to be started again as it is."""
+"""A store member that was removed from its cluster: do not restart it as it is."""
 DAMAGED: Final = 4
-"""A store member whose data is damaged: it will not start before somebody did something about it."""
+"""A store member with damaged data: it will not start until that is repaired."""
 INTERRUPTED: Final = 130

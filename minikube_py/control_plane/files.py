@@ -27,7 +27,7 @@ class Credentials:
 
 
 def ensure_credentials(config: ControlPlaneConfig) -> Credentials:
-    """Made where missing. Raises: SetupError, also where the kubeconfig to write is somebody else's."""
+    """Created if missing. Raises: SetupError, also if the kubeconfig to write belongs to another program."""
     check_writable(config.kubeconfig_file)
     make_private_folder(config.data_dir)
     certificates = ensure_certificates(config.pki_folder, [config.host, *config.names])
@@ -40,6 +40,6 @@ def write_admin_kubeconfig(config: ControlPlaneConfig, credentials: Credentials,
 
 
 def write_store_access(config: ControlPlaneConfig, credentials: Credentials, addresses: Sequence[str]) -> None:
-    """For `minikube-py store status` and the like."""
+    """For `minikube-py store status` and similar commands."""
     token = credentials.by_role[tokens.STORE]
     write_access(config.data_dir / FILE_NAME, addresses, token, credentials.certificates.authority_pem)

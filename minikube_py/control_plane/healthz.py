@@ -1,8 +1,7 @@
-"""A role's own word on how it is, for healthchecks: `GET /readyz` over plain HTTP, meant for its own host alone.
+"""A role's health endpoint: `GET /readyz` over plain HTTP, for its own host only.
 
-Ready (`/readyz`, and `/healthz`) means that a linearizable read passes; alive (`/livez`), that the process turns. It
-says `ok` or why not, in the words of Kubernetes' servers; `?verbose` and `?exclude=` as there.
-"""
+Ready (`/readyz`, and `/healthz`) means that a linearizable read passes; alive (`/livez`), that the event loop runs. It
+answers `ok` or the reason, in the format of Kubernetes' servers, with `?verbose` and `?exclude=`."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ REQUEST_S = 5.0
 LIMITS = PortLimits(
     0, waiting_max=32, waiting_per_peer_max=32, strangers_max=16, strangers_per_peer_max=16, proof_s=REQUEST_S
 )
-"""Nobody names a user here."""
+"""No authentication here."""
 
 Metrics = Callable[[], Mapping[str, float]]
 
 
 class Healthz:
-    """`ready()` is "" while the role is, else why it is not; `name` is what that check is called. `metrics`: what
-    `GET /metrics` answers."""
+    """`ready()` is "" if the role is ready, else the reason; `name` is the name of that check. `metrics`: the answer to
+    `GET /metrics`."""
 
     def __init__(
         self, host: str, port: int, name: str, ready: health.Check, metrics: Metrics = dict
@@ -45,7 +44,7 @@ class Healthz:
         self.listening = Port("health", partial(_Connection, self), LIMITS, SystemClock(), descriptors=PROCESS)
 
     async def start(self) -> None:
-        """Raises: SetupError where the address is taken."""
+        """Raises: SetupError if the address is taken."""
         try:
             await self.listening.listen(self._host, self._port)
         except OSError as error:
@@ -62,7 +61,7 @@ class Healthz:
         return self.listening.address[1]
 
     async def answer(self, line: bytes) -> bytes:
-        """To a request that begins with `line`."""
+        """For a request that begins with `line`."""
         method, _, rest = line.partition(b" ")
         path, _, query = rest.partition(b" ")[0].decode("latin-1").partition("?")
         if path == "/metrics" and method in (b"GET", b"HEAD"):

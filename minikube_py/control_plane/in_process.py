@@ -1,8 +1,7 @@
 """All roles in one process and one event loop: `minikube-py up`.
 
-Store, API server core and its HTTPS adapter; scheduler, controllers and fake kubelet reach the core straight, without
-sockets or re-encoding. Started in that order, stopped in reverse.
-"""
+Store, API server core and its HTTPS adapter; scheduler, controllers and fake kubelet call the core directly, without
+sockets or re-encoding. Started in that order, stopped in reverse."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
 
 
 class InMemory(NamedTuple):
-    """A store that ends with its process. `fatal` is called where it cannot go on."""
+    """A store that ends with its process. `fatal` is called if it cannot continue."""
 
     disk: Disk
     config: MemberConfig
@@ -52,9 +51,9 @@ class InMemory(NamedTuple):
 
 
 class ControlPlane(Plane):
-    """`config.seed` is the scheduler's alone: uids drawn from the same seed at a second start on the same folder would
-    name two objects by one uid. With `in_memory` the store is on that disk, `config.data_dir` holds certificates and
-    tokens alone, and nobody finds the store from outside."""
+    """`config.seed` is only for the scheduler: uids drawn from the same seed at a second start on the same folder would
+    not be unique. With `in_memory` the store is on that disk, `config.data_dir` holds only certificates and tokens, and
+    the store is not reachable from outside."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class ControlPlane(Plane):
         self.credentials: Credentials
 
     async def start(self) -> str:
-        """Returns the API server's URL; where it fails or is cancelled, nothing is left running or locked.
+        """Returns the API server's URL; if it fails or is cancelled, nothing is left running or locked.
 
         Raises: SetupError, DataDirBusy, Corruption, RoleFailed."""
         try:
@@ -119,7 +118,7 @@ class ControlPlane(Plane):
             running.callback(Note(config.data_dir).remove)
 
     async def ready(self) -> str:
-        """Whoever holds it asks its API server."""
+        """The caller asks its API server."""
         return ""
 
     async def _start_store(self) -> None:
@@ -138,14 +137,14 @@ class ControlPlane(Plane):
             self._step("store", f"etcd at {self.config.etcd.servers}, revision {storage.revision}")
             return
         restore_first(self.config)
-        # A member that outlived its supervisor would hold this one still.
+        # A member that outlived its supervisor would still hold this lock.
         held = DataDir(self.config.member_folder)
         self._running.callback(held.close)
         room = MemberConfig(own_gc=True, quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
         disk = held.disk()
         require_room(disk, room.reserved_bytes)
         await self.start_member(disk, room)
-        # For who looks at the store from outside: `minikube-py store status`, `snapshot save`.
+        # For access from outside: `minikube-py store status`, `snapshot save`.
         credentials = self.credentials
         token, context = credentials.by_role[tokens.STORE], credentials.certificates.server_context()
         server = StoreServer(self.member, token, LOOPBACK, 0, context, descriptors=PROCESS)
@@ -164,7 +163,7 @@ class ControlPlane(Plane):
         self.prepare_core(users_by_token(self.credentials.by_role), self.credentials.signing_key)
         self.core.webhook_caller.outgoing = HttpsOutgoing()
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.api_context())
-        # Ended after the core, which ends its watches first: then the connections have nothing left to wait for.
+        # Ended after the core, which first ends its watches, so the connections have nothing left to wait for.
         self._running.push_async_callback(http.stop)
         await self.start_core()
         await start_http(http, host, port)

@@ -1,9 +1,8 @@
-"""kubeconfig files of our own. `client.kubeconfig` reads them.
+"""Writes our kubeconfig files. `client.kubeconfig` reads them.
 
-A file that something else wrote is never touched. Ours begin with a marker; kubectl drops it when it changes a context
-(`kubectl config set-context --namespace`), so a file that names our cluster and nothing else is ours too. One that
-leads to the right place already stays as it is. The format is the v1 Config of
-https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
+A file of another program is never changed. Ours begin with a marker; kubectl drops it when it changes a context
+(`kubectl config set-context --namespace`), so a file that names only our cluster is also ours. One that is already
+correct is not written. The format is the v1 Config of https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ NAME = "minikube-py"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach an API server: its URL, the authority to trust (PEM) and the bearer token to show."""
+    """How to reach an API server: its URL, the authority to trust (PEM) and the bearer token."""
 
     server: str
     authority_pem: bytes
@@ -32,7 +31,7 @@ class Access:
 
 
 def write_kubeconfig(path: Path, access: Access, user: str = "admin") -> None:
-    """Raises: SetupError where the file exists and is not ours, or cannot be written."""
+    """Raises: SetupError if the file exists and is not ours, or cannot be written."""
     check_writable(path)
     if not _leads_to(path, access):
         write_private(path, kubeconfig_text(access, user).encode())
@@ -58,12 +57,12 @@ def kubeconfig_text(access: Access, user: str = "admin", namespace: str = "") ->
         "current-context": NAME,
         "preferences": {},
     }
-    # JSON is YAML, and what a stranger opens is readable without importing a YAML writer at every start.
+    # JSON is YAML, and remains readable without importing a YAML writer at every start.
     return f"{MARKER} it is written again at each start.\n{json.dumps(config, indent=2)}\n"
 
 
 def read_access(path: Path) -> Access:
-    """What a file of ours says. Raises: BadKubeconfig, SetupError."""
+    """The content of a file of ours. Raises: BadKubeconfig, SetupError."""
     found = load_kubeconfig(path)
     if found.ca_pem is None or found.token is None:
         raise SetupError(f"{path} names no authority and token: it was not written by minikube_py")
@@ -71,7 +70,7 @@ def read_access(path: Path) -> Access:
 
 
 def check_writable(path: Path) -> None:
-    """Raises: SetupError where `path` exists and was not written by us."""
+    """Raises: SetupError if `path` exists and was not written by us."""
     if not path.exists() and not path.is_symlink():
         return
     if path.is_dir():

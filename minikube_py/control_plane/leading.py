@@ -1,4 +1,5 @@
-"""A component that works only while a lease is held: standing by, leading, and ending at once when it is lost."""
+"""A component that works only while it holds a lease: a standby, then the leader; it stops at once when the lease is
+lost."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from minikube_py.env import ended
 
 
 class Leading:
-    """`make(transport)` makes the component again when the lease is acquired; its writes go through a fence.
+    """`make(transport)` makes the component each time the lease is acquired; its writes go through a fence.
 
-    While the lease cannot be renewed the fence holds its writes back, and `unwell` says so. When the lease is lost to
-    another the component is stopped and `failure` says so: the process that holds this ends then, as upstream's
-    does, and is started again by whoever watches over it."""
+    While the lease cannot be renewed the fence blocks its writes, and `unwell` reports it. When the lease is lost the
+    component is stopped and `failure` reports it: the process then exits, as upstream's does, and its supervisor
+    restarts it."""
 
     def __init__(
         self,
@@ -35,13 +36,13 @@ class Leading:
         self._started = asyncio.Event()
 
     async def start(self, held: bool = False) -> str:
-        """Returns when the component works, or when it is known to stand by for another; `held`: the elector holds the
-        lease already. Raises: what the component's start raises, LeadershipLost."""
+        """Returns when the component works, or when another is known to lead; `held`: the elector already holds the
+        lease. Raises: what the component's start raises, LeadershipLost."""
         leads = held or await self.elector.attempt()
         self._task = asyncio.create_task(self._run(leads))
         if not leads:
             if not self.elector.leader:
-                # Another was a moment faster.
+                # Another candidate was faster.
                 await self.elector.look()
             leader = self.elector.leader
             return f"standing by: {leader} leads" if leader else "standing by"
@@ -53,7 +54,7 @@ class Leading:
         return "synced"
 
     async def stop(self) -> None:
-        """Ends the work, then gives the lease up, so that another need not wait for it to run out."""
+        """Ends the work, then releases the lease, so that another need not wait for its expiry."""
         if self._task is not None:
             self._task.cancel()
             await ended(self._task)
@@ -65,7 +66,7 @@ class Leading:
         return None if self.component is None else failure_of(self.component)
 
     def unwell(self) -> str:
-        """Why it can do nothing though it leads."""
+        """Why it can do nothing although it leads."""
         if self.component is None or self.elector.may_act():
             return ""
         return f"the lease {self.elector.lock} is not renewed in time: all writes are held back"

@@ -1,8 +1,7 @@
-"""A store member with its links: who it is, how it comes into its cluster, and the port its peers reach it by.
+"""A store member with its links: its identity, how it joins its cluster, and its peer port.
 
-The same parts in the same order wherever a member runs: `minikube-py store` on sockets and disks, the simulator on its
-own.
-"""
+The parts and their order are the same wherever a member runs: `minikube-py store` on sockets and disks, or the
+simulator."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class PeerPort:
-    """How the other members are met. `initial`: those that begin the cluster, this one among them; with a log in the
-    folder it does not count any more. `rejoin`: come back under a new id where the disk was lost."""
+    """How the other members are reached. `initial`: the initial members of the cluster, this one included; ignored if
+    the folder holds a log. `rejoin`: return under a new id after the disk was lost."""
 
     host: str
     port: int
@@ -51,7 +50,7 @@ class PeerPort:
 
 
 class LinkedMember:
-    """`name`, `peer`, `client`: how this member is to be known. Without a `port` it is alone.
+    """`name`, `peer`, `client`: how other members and clients see this one. Without a `port` it is a single member.
 
     `fatal` and `removed` are called with the reason when it ends, and should end the process; `say` is called with what
     it waits for. `through`: a layer between the member and its links, such as the faults of a simulation."""
@@ -76,7 +75,7 @@ class LinkedMember:
         config = config or MemberConfig()
         self._disk, self._clock, self._rng, self._port = disk, clock, rng, port
         self._name, self._peer, self._client = name, peer, client
-        # Whoever reads it may have gone; the member's work goes on.
+        # The waiter may have gone; the member's work continues.
         self._say = partial(Telling(), say)
         self._through = through
         self._syncs: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
@@ -88,8 +87,8 @@ class LinkedMember:
         self._changes: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:
-        """Returns when it takes part. Where it has to form a cluster or to be let into one, that is when the others say
-        so. Raises: Corruption, LogLost, BootstrapRefused, MinikubeError; OSError."""
+        """Returns when it takes part. If it has to form or join a cluster, that is when the others agree. Raises:
+        Corruption, LogLost, BootstrapRefused, MinikubeError; OSError."""
         port = self._port
         if port is None:
             await self.member.start()
@@ -122,7 +121,7 @@ class LinkedMember:
         peers.begin(self.member, self.member.replica.cluster_id, self._who, self._join, members)
 
     async def stop(self) -> None:
-        """Hands leadership over where it can, and ends. What was begun by `start` is ended, however far it came."""
+        """Hands leadership over if possible, and ends. Ends everything begun by `start`, even partially."""
         for task in self._changes:
             task.cancel()
         try:
@@ -149,13 +148,13 @@ class LinkedMember:
         identity = load_identity(self._disk)
         if identity is not None:
             return identity.id
-        # A folder from before there were identities, or one whose file was removed: the log knows.
+        # A folder older than identities, or with a removed identity file: take it from the log.
         loaded = LogFiles(self._disk, self._rng).load()
         assert loaded.log.tail is not None, "there is a log"
         return NodeId(loaded.log.tail.head.member_id)
 
     def _check_own(self) -> None:
-        """Two that speak under one id would vote twice. Raises: Corruption."""
+        """Two members with one id would vote twice. Raises: Corruption."""
         membership, id = self.member.membership, self.member.member_id
         found, meant = membership.get(id), [each for each in membership.members if each.name == self._name]
         if found is not None and found.name != self._name and meant:

@@ -14,7 +14,7 @@ ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
 def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str, int]:
-    """`port` 0: any free one; None: 6443, or any free one where that is taken. Raises: SetupError, naming `flag`."""
+    """`port` 0: any free one; None: 6443, or any free one if that is taken. Raises: SetupError, naming `flag`."""
     try:
         return _try(host, DEFAULT_PORT if port is None else port)
     except OSError as error:
@@ -26,7 +26,7 @@ def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str
 def _try(host: str, port: int) -> tuple[str, int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as server:
-        # A port whose connections are only dying out is free; one that somebody listens on is not.
+        # A port with only closing connections is free; one with a listener is not.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((host, port))
         server.listen(1)
@@ -48,7 +48,7 @@ class Publisher(Protocol):
 
 
 async def start_http(server: Startable, host: str, port: int, flag: str = "--port") -> None:
-    """Raises: SetupError where somebody took the port meanwhile."""
+    """Raises: SetupError if the port was taken meanwhile."""
     try:
         await server.start()
     except OSError as error:
@@ -56,9 +56,9 @@ async def start_http(server: Startable, host: str, port: int, flag: str = "--por
 
 
 async def publish(core: Publisher, host: str, port: int) -> None:
-    """Names this server as the `kubernetes` service's endpoint: by `host`, or where that is a loopback address or all
-    addresses, which endpoints may not have, by that of the interface that leads out, as upstream does. A host
-    without one publishes none."""
+    """Publishes this server as the `kubernetes` service's endpoint: `host`, or if that is a loopback or wildcard
+    address, which endpoints may not have, the address of the outbound interface, as upstream does. A host without one
+    publishes none."""
     given = ipaddress.ip_address(host)
     address = _outward_address() if given.is_loopback or given.is_unspecified else host
     if address is not None:
@@ -66,7 +66,7 @@ async def publish(core: Publisher, host: str, port: int) -> None:
 
 
 def _outward_address() -> str | None:
-    """The address a packet to elsewhere would carry; none is sent."""
+    """The source address of a packet to another host; none is sent."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(("192.0.2.1", 9))
@@ -78,7 +78,7 @@ def _outward_address() -> str | None:
 
 
 def url_of(host: str, port: int) -> str:
-    """What listens on all addresses is reached from here by the loopback one."""
+    """A server on all addresses is reached from here by the loopback address."""
     host = ANYWHERE.get(host, host)
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 

@@ -1,6 +1,5 @@
-"""Store, API server core, scheduler, controllers and fake kubelets on one event loop: what every layout within one
-process shares. It has no file, socket, thread, clock or seed of its own; whoever makes it hands those in.
-"""
+"""Store, API server core, scheduler, controllers and fake kubelets on one event loop: shared by all layouts within one
+process. Files, sockets, threads, clock and seed are passed in."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ from minikube_py.store.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class PlaneConfig:
-    """The configuration of the components. `ties`: seeds the scheduler's choice among equals; None: from its Rng.
-    `components`: which of them there are. `more_schedulers`: by name, those that run beside the first."""
+    """The configuration of the components. `ties`: seeds the scheduler's tie-breaking; None: from its Rng.
+    `components`: which ones to run. `more_schedulers`: additional ones, by name."""
 
     scheduler: SchedulerConfig
     controllers: ControllerConfig
@@ -60,32 +59,32 @@ class Plane:
         self.components: dict[str, Component] = {}
         self._clock, self._rng, self._step, self._progress = clock, rng, step, progress
         self.generators: list[Rng] = [rng]
-        """All that the parts draw from."""
+        """The source of the parts' generators."""
         self.enabled_plugins: tuple[str, ...] = ()
         self.outside: Callable[[], Outside | None] = lambda: None
-        """Makes a scheduler's way to its extenders; where there is none, a configuration with extenders is refused."""
+        """Makes the scheduler's client of its extenders; without it a configuration with extenders is refused."""
         self.gates: FeatureGates = NO_GATES
-        """Feature gates that are on though upstream has them off: of what `prepare_core` makes."""
+        """Feature gates enabled although upstream's default is off, for `prepare_core`."""
         self._running = AsyncExitStack()
         self._other: Storage | None = None
 
     @property
     def storage(self) -> Storage:
-        """That of the member, unless there is another."""
+        """The member's storage, unless another is set."""
         return self._other or self.member.storage
 
     async def use_storage(self, storage: Storage) -> None:
-        """In place of a member's; it was started, and is closed with the plane."""
+        """Replaces a member's storage; it is already started, and closed with the plane."""
         self._other = storage
         self._running.push_async_callback(storage.close)
 
     def transport(self, user: User = USERS[tokens.ADMIN]) -> ApiTransport:
-        """Straight to the core, as `user`."""
+        """Directly to the core, as `user`."""
         return InProcessTransport(self.core, user)
 
     def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
-        """The API server on the storage, before it starts; `users` by their tokens. `key` signs the tokens of
-        service accounts; None: a new one."""
+        """The API server on the storage, before it starts; `users` by their tokens. `key` signs the tokens of service
+        accounts; None: a new one."""
         return ApiServer(
             self.storage,
             self._clock,
@@ -97,11 +96,11 @@ class Plane:
         )
 
     async def stop(self) -> None:
-        """In reverse order; whatever was started is ended."""
+        """In reverse order; ends everything started."""
         await self._running.aclose()
 
     def failure(self) -> BaseException | None:
-        """What ended a component by itself, if anything did: a bug."""
+        """The error by which a component ended itself, if any: a bug."""
         return next(filter(None, map(failure_of, self.components.values())), None)
 
     def _health(self) -> dict[str, str]:
@@ -109,7 +108,7 @@ class Plane:
         return {name: "" if failure is None else f"it has ended: {failure}" for name, failure in found.items()}
 
     def metrics(self) -> dict[str, float]:
-        """Of the components, summed where several have a series; they are on the API server's /metrics too."""
+        """Of the components, with equal series summed; the API server's /metrics includes them."""
         found: dict[str, float] = {}
         for part in self.components.values():
             for name, value in part.metrics().items():
@@ -123,13 +122,13 @@ class Plane:
         syncs: SyncRunner | None = None,
         fatal: Fatal = exit_now,
     ) -> None:
-        """The store's only member, in the folder that `disk` is. Raises: Corruption; OSError where the disk fails."""
+        """Starts the store's only member in the folder `disk`. Raises: Corruption; OSError if the disk fails."""
         self.member = StoreMember(disk, self._clock, self._child(), config, fatal, syncs=syncs)
         await self.member.start()
         self._running.push_async_callback(self.member.stop)
 
     def prepare_core(self, users: Mapping[str, User], key: SigningKey) -> None:
-        """Makes the API server's core, on the store that was started."""
+        """Creates the API server's core on the started store."""
         self.core = self.make_core(users, self._child(), key)
 
     async def start_core(self) -> None:
@@ -139,7 +138,7 @@ class Plane:
         await _require_ready(self.transport())
 
     async def start_components(self, config: PlaneConfig) -> None:
-        """Together: each waits for its lists only. Raises: StatusError, RequestError, Unavailable."""
+        """In parallel: each only waits for its lists. Raises: StatusError, RequestError, Unavailable."""
         child, clock, outside = self._child, self._clock, self.outside
         ties = child() if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
@@ -180,12 +179,12 @@ class Plane:
 
 
 def _ask(schedulers: Sequence[Scheduler], question: str, subject: Any, params: Mapping[str, str]) -> Any:
-    """The one that has the pod; None where none has."""
+    """The one that has the pod; None if none has."""
     return next(filter(None, (each.ask(question, subject, params) for each in schedulers)), None)
 
 
 def child_of(rng: Rng) -> Rng:
-    """A generator of its own for each part, so that what one draws does not change what another gets."""
+    """A separate generator for each part, so that draws of one do not affect others."""
     return random.Random(rng.getrandbits(64))
 
 

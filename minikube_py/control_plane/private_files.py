@@ -1,4 +1,4 @@
-"""Files that only their owner may read: keys, tokens, kubeconfigs. Written whole or not at all."""
+"""Files that only their owner may read: keys, tokens, kubeconfigs. Written atomically."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from minikube_py.store.data_dir import make_folder, sync_folder, write_whole
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` with mode 0600; a reader sees the old file or the whole new one, which lasts. What
-    holds `data` is left alone; on a full disk the old file's own room is written to.
+    """Replaces `path` by `data` with mode 0600; atomic and durable. A file that already holds `data` is not written; on
+    a full disk the old file is overwritten in place.
 
-    Raises: SetupError.
-    """
+    Raises: SetupError."""
     try:
         if _holds(path, data):
             return
@@ -47,7 +46,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _overwrite(path: Path, data: bytes) -> bool:
-    """False where the old file has not the room."""
+    """False if the old file is too small."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -65,7 +64,7 @@ def _overwrite(path: Path, data: bytes) -> bool:
 
 
 def make_private_folder(path: Path) -> Path:
-    """What is found in it lasts, whoever wrote it and ended before that was so. Raises: SetupError."""
+    """Makes its content durable, even if the writer ended before that. Raises: SetupError."""
     try:
         make_folder(path)
         sync_folder(path)
@@ -75,7 +74,7 @@ def make_private_folder(path: Path) -> Path:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Raises: SetupError, naming `what` the file was to hold."""
+    """Raises: SetupError, naming `what` the file should contain."""
     try:
         return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,8 +1,7 @@
-"""One role as a process: it starts, says so in one line, serves until it is asked to stop, and stops in order.
+"""One role as a process: it starts, prints one line, serves until it is asked to stop, and stops cleanly.
 
-The line is `ready` and where it can be reached; a supervisor waits for it. A process that was started `with_parent`
-also ends when its standard input does: that happens however the parent ended, `kill -9` included.
-"""
+The line is `ready` and its address; a supervisor waits for it. A process started `with_parent` also ends when its
+standard input closes, which happens however the parent ended, even by `kill -9`."""
 
 from __future__ import annotations
 
@@ -33,22 +32,21 @@ LOOK_EVERY_S = 1.0
 
 class Role(Protocol):
     async def start(self) -> str:
-        """Returns once it serves, with where it is reached (a URL, an address, or a few words)."""
+        """Returns once it serves, with its address (a URL, an address, or a few words)."""
 
     async def stop(self) -> None: ...
 
     def failure(self) -> BaseException | None:
-        """What ended a part of it by itself, so that it must be started again; None while all is well."""
+        """The error by which a part of it ended itself, so that it must be restarted; None while it is healthy."""
 
     async def ready(self) -> str:
-        """Why its users would wait or be refused just now, though it goes on by itself; "" where a linearizable read
-        passes."""
+        """Why its users would currently wait or be refused, although it runs; "" if a linearizable read passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """`healthz`: `host:port` where the process tells how it is; None: nowhere. Where it was not asked for by name, one
-    that is taken is done without."""
+    """`healthz`: `host:port` of the health endpoint; None: none. If it is a default and taken, the process runs
+    without."""
 
     with_parent: bool = False
     healthz: str | None = None
@@ -58,8 +56,7 @@ class ProcessOptions:
 def run_role(name: str, make: Callable[[], Role], options: ProcessOptions) -> int:
     """Runs the role that `make` makes inside the event loop, until SIGINT, SIGTERM or the end of its parent.
 
-    Raises: what the role's start raises; RoleFailed where a part of it ended by itself later; SetupError.
-    """
+    Raises: what the role's start raises; RoleFailed if a part of it failed later; SetupError."""
     raise_descriptors()
     return asyncio.run(_run(name, make, options))
 
@@ -108,7 +105,7 @@ async def _healthz(name: str, options: ProcessOptions, ready: Check, metrics: Me
 
 
 class Stopping:
-    """Knows when this process was asked to end. The first signal asks for an orderly end, the second ends at once."""
+    """Requests to end this process. The first signal requests an orderly end, the second ends it at once."""
 
     def __init__(self, name: str) -> None:
         self.asked = asyncio.Event()
@@ -130,7 +127,7 @@ class Stopping:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read_input)
 
     async def unless_asked(self, starting: Coroutine[Any, Any, T]) -> T | None:
-        """What `starting` returns, or None where the end was asked for first; it is cancelled then."""
+        """The result of `starting`, or None if the end was requested first; it is cancelled then."""
         task, asked = asyncio.create_task(starting), asyncio.create_task(self.asked.wait())
         try:
             await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +140,7 @@ class Stopping:
             await ended(task, asked)
 
     async def wait(self, role: Role) -> None:
-        """Until the end is asked for. Raises: RoleFailed where a part of `role` ended by itself."""
+        """Until the end is requested. Raises: RoleFailed if a part of `role` failed."""
         while not self.asked.is_set():
             try:
                 await asyncio.wait_for(self.asked.wait(), LOOK_EVERY_S)

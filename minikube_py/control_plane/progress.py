@@ -1,4 +1,4 @@
-"""How far a start is that takes long: nodes by the ten thousand register for a minute."""
+"""Progress of a long start: registering tens of thousands of nodes takes a minute."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Say = Callable[[str], None]
 
 
 def say(text: str) -> None:
-    """On standard output: a supervisor passes it on before the role is ready, and into its log afterwards."""
+    """On standard output: a supervisor passes it on before the role is ready, and logs it afterwards."""
     env.say(text, sys.stdout)
 
 
 class Registered:
-    """Told of each node that registered; says how many there are, at most every 2 s."""
+    """Counts registered nodes; reports the number at most every 2 s."""
 
     def __init__(self, clock: Clock, say: Say) -> None:
         self._clock, self._say = clock, say
@@ -35,7 +35,7 @@ class Registered:
 
 
 class Patient:
-    """Passes on what `name` says, beginning with what it said last when it has taken PATIENCE_S."""
+    """Passes on progress of `name`, starting with the latest after PATIENCE_S."""
 
     def __init__(self, name: str, say: Say) -> None:
         self._name, self._say = name, say

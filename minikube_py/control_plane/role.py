@@ -1,4 +1,4 @@
-"""What the roles as processes have in common: files of TLS, and a stack of what was started."""
+"""Shared by the roles as processes: TLS files, and a stack of what was started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minikube_py.control_plane.tls import server_context
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A server's certificate and key, PEM; `clients`: the authority whose certificates its clients may show."""
+    """A server's certificate and key, PEM; `clients`: the authority of client certificates."""
 
     certificate: Path
     key: Path
@@ -33,7 +33,7 @@ class TlsFiles:
 
 
 class StackedRole:
-    """What `start` began is put on `running`, and taken off it in reverse order."""
+    """`start` puts what it begins on `running`; it is ended in reverse order."""
 
     def __init__(self) -> None:
         self.running = AsyncExitStack()
@@ -45,7 +45,7 @@ class StackedRole:
         return None
 
     def unwell(self) -> str:
-        """Why it can do nothing, as far as it knows by itself."""
+        """Why it can do nothing, as far as it knows."""
         return ""
 
     def metrics(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""`minikube-py apiserver`: the API server in a process of its own, on a store reached over TLS."""
+"""`minikube-py apiserver`: the API server as a separate process, with a store reached over TLS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from minikube_py.store.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """`addresses`: `host:port` of the members, with commas between."""
+    """`addresses`: `host:port` of the members, separated by commas."""
 
     addresses: str
     token_file: Path
@@ -68,8 +68,8 @@ class ApiServerRole(StackedRole):
         self._core: ApiServer | None = None
 
     async def start(self) -> str:
-        """Waits for a store that is not there yet, or has no leader. Raises: SetupError, Unavailable where the store is
-        lost meanwhile; MinikubeError where it refuses."""
+        """Waits for a store that is not up, or has no leader. Raises: SetupError, Unavailable if the store is lost
+        meanwhile; MinikubeError if it refuses."""
         users, context = read_token_auth_file(self._users_file), self._tls.context()
         key = read_signing_key(self._key_file)
         clock = SystemClock()
@@ -100,7 +100,7 @@ class ApiServerRole(StackedRole):
             enabled_plugins=self._enabled_plugins,
         )
         http = HttpServer(core, host, port, context)
-        # The core ends its watches first; then the connections have nothing left to wait for.
+        # The core first ends its watches; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)
         self.running.push_async_callback(core.stop)
         await core.start()

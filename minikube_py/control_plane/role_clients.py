@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Which Lease is contended for. `identity` None: one that nobody else has."""
+    """Which Lease to acquire. `identity` None: a unique one."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Election:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """How a kubelet process finds its share of the nodes: by the first Lease `prefix<k>` that it gets."""
+    """How a kubelet process finds its share of the nodes: by the first free Lease `prefix<k>`."""
 
     prefix: str
     identity: str | None
@@ -69,7 +69,7 @@ class ClientRole(StackedRole):
         return working.failure() if isinstance(working, Leading) else failure_of(working)
 
     def metrics(self) -> Mapping[str, float]:
-        """None while it stands by."""
+        """None while it is a standby."""
         working = self._component
         return {} if working is None else working.metrics()
 
@@ -81,7 +81,7 @@ class ClientRole(StackedRole):
         return self._working.unwell() if isinstance(self._working, Leading) else ""
 
     async def ready(self) -> str:
-        """What it can do goes through the API server."""
+        """All its work goes through the API server."""
         if (why := self.unwell()) or self._transport is None:
             return why
         try:
@@ -91,7 +91,8 @@ class ClientRole(StackedRole):
         return ""
 
     async def run(self, election: Election | None, make: Callable[[ApiTransport], Component]) -> str:
-        """Runs what `make` makes, at once or when the election is won. Returns whether it works or stands by."""
+        """Runs the component of `make`, at once or when the election is won. Returns whether it works or is a
+        standby."""
         transport, clock, rng = await self.connect(), SystemClock(), random.Random()
         if election is None:
             component = make(transport)
@@ -121,7 +122,7 @@ class ClientRole(StackedRole):
         return await leading.start(held)
 
     def own_connection(self, use: str = "lease", server: str = "") -> ApiTransport:
-        """For the lease: its renewals must not wait in line behind the work that it guards. `server`: another one."""
+        """For the lease: its renewals must not queue behind the work that it guards. `server`: another one."""
         access = load_kubeconfig(self._kubeconfig)
         access = replace(access, server=server or access.server)
         transport = HttpTransport(access, user_agent=f"minikube-py-{self._name}-{use}", connections_max=2)
@@ -140,9 +141,9 @@ class ClientRole(StackedRole):
 
 
 class SchedulerRole(ClientRole):
-    """`chosen`: which scheduler; `seed`: of the generator that breaks ties; `matcher`: as in
-    `SchedulerConfig`; `name`: of the file's only profile where it has none; `asked_at`: URLs of the API servers
-    that may ask it, that of the kubeconfig where there are none."""
+    """`chosen`: which scheduler; `seed`: of the tie-breaking generator; `matcher`: as in `SchedulerConfig`; `name`: of
+    the file's only profile if that has none; `asked_at`: URLs of the API servers that may call it, by default the
+    kubeconfig's."""
 
     def __init__(
         self,
@@ -189,8 +190,8 @@ class SchedulerRole(ClientRole):
 
 
 class ControllersRole(ClientRole):
-    """`key_file`: of the key that signs the tokens of service accounts; None: Secrets are given none. `signing`: the
-    authority that signs requests for certificates, and its key; None: nobody does."""
+    """`key_file`: of the key that signs the tokens of service accounts; None: Secrets get none. `signing`: the
+    authority that signs certificate requests, and its key; None: they are not signed."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class ControllersRole(ClientRole):
 
 class KubeletRole(ClientRole):
     """`shapes`: a JSON list of NodeSpec; without it `nodes` of the default shape. `share` is `index/count`; with a
-    `claim`, `nodes` of them are played: those of the slot that is claimed. `stages`: files and folders of them."""
+    `claim` it runs `nodes` of them: those of the claimed slot. `stages`: files and folders of them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`minikube-py store`: a store member, its links and its server in a process of their own."""
+"""`minikube-py store`: a store member, its links and its server as a separate process."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 ANNOUNCE_RETRY_S = 1.0
 ASK_URLS_S = 1.0
 FORWARDED_S = 6.0
-"""A little less than a client of etcd's API waits: what is known of a write by then is more than that it is late."""
+"""Slightly less than the timeout of a client of etcd's API, so that the result of a write is more specific than a
+timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
-    """`listen`, `address`: `host:port` to listen on and to be reached at by the other members. `initial`: as of
-    `--initial-cluster`; empty where the folder holds a member already."""
+    """`listen`, `address`: `host:port` to listen on, and to be reached at by the other members. `initial`: as of
+    `--initial-cluster`; empty if the folder already holds a member."""
 
     listen: str
     address: str
@@ -73,9 +74,9 @@ class PeerOptions:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """`listen`: `host:port`, port 0 for any free one. `client`: where clients reach it, "" where that is nobody else's
-    business. `peers` None: a member alone. `etcd` None: its API is not served. `room`: quota and reserve in bytes.
-    `retain_s`: how long history is kept, whatever its size; 0 for ever; None: as MemberConfig has it."""
+    """`listen`: `host:port`, port 0 for any free one. `client`: its address for clients, "" if not published. `peers`
+    None: a single member. `etcd` None: its API is not served. `room`: quota and reserve in bytes. `retain_s`: how long
+    history is kept, whatever its size; 0: forever; None: MemberConfig's default."""
 
     data_dir: Path
     listen: str
@@ -102,8 +103,8 @@ class StoreRole(StackedRole):
         self._ended: MinikubeError | None = None
 
     async def start(self) -> str:
-        """Raises: SetupError, DataDirBusy, Corruption, LogLost, BootstrapRefused; MinikubeError where an address cannot
-        be had."""
+        """Raises: SetupError, DataDirBusy, Corruption, LogLost, BootstrapRefused; MinikubeError if an address cannot be
+        bound."""
         options = self._options
         host, port = parse_address(options.listen, "--listen")
         token, context = read_token(options.token_file), options.tls.context()
@@ -127,7 +128,7 @@ class StoreRole(StackedRole):
         )
         member = self._linked.member
         server = StoreServer(member, token, host, port, context, descriptors=PROCESS)
-        # The member first: it hands leadership over, and its server tells the clients where to go.
+        # The member first: it hands leadership over, and its server redirects the clients.
         self.running.push_async_callback(server.stop)
         self.running.push_async_callback(self._linked.stop)
         await self._linked.start()
@@ -150,7 +151,7 @@ class StoreRole(StackedRole):
         return "" if self._linked.member.replica.leader() is not None else "no leader is known: no majority is in touch"
 
     async def ready(self) -> str:
-        """Any member that answers reads does: it asks the leader, who asks a majority."""
+        """True of any member that answers reads: it asks the leader, which confirms with a majority."""
         if why := self.unwell():
             return why
         try:
@@ -173,14 +174,14 @@ class StoreRole(StackedRole):
         return StoreAccess(addresses, token, authority)
 
     async def _ask_urls(self, token: str) -> dict[int, tuple[str, ...]]:
-        """Where the members serve etcd's API, of those that answer soon."""
+        """The members' URLs of etcd's API, of those that answer soon."""
         from minikube_py.control_plane.store_admin import StoreAdmin
 
         reports = await StoreAdmin(self._access(token), ASK_URLS_S).status()
         return {each.id: tuple(each.status.get("client_urls", ())) for each in reports if each.status is not None}
 
     async def _connect(self, token: str) -> StoreClient:
-        """To whoever leads, for writes that come to this member. Raises: Unavailable; MinikubeError."""
+        """To the leader, for writes sent to this member. Raises: Unavailable; MinikubeError."""
         from minikube_py.store.client import StoreClient
 
         endpoints = self._access(token).endpoints()
@@ -189,7 +190,7 @@ class StoreRole(StackedRole):
         return client
 
     async def _announce(self, token: str) -> None:
-        """Where the members' record has this one under another name or address than it is started with, corrects it."""
+        """Corrects the members' record if this member starts with another name or address."""
         options, member = self._options, self._linked.member
         while True:
             known = member.membership.get(member.member_id)

@@ -1,4 +1,4 @@
-"""Whether a disk has room for a store that is about to begin there."""
+"""Checks whether a disk has space for a new store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from minikube_py.store.room import where
 
 
 def require_room(disk: Disk, reserve_bytes: int) -> None:
-    """Where a new store would raise the alarm NOSPACE at once, and on three members hold up the others, too. One that
-    has begun starts without room: people want to delete. Raises: SetupError."""
+    """Refuses a new store that would raise the alarm NOSPACE at once, and with three members also block the others. An
+    existing one starts without space, so that users can delete. Raises: SetupError."""
     free_bytes, needed_bytes = disk.free_bytes(), FIRST_SEGMENT_BYTES + reserve_bytes
     if free_bytes < needed_bytes and not disk.names():
         raise SetupError(

@@ -1,7 +1,6 @@
-"""Which control planes this user has running, so that `minikube-py store status` finds the one there is.
+"""The running control planes of this user, so that `minikube-py store status` finds the only one.
 
-Each `up` leaves a note in a folder of the user's own while it runs; one whose process is gone counts for nothing.
-"""
+Each `up` keeps a note in a per-user folder while it runs; one whose process is gone is ignored."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Running:
 
 
 def notes_folder() -> Path:
-    """`$XDG_RUNTIME_DIR/minikube-py`, or a folder of this user's in the temporary one."""
+    """`$XDG_RUNTIME_DIR/minikube-py`, or a per-user folder in the temporary one."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and Path(runtime).is_dir():
         return Path(runtime, "minikube-py")
@@ -36,14 +35,14 @@ def notes_folder() -> Path:
 
 
 class Note:
-    """Says that this process runs the control plane in `data_dir`, until `remove`. Where it cannot be written, finding
-    it is up to the user."""
+    """Records that this process runs the control plane in `data_dir`, until `remove`. If it cannot be written, the user
+    has to name the folder."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path: Path | None = None
         folder = notes_folder()
         for _ in range(2):
-            # Once more where another's end took the empty folder away in between.
+            # Retry if another process's end removed the empty folder in between.
             try:
                 folder.mkdir(mode=0o700, exist_ok=True)
                 if not _is_own(folder):
@@ -64,7 +63,7 @@ class Note:
 
 
 def running() -> list[Running]:
-    """Those that run, by pid."""
+    """The running ones, by pid."""
     folder = notes_folder()
     if not folder.is_dir() or not _is_own(folder):
         return []
@@ -87,7 +86,7 @@ def running() -> list[Running]:
 
 
 def the_one() -> Path:
-    """The data folder of the only control plane that runs. Raises: SetupError where there is none, or several."""
+    """The data folder of the only running control plane. Raises: SetupError if there is none, or several."""
     found = running()
     if not found:
         raise SetupError("no control plane of yours runs here; start one with `minikube-py up`, or name its --data-dir")
@@ -98,7 +97,7 @@ def the_one() -> Path:
 
 
 def _is_own(folder: Path) -> bool:
-    """Nobody else may have put anything there."""
+    """Other users must not have written there."""
     found = folder.stat()
     return found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
 

@@ -1,8 +1,7 @@
-"""The secrets of a control plane whose roles run apart: a folder for each role, with what it needs and no more.
+"""The secrets of a control plane with separate roles: a folder for each role, with only what it needs.
 
-Made by `init-secrets` before any role starts, and left as they are where they still fit. `StoreSecrets` and
-`ApiServerSecrets` are what those roles find in theirs (`--secrets-dir`); the others have a kubeconfig.
-"""
+Created by `init-secrets` before any role starts, and kept while valid. `StoreSecrets` and `ApiServerSecrets` are the
+content of those roles' folders (`--secrets-dir`); the others have a kubeconfig."""
 
 from __future__ import annotations
 
@@ -48,8 +47,8 @@ _HOST = re.compile(rf"(?=.{{1,253}}$)(\*\.)?{_LABEL}(\.{_LABEL})*")
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """`stores`, `hosts`: under which names members and API servers are reached. `server`: the API server's URL as the
-    roles see it, `outside` as users do."""
+    """`stores`, `hosts`: the names of members and API servers. `server`: the API server's URL for the roles, `outside`
+    for users."""
 
     folder: Path
     stores: tuple[str, ...]
@@ -59,7 +58,7 @@ class Deployment:
 
 
 def ensure_secrets(deployment: Deployment, now: datetime | None = None) -> list[str]:
-    """Returns which files were made or made again. Raises: SetupError."""
+    """Returns which files were created or renewed. Raises: SetupError."""
     now = now or datetime.now(UTC)
     make_private_folder(deployment.folder)
     for name in FOLDERS:
@@ -75,13 +74,13 @@ def ensure_secrets(deployment: Deployment, now: datetime | None = None) -> list[
 
 
 def admin_access(folder: Path, server: str | None) -> Access:
-    """How the administrator reaches `server` (None: what the file says). Raises: SetupError, BadKubeconfig."""
+    """How the administrator reaches `server` (None: as in the file). Raises: SetupError, BadKubeconfig."""
     found = read_access(folder / KUBECONFIG)
     return found if server is None else Access(server, found.authority_pem, found.token)
 
 
 def parse_hosts(text: str, flag: str) -> tuple[str, ...]:
-    """Host names and addresses with commas between. Raises: SetupError."""
+    """Host names and addresses, separated by commas. Raises: SetupError."""
     hosts = tuple(dict.fromkeys(host.strip() for host in text.split(",") if host.strip()))
     for host in hosts:
         with suppress(ValueError):
@@ -93,7 +92,7 @@ def parse_hosts(text: str, flag: str) -> tuple[str, ...]:
 
 
 def _signing(folder: Path, now: datetime) -> None:
-    """The authority of clients' certificates: API servers know it, controllers sign by it."""
+    """The authority of client certificates: API servers trust it, controllers sign with it."""
     controllers = folder / tokens.CONTROLLERS
     _authority(controllers, now, CLIENTS, CLIENTS_KEY, "minikube_py-client-ca")
     _keep(folder / "apiserver" / CLIENTS, (controllers / CLIENTS).read_bytes())
@@ -102,7 +101,7 @@ def _signing(folder: Path, now: datetime) -> None:
 def _authority(
     folder: Path, now: datetime, pem: str = AUTHORITY, key_pem: str = AUTHORITY_KEY, name: str = "minikube_py-ca"
 ) -> Authority:
-    """Never made again by itself: every role would have to be started again with what the new one signs."""
+    """Never renewed automatically: every role would have to restart with the new certificates."""
     certificate, key = folder / pem, folder / key_pem
     if not certificate.exists() and not key.exists():
         return ensure_authority(certificate, key, now, name)
@@ -139,7 +138,7 @@ def _apiserver(deployment: Deployment, authority: Authority, now: datetime) -> N
 
 
 def _clients(deployment: Deployment, authority: Authority, now: datetime) -> None:
-    """A kubeconfig each, with a token that the API server knows by its list of users."""
+    """A kubeconfig each, with a token in the API server's list of users."""
     users = {}
     for role, user in USERS.items():
         path = deployment.folder / role / KUBECONFIG
@@ -171,7 +170,7 @@ def _store_token(deployment: Deployment) -> bytes:
 
 
 def _keep(path: Path, data: bytes) -> None:
-    """A file that holds `data` already is left alone."""
+    """A file that already holds `data` is not written."""
     if not path.exists() or path.read_bytes() != data:
         write_private(path, data)
 

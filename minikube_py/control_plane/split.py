@@ -1,8 +1,7 @@
-"""The roles as processes of their own, over TLS with a token each: `up --split`, `up --members 3`.
+"""The roles as separate processes, over TLS with a token each: `up --split`, `up --members 3`.
 
 The supervisor holds the data folder, starts the store's members, API servers, then schedulers, controllers and kubelet
-together, starts again what dies, and stops them in reverse order.
-"""
+together, restarts children that die, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ LAYOUT = "one process per role (store, API server, scheduler, controllers, kubel
 
 class SplitControlPlane:
     """`step` is called for each role that became ready, `progress` while one takes long, `say` when one ended and was
-    started again."""
+    restarted."""
 
     def __init__(
         self,
@@ -101,11 +100,11 @@ class SplitControlPlane:
             self._held = None
 
     def failure(self) -> BaseException | None:
-        """None: a child that ends is started again."""
+        """None: a child that ends is restarted."""
         return None
 
     async def ready(self) -> str:
-        """Its children answer for themselves."""
+        """Its children report for themselves."""
         return ""
 
     def pids(self) -> dict[str, int | None]:
@@ -114,7 +113,7 @@ class SplitControlPlane:
     # --- store ------------------------------------------------------------------------------------------------------
 
     async def _start_store(self) -> None:
-        """One member alone: any free port at its first start, the same at the next ones."""
+        """A single member: any free port at its first start, the same one afterwards."""
         restore_first(self.config)
         flags = ["--data-dir", str(self.config.member_folder), *self._store_secrets(), *self._etcd(0)]
         child = self._child(STORE, STORE, lambda: [*flags, "--listen", child.where or f"{LOOPBACK}:0"])
@@ -123,8 +122,8 @@ class SplitControlPlane:
         write_store_access(self.config, self.credentials, self._stores)
 
     async def _start_members(self, places: Sequence[MemberPlace]) -> None:
-        """All at once: they wait for each other. Where a majority has begun before, those that are well suffice, as
-        long as they are one; new ones, and those that are to join a restored one, are all needed.
+        """All at once: they wait for each other. If a majority has started before, the healthy ones suffice if they are
+        a majority; new ones, and those that will join a restored one, are all needed.
 
         Raises: RoleFailed, of the first failure that leaves too few."""
         restore_first(self.config, places)
@@ -153,7 +152,7 @@ class SplitControlPlane:
         write_store_access(self.config, self.credentials, self._stores)
 
     async def _start_majority(self, names: Sequence[str], begun: set[str]) -> list[RoleFailed]:
-        """Returns the failures of those that can be done without."""
+        """Returns the failures that a majority can tolerate."""
         failures: list[RoleFailed] = []
 
         async def start(name: str) -> None:
@@ -196,7 +195,7 @@ class SplitControlPlane:
     # --- API servers ------------------------------------------------------------------------------------------------
 
     async def _start_apiservers(self, host: str, port: int) -> list[str]:
-        """Their URLs; the first one listens where it was asked to, the others anywhere."""
+        """Their URLs; the first one listens as configured, the others anywhere."""
         names = _names(APISERVER, self.config.apiservers)
         users_file = self.config.roles_folder / "users.csv"
         write_token_auth_file(users_file, users_by_token(self.credentials.by_role))
@@ -237,7 +236,7 @@ class SplitControlPlane:
     # --- their clients ----------------------------------------------------------------------------------------------
 
     async def _start_clients(self, servers: Sequence[str]) -> None:
-        """Together; where there are several API servers, each goes to one of them in turn."""
+        """In parallel; several API servers are assigned round robin."""
         config = self.config
         counts = {tokens.SCHEDULER: config.schedulers, tokens.CONTROLLERS: config.controllers, tokens.KUBELET: 1}
         names = [
@@ -253,7 +252,8 @@ class SplitControlPlane:
     def _client_flags(self, name: str, role: str, kubeconfig: Path, servers: Sequence[str]) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--healthz", f"{LOOPBACK}:0"]
         if role in LED:
-            # The supervisor starts the next one only when the one before has ended: it need not wait for its lease.
+            # The supervisor starts a successor only after the previous one has ended, so it need not wait for its
+            # lease.
             flags += ["--leader-elect-identity", f"up-{name}", *self._gates()]
         if role == tokens.CONTROLLERS:
             certificates = self.credentials.certificates
@@ -299,7 +299,7 @@ class SplitControlPlane:
         if child.role != STORE:
             self._step(name, await child.start(self._progress))
             return
-        # That members wait for each other for a moment is nothing to tell.
+        # Members waiting briefly for each other is not worth reporting.
         patient = Patient(name, self._progress)
         try:
             self._step(name, await child.start(patient))

@@ -1,4 +1,4 @@
-"""Files of stages on the way to the kubelets. What reads them is loaded only where there are any."""
+"""Reads stage files for the kubelets. The parser is imported only if there are any."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_stages(paths: Sequence[Path]) -> Stages | None:
-    """None without any. Says which files hold something else. Raises: SetupError, with file and line."""
+    """None without any. Reports files with other content. Raises: SetupError, with file and line."""
     if not paths:
         return None
     from minikube_py.kubelet.stage_player import resource_of

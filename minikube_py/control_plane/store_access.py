@@ -1,8 +1,7 @@
-"""How to reach a store: its members' addresses, the token to show and the authority to trust.
+"""How to reach a store: its members' addresses, the token and the authority to trust.
 
-Kept as one private JSON file, as a kubeconfig is for the API: `up` writes one into its data folder, `init-secrets` one
-beside its secrets.
-"""
+Stored in one private JSON file, like a kubeconfig for the API: `up` writes one into its data folder, `init-secrets` one
+beside its secrets."""
 
 from __future__ import annotations
 
@@ -86,7 +85,7 @@ def read_access(path: Path) -> StoreAccess:
 
 
 def find_access(data_dir: Path | None = None) -> StoreAccess:
-    """By the data folder, else by `$MINIKUBE_PY_STORE`, else of the control plane that runs. Raises: SetupError."""
+    """From the data folder, else `$MINIKUBE_PY_STORE`, else the running control plane. Raises: SetupError."""
     from minikube_py.control_plane.running import the_one
 
     if data_dir is None and (named := os.environ.get(ENVIRONMENT)):

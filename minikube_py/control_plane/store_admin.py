@@ -1,7 +1,6 @@
-"""What people ask a running store, and ask of it: its members one by one, their hashes, who leads, who belongs.
+"""Administration of a running store: its members one by one, their hashes, leader and membership.
 
-Each member is asked on a connection of its own, so that one that is down does not hide how the others are.
-"""
+Each member is asked over a separate connection, so that one that is down does not hide the state of the others."""
 
 from __future__ import annotations
 
@@ -43,14 +42,14 @@ HASH_ATTEMPTS = 5
 LEADER_ATTEMPTS = 20
 LEADER_PAUSE_S = 0.25
 ACTION_S = 15.0
-"""How long a change of members or leader may take; one without a quorum never ends."""
+"""Timeout of a change of members or leader; one without a quorum never ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """What was learned of one member. `status` None: it did not answer, and `error` says why. `name`, `id`, `expected`:
-    as the others know it; "" and 0 where none does. `unready`: why a linearizable read through it does not pass within
-    READY_S; "" where it does, or nobody asked."""
+    """Information about one member. `status` None: it did not answer, and `error` is the reason. `name`, `id`,
+    `expected`: as known to the others; "" and 0 if unknown. `unready`: why a linearizable read through it does not pass
+    within READY_S; "" if it does, or was not tried."""
 
     address: str
     name: str = ""
@@ -64,7 +63,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class MemberHash:
-    """`hash` None: it has none at that revision, and `error` says why."""
+    """`hash` None: it has none at that revision, and `error` is the reason."""
 
     address: str
     name: str
@@ -75,7 +74,7 @@ class MemberHash:
 
 @dataclass(frozen=True, slots=True)
 class SavedSnapshot:
-    """The state after entry `index` of `term`, by the word of the member it came from."""
+    """The state after entry `index` of `term`, as reported by its member."""
 
     address: str
     name: str
@@ -86,14 +85,14 @@ class SavedSnapshot:
 
 
 class Asking:
-    """Questions over one connection, one after the other."""
+    """Requests over one connection, one after the other."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         connection.owner = self
 
     async def ask(self, op: Op, argument: object = None, on_part: Callable[[bytes], None] | None = None) -> Any:
-        """Raises: what the member answers; Unavailable, OutcomeUnknown where the connection falls."""
+        """Raises: the member's error; Unavailable, OutcomeUnknown if the connection is lost."""
         call = Call(op, argument, asyncio.get_running_loop().create_future())
         call.on_part = on_part
         return await self.send(call)
@@ -126,7 +125,7 @@ class Asking:
 
 
 class PartialFile:
-    """A file that gets its name only by `keep`; before, and after a failure, there is nothing under it."""
+    """A file that gets its name only by `keep`; before that, and after a failure, the name does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -152,7 +151,7 @@ class PartialFile:
         return self._hash.digest()
 
     def keep(self) -> None:
-        """Durable, under its name."""
+        """Makes it durable and gives it its name."""
         os.fsync(self._fd)
         os.replace(self._part, self._path)
         sync_folder(self._path.parent)
@@ -163,7 +162,7 @@ class PartialFile:
 
 
 class StoreAdmin:
-    """`timeout_s` bounds each question to each member."""
+    """`timeout_s` bounds each request to each member."""
 
     def __init__(self, access: StoreAccess, timeout_s: float = 5.0) -> None:
         self._clock = SystemClock()
@@ -172,9 +171,8 @@ class StoreAdmin:
         self._tls = access.context()
 
     async def status(self, *, readiness: bool = False) -> list[MemberReport]:
-        """Of all members that any member knows of, by name, then of those that are expected; where the members do not
-        say where all of them are reached, also of the addresses at which nobody answered. `readiness`: find out whether
-        they serve."""
+        """Of all members known to any member, by name, then of the expected ones; if the members do not report all
+        addresses, also of the addresses that did not answer. `readiness`: check whether they serve."""
         addresses = [self._text(address) for address in self._access.addresses]
         asked = await asyncio.gather(*(self._report(address, readiness) for address in addresses))
         reports = {report.address: report for report in asked}
@@ -185,8 +183,8 @@ class StoreAdmin:
         return _named(list(reports.values()), known)
 
     async def hashes(self, revision: int = 0) -> list[MemberHash]:
-        """Of each member at one revision, by default the latest that all that answer have. Raises: Unavailable where
-        none answers, RequestError where they do not all have that revision."""
+        """Of each member at one revision, by default the latest that all answering members have. Raises: Unavailable if
+        none answers, RequestError if they do not all have that revision."""
         for attempt in range(HASH_ATTEMPTS):
             reports = [report for report in await self.status() if not report.expected]
             there = [report for report in reports if report.status is not None]
@@ -200,7 +198,7 @@ class StoreAdmin:
         raise AssertionError("the last attempt returns")
 
     async def find(self, name_or_id: str) -> dict[str, Any]:
-        """The member of that name, or of that id in hexadecimal. Raises: RequestError, Unavailable."""
+        """The member with that name or hexadecimal id. Raises: RequestError, Unavailable."""
         reports = await self.status()
         known = sorted(_known(reports).values(), key=lambda each: (each["name"], each["id"]))
         if not known:
@@ -216,7 +214,7 @@ class StoreAdmin:
         return [report.name for report in await self.status() if report.expected]
 
     async def heir(self) -> dict[str, Any]:
-        """The voter other than the leader that has most of the log. Raises: Unavailable, RequestError."""
+        """The voter other than the leader with the most complete log. Raises: Unavailable, RequestError."""
         reports = await self.status()
         leader, known = leader_of(reports), _known(reports)
         others = [
@@ -227,8 +225,8 @@ class StoreAdmin:
         return known[max(others, key=lambda report: report.status["last_index"] if report.status else 0).id]
 
     async def alarms(self) -> list[dict[str, Any]]:
-        """All that are raised, by the word of the member that has applied most: kind, member (its id, "" for all), its
-        name, and why, as far as it says. Raises: Unavailable."""
+        """All raised alarms, as reported by the most up-to-date member: kind, member (its id, "" for all), its name,
+        and the reason, if known. Raises: Unavailable."""
         reports = await self.status()
         there = [report.status for report in reports if report.status is not None]
         if not there:
@@ -250,9 +248,9 @@ class StoreAdmin:
         await self._of_leader(Op.COMMAND, pack(SetAlarm(False)))
 
     async def change(self, change: MemberChange) -> None:
-        """Done by the leader, whichever member is asked first.
+        """Done by the leader, whichever member gets the request.
 
-        Raises: RequestError where it does not fit, Unavailable, OutcomeUnknown."""
+        Raises: RequestError if it does not fit, Unavailable, OutcomeUnknown."""
         await self._of_leader(Op.MEMBER_CHANGE, encode_member_change(change))
 
     async def transfer(self, to: int) -> None:
@@ -260,7 +258,7 @@ class StoreAdmin:
         await self._of_leader(Op.TRANSFER, to)
 
     async def leader(self) -> dict[str, Any]:
-        """Raises: Unavailable where no member that answers knows of one."""
+        """Raises: Unavailable if no answering member knows one."""
         reports = await self.status()
         leader = leader_of(reports)
         if leader is None:
@@ -271,7 +269,7 @@ class StoreAdmin:
         return known
 
     async def save_snapshot(self, path: Path) -> SavedSnapshot:
-        """Writes a snapshot to `path`, of the leader or, where no leader is known, of any member that answers.
+        """Writes a snapshot to `path`, from the leader or, if none is known, from any member that answers.
 
         Raises: Unavailable, RequestError; SetupError where the file cannot be written; Corruption where what came is
         not whole."""
@@ -291,7 +289,7 @@ class StoreAdmin:
 
     @asynccontextmanager
     async def connected(self, address: str) -> AsyncIterator[Asking]:
-        """Raises: Unavailable; MinikubeError where the store does not want us."""
+        """Raises: Unavailable; MinikubeError if the store refuses this client."""
         host, port = parse_address(address, "--endpoints")
         endpoint = Endpoint(host, port, self._access.token, self._tls)
         connection = await connect(endpoint, self._clock, self._timeout_s)
@@ -302,7 +300,7 @@ class StoreAdmin:
             await connection.wait_closed()
 
     async def ask(self, address: str, op: Op, argument: object) -> Any:
-        """The answer of one member. Raises: what it answers; Unavailable."""
+        """The answer of one member. Raises: its error; Unavailable."""
         async with self.connected(address) as asking:
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -311,7 +309,7 @@ class StoreAdmin:
                 raise Unavailable(f"no answer within {self._timeout_s:g} s") from None
 
     async def _of_leader(self, op: Op, argument: object) -> None:
-        """Asks the leader, and asks for it again while there is none or it has just changed: nothing was done then."""
+        """Asks the leader, and retries while there is none or it has just changed: nothing was done then."""
         for attempt in range(LEADER_ATTEMPTS):
             try:
                 leader = await self.leader()
@@ -356,13 +354,13 @@ class StoreAdmin:
 
 
 def leader_of(reports: list[MemberReport]) -> int | None:
-    """The leader's id, by the word of the member that has seen the latest term; None where nobody knows."""
+    """The leader's id, as reported by the member with the latest term; None if unknown."""
     said = [(each.status["term"], each.status["leader"]) for each in reports if each.status and each.status["leader"]]
     return max(said)[1] if said else None
 
 
 def _known(reports: list[MemberReport]) -> dict[int, dict[str, Any]]:
-    """The members by id, by the word of the one that has applied most."""
+    """The members by id, as reported by the most up-to-date one."""
     there = [report.status for report in reports if report.status is not None]
     if not there:
         return {}
@@ -371,7 +369,7 @@ def _known(reports: list[MemberReport]) -> dict[int, dict[str, Any]]:
 
 
 def _named(reports: list[MemberReport], known: dict[int, dict[str, Any]]) -> list[MemberReport]:
-    """Each member once, with the name the others know it by; then those that are expected."""
+    """Each member once, with the name the others know; then the expected ones."""
     by_id: dict[int, MemberReport] = {report.id: report for report in reports if report.status is not None}
     silent = {report.address: report for report in reports if report.status is None}
     named = list(by_id.values())
@@ -386,6 +384,6 @@ def _named(reports: list[MemberReport], known: dict[int, dict[str, Any]]) -> lis
         MemberReport(each["client"], each["name"], error="not started yet", learner=each["learner"], expected=True)
         for each in expected
     ]
-    # An address at which nobody answers, and which none of the members has, was a member's once.
+    # An address that does not answer, and belongs to no member, was a member's once.
     unknown = () if there and all(each["client"] for each in known.values()) else silent.values()
     return [*sorted(named, key=lambda report: (report.name, report.id)), *waited_for, *unknown]

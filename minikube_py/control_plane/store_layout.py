@@ -1,8 +1,7 @@
-"""Where the store members of an `up` keep their data and where they listen: chosen once, and kept with the data.
+"""Data folders and addresses of the store members of an `up`: chosen once, and kept with the data.
 
-A store of one member is in `member/`, as it always was; several are in `members/<name>/`, their addresses beside them:
-the members know each other by these, so a later start must use the same.
-"""
+A single member is in `member/`; several are in `members/<name>/`, with their addresses beside them: the members
+identify each other by these, so a later start must use the same."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ from minikube_py.env import Rng
 FILE_NAME = "addresses.json"
 MEMBERS_MAX = 9
 CLIENT_PORTS = range(20_000, 32_000, 2)
-"""Members listen to each other at the port after. Below what systems give to outgoing connections, so that a member
-that was down finds its ports free; taken in random order, so that two `up`, of which one is just starting or has a
-member down, do not choose the same. Any free ones where none of `TRIES_MAX` is."""
+"""Members listen to each other at the next port. Below the ephemeral range, so that a member that was down finds its
+ports free; in random order, so that two `up`, one of which is just starting or has a member down, do not choose the
+same. Any free ones if none of `TRIES_MAX` is."""
 TRIES_MAX = 100
 
 
@@ -43,9 +42,9 @@ def members_folder(config: ControlPlaneConfig) -> Path:
 
 
 def member_count(config: ControlPlaneConfig) -> int:
-    """How many members there are to be: as many as `config` says, or as the data folder holds.
+    """The number of members: from `config`, or from the data folder.
 
-    Raises: SetupError where the two do not agree."""
+    Raises: SetupError if the two disagree."""
     there = len(_known(config))
     wanted = config.members
     if there:
@@ -66,7 +65,7 @@ def member_count(config: ControlPlaneConfig) -> int:
 
 
 def member_places(config: ControlPlaneConfig, count: int) -> list[MemberPlace]:
-    """Their addresses, chosen where no member has begun with any yet. Raises: SetupError."""
+    """Their addresses, chosen if no member has started with any yet. Raises: SetupError."""
     known = _known(config)
     if begun_members(config, known):
         return known
@@ -82,13 +81,13 @@ def member_places(config: ControlPlaneConfig, count: int) -> list[MemberPlace]:
 
 
 def begun_members(config: ControlPlaneConfig, places: Sequence[MemberPlace]) -> set[str]:
-    """The names of those that have a store in their folder."""
+    """The names of those with a store in their folder."""
     return {place.name for place in places if (members_folder(config) / place.name / "store").exists()}
 
 
 def restore_first(config: ControlPlaneConfig, places: Sequence[MemberPlace] = ()) -> None:
-    """Where `config` names a snapshot, makes of it the folder of the first of `places`, whom the others join, or of the
-    only member. Raises: SetupError, also where there is a store already; Corruption."""
+    """If `config` names a snapshot, creates from it the folder of the first of `places`, which the others join, or of
+    the only member. Raises: SetupError, also if there is already a store; Corruption."""
     if config.restore is None:
         return
     from minikube_py.control_plane.store_snapshots import NewMember, expected_members, restore
@@ -112,7 +111,7 @@ def _known(config: ControlPlaneConfig) -> list[MemberPlace]:
 
 
 def _free_pairs(count: int, rng: Rng) -> list[tuple[int, int]]:
-    """So many pairs of ports of which none is taken now."""
+    """This many pairs of currently free ports."""
     held: list[socket.socket] = []
     try:
         pairs: list[tuple[int, int]] = []

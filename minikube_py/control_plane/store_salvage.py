@@ -1,4 +1,4 @@
-"""A damaged data folder, read without touching it, and a new one made of what can be had."""
+"""Reads a damaged data folder without changing it, and creates a new one from what is recoverable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ FILES = "store"
 
 
 def look(folder: Path) -> Salvaged | None:
-    """What can be had from a data folder that no process holds; None: nothing. Raises: SetupError, DataDirBusy."""
+    """The recoverable content of a data folder that no process holds; None: nothing. Raises: SetupError,
+    DataDirBusy."""
     files = folder / FILES if (folder / FILES).is_dir() else folder
     if not files.is_dir():
         raise SetupError(f"{folder} is no folder; name the data directory of a store member")
@@ -39,7 +40,7 @@ def look(folder: Path) -> Salvaged | None:
 
 
 def _check_free(folder: Path) -> None:
-    """By the lock that a running member holds; it is opened to be read alone."""
+    """Tests the lock of a running member, opened read-only."""
     try:
         fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -54,9 +55,9 @@ def _check_free(folder: Path) -> None:
 
 
 def write(salvaged: Salvaged, folder: Path, rng: Rng, *, exact: bool = False) -> tuple[int, int]:
-    """Makes `folder`, which must hold no member, that of the only member of a new cluster. Returns the ids of cluster
-    and member: both new, for those who know the old ones have seen what may be missing here. `exact`: of the state
-    that was, and of nothing behind a gap.
+    """Creates in `folder`, which must hold no member, the only member of a new cluster. Returns the ids of cluster and
+    member, both new: clients of the old ones may have seen data missing here. `exact`: only the exact state, without
+    entries behind a gap.
 
     Raises: SetupError; DataDirBusy; OSError."""
     held = DataDir(folder)
@@ -134,7 +135,7 @@ def _loss(salvaged: Salvaged, loss: Loss) -> dict[str, Any]:
 
 
 def lines(salvaged: Salvaged) -> list[str]:
-    """For people."""
+    """For display."""
     found = [_lost(salvaged, loss) for loss in salvaged.losses]
     for gap in salvaged.gaps:
         made = _made_by(gap)

@@ -1,4 +1,4 @@
-"""Snapshot files apart from any running store: checked to the last byte, and made into the folder of a new member."""
+"""Snapshot files outside a running store: verified completely, and restored into the folder of a new member."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ID_BITS = 63
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """What a whole snapshot holds. `hash`: that of `minikube-py store hash` at `revision`."""
+    """The content of a complete snapshot. `hash`: that of `minikube-py store hash` at `revision`."""
 
     head: SnapshotHead
     membership: Membership
@@ -41,7 +41,7 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True)
 class NewMember:
-    """Who a restored store begins as: the first member of a new cluster, and those that may join it later."""
+    """The identity of a restored store: the first member of a new cluster, and those that may join it later."""
 
     name: str = ""
     peer: str = ""
@@ -51,7 +51,7 @@ class NewMember:
 
 @contextmanager
 def opened(path: Path) -> Iterator[SnapshotReader]:
-    """Raises: SetupError where the file cannot be read, Corruption where it is no snapshot."""
+    """Raises: SetupError if the file cannot be read, Corruption if it is not a snapshot."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -67,7 +67,7 @@ def opened(path: Path) -> Iterator[SnapshotReader]:
 
 
 def verify(path: Path) -> SnapshotReport:
-    """Reads all of it, and builds from it what a member would. Raises: SetupError, Corruption."""
+    """Reads all of it, and builds the state as a member would. Raises: SetupError, Corruption."""
     with opened(path) as reader:
         state = StateMachine.restore(reader.chunks())
         head = reader.head
@@ -85,8 +85,8 @@ def verify(path: Path) -> SnapshotReport:
 
 
 def restore(path: Path, folder: Path, new: NewMember, rng: Rng) -> tuple[int, int]:
-    """Makes `folder`, which must hold no member, that of a member of a new cluster which begins with what the snapshot
-    holds. Returns the ids of cluster and member: both new, for those who know the old ones must not take this for them.
+    """Creates in `folder`, which must hold no member, a member of a new cluster that begins with the snapshot. Returns
+    the ids of cluster and member, both new, so that it is not mistaken for the old cluster.
 
     Raises: SetupError, Corruption; DataDirBusy; OSError."""
     verify(path)
@@ -97,7 +97,7 @@ def restore(path: Path, folder: Path, new: NewMember, rng: Rng) -> tuple[int, in
             raise SetupError(f"{folder} holds a store member already; name an empty folder, or remove that one's data")
         cluster_id, member_id = (rng.getrandbits(ID_BITS) or 1 for _ in range(2))
         files = LogFiles(disk, rng)
-        # As a member that joins: what it begins with is the snapshot, and nothing counts before it is installed.
+        # Like a member that joins: it begins with the snapshot, and nothing counts before that is installed.
         files.begin(files.load(), Origin(cluster_id, member_id, joined=True))
         try:
             _install(path, files, cluster_id, member_id, new)
@@ -139,5 +139,5 @@ def _membership(head: SnapshotHead) -> Membership:
 
 
 def expected_members(initial: tuple[tuple[str, str], ...], name: str) -> tuple[Member, ...]:
-    """Those of an `--initial-cluster` that may join the restored member later."""
+    """The members of an `--initial-cluster` that may join the restored one later."""
     return tuple(Member(NO_ID, other, peer) for other, peer in sorted(initial) if other != name)

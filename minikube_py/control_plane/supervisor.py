@@ -1,8 +1,7 @@
-"""Children under care: started one after another, restarted when they die, stopped in reverse order.
+"""Supervised children: started one after another, restarted when they die, stopped in reverse order.
 
-A child says `ready ...` on its standard output when it serves, and ends when its standard input does, so that none
-outlives its supervisor. What it prints besides goes to its log file.
-"""
+A child prints `ready ...` on its standard output when it serves, and ends when its standard input closes, so that none
+outlives its supervisor. Its other output goes to its log file."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from minikube_py.control_plane.progress import Say
 from minikube_py.env import Clock, ended, module_command
 
 READY_WITHIN_S = 60.0
-"""Of silence: one that says how far it is has more time."""
+"""Of silence: a child that reports progress has more time."""
 STOP_WITHIN_S = 15.0
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
@@ -26,8 +25,8 @@ STABLE_AFTER_S = 30.0
 
 
 class Child:
-    """One role as a child process, `role` where its name is another. `flags` may differ from start to start, so that a
-    port once chosen is kept. `advice(code)`: what to tell the user besides, of one that ended instead of starting."""
+    """One role as a child process, `role` if its name differs. `flags` may differ from start to start, so that a chosen
+    port is kept. `advice(code)`: advice for the user about a child that exited instead of starting."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C goes to the whole group; the order of stopping is the supervisor's.
+                # Ctrl-C goes to the whole group; the supervisor determines the order of stopping.
                 start_new_session=True,
             )
         try:
@@ -84,11 +83,11 @@ class Child:
         return self.where
 
     def keep(self, say: Say) -> None:
-        """From now on it is started again when it ends; at once, if it does not run."""
+        """From now on it is restarted when it ends; at once, if it is not running."""
         self._keeper = asyncio.create_task(self._keep(say))
 
     async def stop(self) -> None:
-        """Asks it to end and waits; after 15 s it is killed."""
+        """Asks it to end and waits; it is killed after 15 s."""
         if self._keeper is not None:
             self._keeper.cancel()
             await ended(self._keeper)
@@ -109,7 +108,7 @@ class Child:
             wait_s = await self._start_again(wait_s, say)
 
     async def _start_again(self, wait_s: float, say: Say) -> float:
-        """Returns how long to wait before the next time."""
+        """Returns the delay before the next restart."""
         said = ""
         while not self.dismissed:
             await self._clock.sleep(wait_s)
@@ -137,7 +136,7 @@ class Child:
         return f"ended with exit code {code}" + (f" ({self._last_words()})" if code else "")
 
     async def _wait_for_end(self) -> None:
-        """What it had to say is said: its exit code is about to come."""
+        """It has printed its last output: its exit code follows soon."""
         assert self._process is not None
         try:
             await asyncio.wait_for(self._process.wait(), STOP_WITHIN_S)
@@ -161,7 +160,7 @@ class Child:
         if self._reader is not None:
             self._reader.cancel()
             await ended(self._reader)
-        # The transport of a process whose pipes were never read to their end would complain when collected.
+        # The transport of a process whose pipes were not read to their end would warn when collected.
         if process.stdin is not None:
             process.stdin.close()
         return process.returncode or 0
@@ -184,7 +183,7 @@ class Child:
                 log.write(line)
 
     def _last_words(self) -> str:
-        """Why it ended, by its own word since its last start, or else the last thing it said."""
+        """The reason it printed since its last start, or else its last line."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_start)
             lines = log.read().decode(errors="replace").split("\n")

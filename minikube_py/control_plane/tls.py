@@ -1,4 +1,4 @@
-"""TLS contexts of servers, clients and peers. Apart from the making of certificates, which few processes need."""
+"""TLS contexts of servers, clients and peers. Separate from creating certificates, which few processes need."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def server_context(certificate: Path, key: Path, clients_pem: bytes = b"") -> ssl.SSLContext:
-    """Offers HTTP/1.1 by ALPN. `clients_pem`: an authority whose certificates clients may show; a client that shows one
-    of another is refused. Raises: OSError, ssl.SSLError."""
+    """Offers HTTP/1.1 by ALPN. `clients_pem`: the authority of client certificates, which are optional; one of another
+    authority is refused. Raises: OSError, ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
@@ -20,7 +20,7 @@ def server_context(certificate: Path, key: Path, clients_pem: bytes = b"") -> ss
 
 
 def client_context(authority_pem: bytes) -> ssl.SSLContext:
-    """Trusts this authority and nothing else. Raises: ssl.SSLError where it is no certificate."""
+    """Trusts only this authority. Raises: ssl.SSLError if it is not a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=authority_pem.decode("ascii", "replace"))
@@ -28,16 +28,16 @@ def client_context(authority_pem: bytes) -> ssl.SSLContext:
 
 
 def peer_server_context(certificate: Path, key: Path, authority_pem: bytes) -> ssl.SSLContext:
-    """Takes only who shows a certificate of this authority. Raises: OSError, ssl.SSLError."""
+    """Requires a client certificate of this authority. Raises: OSError, ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
-    # Nobody resumes: a link lasts as long as both its ends.
+    # No session resumption: a link lasts as long as both its ends.
     context.num_tickets = 0
     return _of_peers(context, certificate, key, authority_pem)
 
 
 def peer_client_context(certificate: Path, key: Path, authority_pem: bytes) -> ssl.SSLContext:
-    """Shows a certificate, and checks the other side's authority and name. Raises: OSError, ssl.SSLError."""
+    """Has a client certificate, and checks the peer's authority and name. Raises: OSError, ssl.SSLError."""
     return _of_peers(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, key, authority_pem)
 
 

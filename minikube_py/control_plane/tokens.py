@@ -1,5 +1,5 @@
-"""Bearer tokens: one for each role, each in a file only its owner may read, used again at the next start; and what
-signs those of service accounts, and certificates."""
+"""Bearer tokens: one for each role, each in a file only its owner may read, kept across starts; and the keys that sign
+service account tokens and certificates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE, PEER = "admin", "scheduler", "controllers", "kubelet", "store", "peer"
 ROLES = (ADMIN, SCHEDULER, CONTROLLERS, KUBELET, STORE, PEER)
-"""STORE: what clients show to a store. PEER: what its members show to each other."""
+"""STORE: of clients of a store. PEER: of its members among each other."""
 TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
 def ensure_tokens(folder: Path) -> dict[str, str]:
-    """The token of each role, made where it is missing. Raises: SetupError."""
+    """The token of each role, created if missing. Raises: SetupError."""
     make_private_folder(folder)
     tokens = {}
     for role in ROLES:
@@ -32,14 +32,14 @@ def ensure_tokens(folder: Path) -> dict[str, str]:
 
 
 def ensure_token(path: Path) -> str:
-    """The token in a file, made where there is no such file. Raises: SetupError."""
+    """The token in a file, created if there is no such file. Raises: SetupError."""
     if not path.exists():
         write_private(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
     return read_token(path)
 
 
 def read_token(path: Path) -> str:
-    """The token in a file. Raises: SetupError where it is absent, or no token."""
+    """The token in a file. Raises: SetupError if it is absent, or not a token."""
     token = read_text(path, "token file").strip()
     if not _TOKEN.fullmatch(token):
         raise SetupError(f"token file {path}: not one token of 16 to 512 characters; remove it and start again")
@@ -47,14 +47,14 @@ def read_token(path: Path) -> str:
 
 
 def ensure_signing_key(path: Path) -> SigningKey:
-    """The key in a file, made where there is no such file. Raises: SetupError."""
+    """The key in a file, created if there is no such file. Raises: SetupError."""
     if not path.exists():
         write_private(path, SigningKey.new().pem)
     return read_signing_key(path)
 
 
 def read_signing_authority(certificate: Path, key: Path) -> SigningAuthority:
-    """What signs requests for certificates. Raises: SetupError where the files are no certificate and its key."""
+    """Signs certificate requests. Raises: SetupError if the files are not a certificate and its key."""
     from minikube_py.controllers.certificate_signing import SigningAuthority
 
     pems = [read_text(path, "authority's file").encode() for path in (certificate, key)]
@@ -65,7 +65,7 @@ def read_signing_authority(certificate: Path, key: Path) -> SigningAuthority:
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """Raises: SetupError where the file holds no key that signs tokens."""
+    """Raises: SetupError if the file has no key that signs tokens."""
     try:
         return SigningKey.from_pem(read_text(path, "key file").encode())
     except (ValueError, TypeError) as error:

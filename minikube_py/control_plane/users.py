@@ -1,8 +1,7 @@
-"""Whom the API server lets in: the users behind the roles' tokens, and the file they are handed over in.
+"""Users of the API server: those of the roles' tokens, and the file that lists them.
 
 The file is upstream's --token-auth-file: CSV lines of token, user, uid and groups
-(https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file).
-"""
+(https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file)."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ USERS: Mapping[str, User] = {
 
 
 def users_by_token(tokens: Mapping[str, str]) -> dict[str, User]:
-    """The tokens that the API server accepts: all but those of the store, which give no access to the API."""
+    """The tokens that the API server accepts: all but the store's, which give no access to the API."""
     return {tokens[role]: user for role, user in USERS.items()}
 
 
@@ -38,7 +37,7 @@ def token_auth_text(users: Mapping[str, User]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for token, user in users.items():
-        # The group of all users is no part of the file, as in upstream.
+        # The group of all users is not in the file, as in upstream.
         groups = ",".join(group for group in user.groups if group != AUTHENTICATED)
         writer.writerow([token, user.name, user.uid or user.name, groups])
     return text.getvalue()

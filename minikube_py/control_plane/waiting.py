@@ -1,4 +1,4 @@
-"""Roles that start together wait for those they need, rather than end and be started again."""
+"""Roles that start together wait for each other instead of exiting and being restarted."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SAY_EVERY_S = 10.0
 
 
 async def when_available(attempt: Callable[[], Awaitable[T]], what: str, clock: Clock, rng: Rng, say: Say) -> T:
-    """What `attempt` gives once it does not raise Unavailable any more; says now and then why it waits for `what`.
+    """The result of `attempt`, retried while it raises Unavailable; reports from time to time why it waits for `what`.
 
-    Raises: what else `attempt` raises."""
+    Raises: other errors of `attempt`."""
     backoff = Backoff(rng, RETRY_S_MIN, RETRY_S_MAX)
     said_s = float("-inf")
     while True:
@@ -34,8 +34,7 @@ async def when_available(attempt: Callable[[], Awaitable[T]], what: str, clock: 
 
 
 async def api_is_ready(transport: ApiTransport) -> None:
-    """Raises: Unavailable where the API server cannot be reached, or is not ready; SetupError where it does not know
-    who asks."""
+    """Raises: Unavailable if the API server is unreachable or not ready; SetupError if it rejects the credentials."""
     answer = await transport.request("GET", "/readyz")
     if answer.status == 401:
         raise SetupError("the API server does not take the kubeconfig's token; give the one that it was started with")
