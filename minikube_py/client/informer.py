@@ -103,7 +103,7 @@ def key_of(obj: Object) -> str:
 
 class Informer(Generic[T]):
     """`project(obj)` makes the slotted projection that is kept, or None for an object of no interest. An object for
-    which it, an indexer or a handler raises is in `unreadable`, and nowhere else, until it changes.
+    which it, an indexer or a handler raises is only in `unreadable` until it changes.
 
     Usage: add handlers, `start()`, `await wait_synced()`; `store` is the copy. An event costs one decode and one
     projection."""

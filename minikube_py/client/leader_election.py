@@ -131,9 +131,9 @@ class LeaderElector:
                     await self._clock.sleep(candidate.timing.retry_period_s)
 
     async def release(self) -> None:
-        """Gives the lease up, if it is held; a failure is left to run out. All that it guarded must have ended.
+        """Releases the lease, if it is held; after a failure it expires. All work that it guarded must have ended.
 
-        Also where it was not renewed in time: the write is refused if another has taken the lease meanwhile."""
+        Also if it was not renewed in time: the write is refused if another has taken the lease meanwhile."""
         candidate = self.candidate
         if not candidate.holds:
             return

@@ -1,1 +1,1 @@
-"""A whole control plane as a value: started in one line, thrown away, repeatable."""
+"""A whole control plane as a value: started in one line, disposable, repeatable."""

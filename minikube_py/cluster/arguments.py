@@ -1,5 +1,5 @@
-"""What each parameter of the public door may be. The rule is part of its annotation, and is checked before anything is
-done: a value that breaks it is refused by a ClusterError that names the parameter.
+"""Argument checks of the public API. A parameter's rule is part of its annotation, and is checked before anything is
+done: an invalid value raises a ClusterError that names the parameter.
 
     class Faults(Checked):
         def slow(self, seconds: Lasting, on: On = "") -> None: ...
@@ -37,7 +37,7 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class Rule(NamedTuple):
-    """`what` completes "seconds is ..."; `fits` may raise where it does not."""
+    """`what` completes "seconds is ..."; `fits` may raise if it does not."""
 
     what: str
     fits: Callable[[Any], object]
@@ -54,7 +54,7 @@ class Rule(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """In a message; whatever it is."""
+    """For a message; accepts any value."""
     try:
         text = repr(value)
     except Exception:
@@ -63,7 +63,7 @@ def shown(value: object) -> str:
 
 
 class Checked:
-    """The arguments of the public methods of what is derived from it are checked."""
+    """Checks the arguments of public methods of its subclasses."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -73,14 +73,14 @@ class Checked:
 
 
 def checked(function: F) -> F:
-    """Every argument by the rule of its parameter."""
+    """Checks every argument by the rule of its parameter."""
 
     def check(given: tuple[Any, ...], named: dict[str, Any]) -> None:
         signature, rules = _rules(function)
         try:
             arguments = signature.bind(*given, **named).arguments
         except TypeError:
-            # Its own call says it better.
+            # The call itself gives a better error.
             return
         for name, (rule, optional, many) in rules.items():
             if name in arguments:
@@ -107,8 +107,8 @@ def checked(function: F) -> F:
 
 @cache
 def _rules(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, tuple[Rule, bool, bool]]]:
-    """By parameter: its rule, whether None is one of its values, and whether it takes several. Raises: TypeError where
-    a parameter has no rule."""
+    """By parameter: its rule, whether it accepts None, and whether it takes several. Raises: TypeError if a parameter
+    has no rule."""
     signature = inspect.signature(function)
     texts = {name: each for name, each in function.__annotations__.items() if name != "return"}
     hints = get_type_hints(SimpleNamespace(__annotations__=texts), function.__globals__, include_extras=True)
@@ -129,11 +129,11 @@ def _rule_of(hint: Any) -> tuple[Rule | None, bool]:
     return (rules[0] if len(rules) == 1 else None), NoneType in parts
 
 
-# -- what fits ---------------------------------------------------------------------------------------------------------
+# -- rules ---------------------------------------------------------------------------------------------------------
 
 
 def _text(value: object, least: int = 0) -> bool:
-    """One that can be sent and shown."""
+    """A text that can be encoded and displayed."""
     return isinstance(value, str) and len(value) >= least and (value.isprintable() or not value)
 
 
@@ -163,7 +163,7 @@ def _paths(value: object) -> bool:
 
 
 def _given(value: object) -> bool:
-    """What can be given to another program."""
+    """Can be passed to another program."""
     return isinstance(value, str) and b"\0" not in value.encode()
 
 
@@ -243,7 +243,7 @@ Manifests = Annotated[
     str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     Rule("YAML or JSON text, a path, an object, or several objects", _manifests),
 ]
-"""YAML or JSON text, a file or folder of such, an object, or several."""
+"""YAML or JSON text, a file or folder with such, an object, or several."""
 Body = Annotated[bytes, Rule("bytes", lambda value: isinstance(value, bytes))]
 Params = Annotated[
     Mapping[str, str],

@@ -1,8 +1,7 @@
-"""Ready clients for what is installed: authenticated, with the cluster's authority, in the door's namespace.
+"""Ready-made clients of installed packages: authenticated, with the cluster's authority and namespace.
 
 Those for plain code are closed with the cluster, and so are those for coroutines within `async with Cluster()`;
-elsewhere the latter are their user's to close, as theirs is the loop.
-"""
+elsewhere the caller, who owns the loop, closes the latter."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Clients:
-    """Each raises ClusterError where its package is not installed."""
+    """Each raises ClusterError if its package is not installed."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -54,7 +53,7 @@ class Clients:
         def close() -> None:
             session = found._session
             if session is not None:
-                # It lives on the loop of a thread that kr8s keeps for the whole process.
+                # It runs on the loop of a thread that kr8s keeps for the whole process.
                 module._async_utils.Portal().call(session.aclose)
 
         self._closers.append(close)
@@ -103,13 +102,13 @@ class Clients:
         return found
 
     def close(self) -> None:
-        """Those made for plain code. Idempotent."""
+        """Closes those for plain code. Idempotent."""
         closers, self._closers = self._closers, []
         for close in closers:
             close()
 
     async def aclose(self) -> None:
-        """All of them, from the loop that those for coroutines are used in. Idempotent."""
+        """Closes all of them, on the loop used by those for coroutines. Idempotent."""
         closers, self._async_closers = self._async_closers, []
         for close in closers:
             await close()

@@ -1,4 +1,4 @@
-"""What both forms of the public door share: how a cluster is reached from outside, and kubectl."""
+"""Shared by both forms of the public API: access to a cluster from outside, and kubectl."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 
 class Reached(Protocol):
-    """What runs a cluster, as a door sees it. `plane` raises ClusterError where it runs elsewhere."""
+    """The runner of a cluster. `plane` raises ClusterError if it runs elsewhere."""
 
     @property
     def plane(self) -> GatedPlane: ...
@@ -57,7 +57,7 @@ class Reached(Protocol):
 
 
 class ReachedPlainly(Reached, Protocol):
-    """One that plain code may wait for. `time_passes` by itself, or only by `advance`."""
+    """A runner for synchronous code. `time_passes`: by itself, not only by `advance`."""
 
     time_passes: bool
 
@@ -71,7 +71,7 @@ class ReachedPlainly(Reached, Protocol):
 
 
 class Door(Faults):
-    """`namespace`: where everything happens that names none."""
+    """`namespace`: the default one."""
 
     def __init__(self, namespace: str = DEFAULT) -> None:
         self.namespace = namespace
@@ -80,7 +80,7 @@ class Door(Faults):
     def _reached(self) -> Reached:
         raise NotImplementedError
 
-    # -- how to reach it ----------------------------------------------------------------------------------------------
+    # -- access ----------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -99,7 +99,7 @@ class Door(Faults):
 
     @property
     def kubeconfig_path(self) -> Path:
-        """An administrator's; gone when the cluster is."""
+        """An administrator's; deleted with the cluster."""
         return self._reached().kubeconfig(self.namespace)
 
     @cached_property
@@ -108,7 +108,7 @@ class Door(Faults):
         return Clients(self)
 
     def transport(self) -> ApiTransport:
-        """Straight to the API server, as an administrator; for coroutines of the cluster's own loop. Faults are for it,
+        """Directly to the API server, as an administrator; for coroutines of the cluster's loop. Faults affect it,
         too."""
         return self._reached().transport()
 
@@ -121,7 +121,7 @@ class Door(Faults):
         return on and served_plural(self._reached().plane.core.registry, on)
 
     def all_well(self) -> None:
-        """Every fault that was injected is over; nodes that were down are up."""
+        """Ends every injected fault; nodes that were down are up."""
         self._reached().all_well()
 
     def _operations(self) -> Operations:
@@ -142,7 +142,7 @@ class PlainDoor(Door):
         params: of.Params | None = None,
         content_type: of.ContentType = JSON,
     ) -> ApiResponse:
-        """One request, as an administrator; any status is returned, not raised."""
+        """One request, as an administrator; returns any status without raising."""
         transport = self._reached().own_transport()
         found: ApiResponse = self._reached().call(
             lambda _: transport.request(method, path, params, body, content_type), self._operations(), method == "GET"
@@ -150,8 +150,8 @@ class PlainDoor(Door):
         return found
 
     def apply(self, manifests: of.Manifests) -> list[Object]:
-        """YAML or JSON text, a path, an object or several: created where missing, else made what they say, as
-        `kubectl apply` does. Returns them as stored."""
+        """YAML or JSON text, a path, an object or several: created if missing, else patched to match, as by `kubectl
+        apply`. Returns them as stored."""
         found: list[Object] = self._do(lambda operations: operations.apply(manifests))
         return found
 
@@ -172,7 +172,7 @@ class PlainDoor(Door):
         return found
 
     def delete(self, name: of.ObjectName, *, namespace: of.Namespace | None = None) -> None:
-        """Returns when that is accepted; `wait(name, gone=True)` sees the end."""
+        """Returns when the deletion is accepted; `wait(name, gone=True)` waits for its end."""
         self._do(lambda operations: operations.delete(name, namespace))
 
     def wait(
@@ -192,7 +192,7 @@ class PlainDoor(Door):
         `wait("cm/done")` until it is there, `wait("pod/a", gone=True)`, `wait("rc/web", until=lambda rc: ...)`. In
         virtual time, time passes. Returns what it saw.
 
-        Raises: WaitTimeout, which says what was seen last."""
+        Raises: WaitTimeout, with what was seen last."""
         waiting = _waiting(Waiting(target, ready, condition, phase, gone, until), namespace, selector)
         found = self._reached().wait(self._operations(), waiting, timeout_s, namespace, selector)
         return found if waiting.of_many or not found else found[0]
@@ -201,15 +201,16 @@ class PlainDoor(Door):
         self, pod: of.Name, code: of.ExitCode = 1, *, container: of.Text = "", reason: of.Text = "",
         namespace: of.Namespace | None = None,
     ) -> Object:  # fmt: skip
-        """A container of that pod ends with that exit code, and its kubelet reports it: by restartPolicy it is started
-        again, or the pod becomes Failed or Succeeded. Returns the pod. Raises: ClusterError where it does not run."""
+        """Ends a container of that pod with that exit code, and its kubelet reports it: by restartPolicy it is
+        restarted, or the pod becomes Failed or Succeeded. Returns the pod. Raises: ClusterError if it is not
+        running."""
         found: Object = self._do(lambda operations: operations.end_container(pod, code, container, reason, namespace))
         return found
 
     def kubectl(self, *arguments: of.Argument, input: of.Input | None = None) -> str:
         """What `kubectl` prints. In virtual time, `delete` does not wait: no time passes meanwhile.
 
-        Raises: ClusterError where there is no kubectl, or it fails; with what it said."""
+        Raises: ClusterError if there is no kubectl, or it fails; with its output."""
         if arguments[:1] == ("delete",) and not self._reached().time_passes:
             arguments = ("delete", "--wait=false", *arguments[1:])
         return run_kubectl(self.kubeconfig_path, arguments, input)
@@ -219,7 +220,7 @@ class PlainDoor(Door):
 
 
 class AsyncDoor(Door):
-    """For coroutines in the cluster's loop; as PlainDoor, awaited."""
+    """For coroutines in the cluster's loop; as PlainDoor, but awaited."""
 
     async def request(
         self,
@@ -270,7 +271,7 @@ class AsyncDoor(Door):
         return await self._operations().end_container(pod, code, container, reason, namespace)
 
     async def kubectl(self, *arguments: of.Argument, input: of.Input | None = None) -> str:
-        """In a thread: it asks the cluster, which runs in this loop."""
+        """In a thread, because it sends requests to the cluster, which runs in this loop."""
         import asyncio
 
         return await asyncio.to_thread(run_kubectl, self.kubeconfig_path, arguments, input)
@@ -280,7 +281,7 @@ class AsyncDoor(Door):
 
 
 def _waiting(waiting: Waiting, namespace: str | None, selector: str) -> Waiting:
-    """Raises: ClusterError for what only many have."""
+    """Raises: ClusterError for conditions that apply only to several objects."""
     if not waiting.of_many and (selector or namespace == ""):
         given = "selector" if selector else 'namespace ""'
         raise ClusterError(f'{given} is for all of a kind, as wait("pods"), not for {waiting.target}')

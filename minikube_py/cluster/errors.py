@@ -1,4 +1,4 @@
-"""What the public door raises, beside StatusError for what the API server refuses."""
+"""Exceptions of the public API, in addition to StatusError for refusals of the API server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from minikube_py.errors import MinikubeError
 
 
 class ClusterError(MinikubeError):
-    """Something cannot be done with this cluster; the text says what and why."""
+    """An operation is impossible with this cluster; the text says what and why."""
 
 
 class WaitTimeout(ClusterError, TimeoutError):
-    """What was waited for did not come; the text says what was seen last."""
+    """The awaited condition did not hold in time; the text says what was seen last."""

@@ -1,10 +1,10 @@
-"""One test of a program, under many seeds: each its own interleaving and its own faults, drawn from the registry.
+"""Runs one test of a program under many seeds, each with another interleaving and other faults, drawn from the
+registry.
 
-A first run without faults tells how long the test takes, when the program reads and writes, and of what. The faults of
-a seed fall near those moments. Of a seed that fails, the shortest schedule of faults that still fails is looked for, by
-halves and then one by one. Source of the classes of faults: Sun and others, Automatic reliability testing for cluster
-management controllers, OSDI 2022 (intermediate, stale and unobserved states).
-"""
+A first run without faults measures how long the test takes, and when the program reads and writes which resources. A
+seed's faults happen near those moments. For a failing seed it searches the shortest schedule of faults that still
+fails, by halves and then one by one. Source of the classes of faults: Sun and others, Automatic reliability testing for
+cluster management controllers, OSDI 2022 (intermediate, stale and unobserved states)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from minikube_py.sim.inject_api import KINDS
 from minikube_py.sim.loop import SimFailure
 
 COUNTS: Final = (0, 1, 1, 2, 2, 3, 4, 6)
-"""How many faults a seed has."""
+"""The number of faults per seed."""
 NEAR_SHARE: Final = 0.8
 NEAR_US: Final = (-50_000, 150_000)
 NODE_DOWN_MAX_US: Final = 60 * S
@@ -40,10 +40,10 @@ CLASSES: Final[tuple[tuple[str, ...], ...]] = (
     ("conflict", "lost_answer", "fail", "no_leader"),
     ("crash_client", "unseen", "conflict", "slow"),
 )
-"""Those that break operators: an intermediate, a stale, an unobserved state; writes refused or answered wrongly."""
+"""Those that break operators: intermediate, stale and unobserved states; writes refused or answered wrongly."""
 CLASSES_SHARE: Final = 0.6
 NOT_DRAWN: Final = ("node_up",)
-"""What ends another fault is no fault."""
+"""Rows that end another fault are not faults."""
 
 Test = Callable[[Cluster], object]
 Failures = tuple[type[BaseException], ...]
@@ -52,7 +52,7 @@ Paths = Path | str | Sequence[Path | str]
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """What the run without faults showed: when the program read, wrote or was notified, and of what."""
+    """Observations of the run without faults: when the program read, wrote or was notified, and of what."""
 
     span_us: int
     moments_us: tuple[int, ...]
@@ -62,7 +62,7 @@ class Calm:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `error`: None where the test passed."""
+    """Of one run. `error`: None if the test passed."""
 
     faults: tuple[Fault, ...]
     error: BaseException | None
@@ -76,7 +76,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Found:
-    """A seed that fails: as it was drawn, and with the fewest faults that still fail."""
+    """A failing seed: as drawn, and with the fewest faults that still fail."""
 
     seed: int
     drawn: Outcome
@@ -118,7 +118,7 @@ class Explored:
 def explore(
     test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures = (), stages: Paths = ()
 ) -> Explored:
-    """Stops at the first seed that fails. `failures`: what else than an Exception the test may raise as its failure.
+    """Stops at the first seed that fails. `failures`: what the test may raise as its failure besides an Exception.
 
     Raises: what the test raises without any fault."""
     run = partial(run_once, test, nodes=nodes, failures=failures, stages=stages)
@@ -140,11 +140,11 @@ def explore(
 def run_once(
     test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: Failures = (), stages: Paths = ()
 ) -> Outcome:
-    """One run of the test, in a cluster of its own."""
-    # A cluster freezes what is there before it: what an earlier one left is found only here.
+    """One run of the test, in a new cluster."""
+    # A cluster freezes existing objects: garbage of an earlier one is only found here.
     gc.collect()
     kept = random.getstate()
-    # What a program draws by itself, too, is the seed's.
+    # The seed also determines the program's own random draws.
     random.seed(f"explore {seed}")
     error: BaseException | None = None
     failed: tuple[type[BaseException], ...] = (Exception, *failures)
@@ -185,20 +185,20 @@ def drawn(rng: Rng, calm: Calm, nodes: int) -> tuple[Fault, ...]:
 
 
 def _fitting(rng: Rng, fault: Fault, calm: Calm, nodes: int) -> Fault:
-    """For what the program reads and writes, and no longer than a test waits."""
+    """Matches the program's reads and writes, and lasts no longer than a test waits."""
     if fault.kind == "node_down":
         return fault._replace(
             subject=f"node-{rng.randrange(nodes)}", duration_us=min(fault.duration_us, NODE_DOWN_MAX_US)
         )
     if fault.kind == "crash_client":
         amount = float(rng.randrange(max(1, calm.writes)))
-        # Counted from the start, each of its writes is as likely to be the one that it does not come to.
+        # Counted from the start, so that it is equally likely to stop before each of its writes.
         return fault._replace(amount=amount, at_us=rng.choice((0, fault.at_us)))
     return fault._replace(subject=rng.choice(("", *calm.plurals)))
 
 
 def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcome) -> Found:
-    """Fewer faults, as long as the test still fails in the same way."""
+    """Removes faults as long as the test still fails in the same way."""
     least, runs, repeats = outcome, 1, True
     again = run(outcome.faults)
     if not _alike(again, outcome):
@@ -220,7 +220,7 @@ def _alike(one: Outcome, other: Outcome) -> bool:
 
 
 def _smaller(faults: tuple[Fault, ...]) -> list[tuple[Fault, ...]]:
-    """None at all first: then the interleaving alone is to blame."""
+    """None at all first: then the interleaving alone is the cause."""
     found: list[tuple[Fault, ...]] = [()]
     size = len(faults) // 2
     while size:

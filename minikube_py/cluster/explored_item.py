@@ -1,9 +1,8 @@
-"""An explored test as pytest's item: each run has a cluster of its own, and sets its fixtures up and takes them down
-around the test, as pytest does once for others.
+"""An explored test as a pytest item: each run has its own cluster, and sets up and tears down its fixtures around the
+test, as pytest does once for others.
 
-Used of pytest beside its public names: `Function._initrequest`, `_request._fillfixtures` and `Session._setupstate`,
-with which pytest-rerunfailures, too, runs an item again.
-"""
+Used in addition to pytest's public names: `Function._initrequest`, `_request._fillfixtures` and `Session._setupstate`,
+with which pytest-rerunfailures, too, runs an item again."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ from minikube_py.cluster.left_behind import sections
 from minikube_py.cluster.local import Cluster
 
 BEFORE: Final = pytest.StashKey[dict[Any, Any]]()
-"""What pytest and its plugins had noted of the item before its first run."""
+"""The state that pytest and its plugins had stored on the item before its first run."""
 
 
 def prepare(item: pytest.Function) -> None:
-    """In place of pytest's set-up of the item. Raises: UsageError where it cannot be explored."""
+    """Replaces pytest's set-up of the item. Raises: UsageError if it cannot be explored."""
     if type(item).runtest is not pytest.Function.runtest:
         raise pytest.UsageError(f"{MARK} is for test functions and methods, not for those of unittest.TestCase")
     cluster_of(item)
@@ -33,7 +32,7 @@ def prepare(item: pytest.Function) -> None:
 
 
 def cluster_of(item: pytest.Function) -> Ours:
-    """What a run has: by the factory of the cluster that its fixture would use, else by the options."""
+    """The options of a run's cluster: of the factory of the cluster that its fixture would use, else the defaults."""
     used = {name: ours for name, ours in ours_of(item).items() if ours.what != "minikube"}
     if used:
         names = " and ".join(used)
@@ -64,7 +63,7 @@ def _once(item: pytest.Function, cluster: Cluster) -> None:
     if calm:
         item.stash[BEFORE] = dict(item.stash._storage)
     for key, value in item.stash[BEFORE].items():
-        # Some fixtures of pytest (tmp_path) take away what pytest put there for them.
+        # Some fixtures of pytest (tmp_path) remove what pytest stored for them.
         item.stash.setdefault(key, value)
     item.stash[CLUSTER] = cluster
     if item.cls is not None:
@@ -86,7 +85,7 @@ def _once(item: pytest.Function, cluster: Cluster) -> None:
 def _take_down(item: Any) -> None:
     state = item.session._setupstate
     try:
-        # Up to its parent: all of the item alone.
+        # Up to its parent: everything of this item only.
         state.teardown_exact(item.parent)
     finally:
         state.setup(item)

@@ -1,12 +1,11 @@
-"""Fixtures for pytest, made with options of one's own; in the manner of pytest-postgresql.
+"""Factories of pytest fixtures with custom options, in the style of pytest-postgresql.
 
     from minikube_py.cluster import factories
 
     big = factories.minikube_cluster(nodes=50)
     in_big = factories.minikube("big", isolation="snapshot")
 
-What a factory is given comes before the command line, and that before the ini file.
-"""
+A factory's arguments take precedence over the command line, and that over the ini file."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ NAME_MAX: Final = 40
 SNAPSHOTS: Final = pytest.StashKey[dict[Any, "Snapshot"]]()
 VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
 CLUSTER: Final = pytest.StashKey["Cluster"]()
-"""Of the run of a test that is explored."""
+"""The run of an explored test."""
 LEFT: Final = pytest.StashKey[list[tuple[str, str]]]()
-"""What was there when fixtures that use `minikube` had been taken down, or the test had failed without faults."""
+"""Leftovers when fixtures that use `minikube` had been torn down, or the test had failed without faults."""
 MARK: Final = "minikube_explore"
 SEEDS_USUAL: Final = 50
 SEEDS_MAX: Final = 10_000_000
@@ -44,8 +43,8 @@ DIGITS_MAX: Final = 19
 
 
 class Ours(NamedTuple):
-    """A fixture that was made here: a "cluster" of so many nodes, a server from outside, or a "minikube" on the fixture
-    of that name."""
+    """A fixture made here: a "cluster" of some nodes, an external server, or a "minikube" on the fixture of that
+    name."""
 
     what: str
     nodes: int | None = None
@@ -65,7 +64,7 @@ def minikube_cluster(
     stages: Path | str | Sequence[Path | str] = (),
     scope: Scope = "session",
 ) -> Callable[..., Iterator[Cluster]]:
-    """A running Cluster, by default one for the session of each worker."""
+    """A running Cluster, by default one per session of each worker."""
 
     @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[Cluster]:
@@ -83,7 +82,7 @@ def minikube_cluster(
 def minikube_noproc(
     *, kubeconfig: Path | str | None = None, context: str | None = None, scope: Scope = "session"
 ) -> Callable[..., Iterator[OutsideCluster]]:
-    """A server that runs already; by default the one that $KUBECONFIG or ~/.kube/config leads to."""
+    """A server that already runs; by default that of $KUBECONFIG or ~/.kube/config."""
 
     @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[OutsideCluster]:
@@ -102,8 +101,8 @@ def minikube_noproc(
 
 
 def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None = None) -> Callable[..., Iterator[Any]]:
-    """For one test, on the cluster that the fixture of that name gives: in a namespace of its own, which goes with it;
-    or on all of the cluster, whose state is put back afterwards."""
+    """For one test, on the cluster of the fixture of that name: in a new namespace, deleted afterwards; or on the whole
+    cluster, whose state is restored afterwards."""
 
     @pytest.fixture
     def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
@@ -128,13 +127,13 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
 
 
 def _ours(fixture: F, ours: Ours) -> F:
-    """Which fixtures are made here, whatever their users call them."""
+    """The fixtures made here, whatever their names."""
     OURS[fixture._fixture_function] = ours  # type: ignore[attr-defined]
     return fixture
 
 
 def ours_of(item: pytest.Item) -> dict[str, Ours]:
-    """Those that the test uses, by the names that they have there."""
+    """Those that the test uses, by their names there."""
     found = {name: OURS.get(getattr(definition, "func", None)) for name, definition in _definitions(item)}
     return {name: ours for name, ours in found.items() if ours is not None}
 
@@ -145,16 +144,16 @@ def _definitions(item: pytest.Item) -> Iterator[tuple[str, Any]]:
 
 
 def _may_fail_in_teardown(item: pytest.Item) -> bool:
-    """Whether fixtures of the test's own may have used `minikube` until now."""
+    """Whether the test's own fixtures may have used `minikube` until now."""
     functions = (definition.func for _, definition in _definitions(item))
     own = (each for each in functions if each not in OURS)
     return any(not str(getattr(each, "__module__", "")).startswith("_pytest.") for each in own)
 
 
 def seeds_of(item: pytest.Item) -> list[int]:
-    """Those that the test is to be explored with: by the command line, else by its mark.
+    """The seeds for exploring the test: from the command line, else from its mark.
 
-    Raises: UsageError where the mark says anything else, or the test has nothing to explore."""
+    Raises: UsageError if the mark is invalid, or the test has nothing to explore."""
     mark = item.get_closest_marker(MARK)
     one, count = option(item.config, "seed-only"), option(item.config, "seeds")
     marked = None if mark is None else _marked(mark)
@@ -182,7 +181,7 @@ def _marked(mark: pytest.Mark) -> int:
 
 def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    # They read the environment when they are imported, which may be long ago.
+    # They read the environment when imported, possibly long ago.
     for name in ("kubernetes.config", "kubernetes_asyncio.config"):
         for module in filter(None, (sys.modules.get(name), sys.modules.get(f"{name}.kube_config"))):
             monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig)
@@ -190,12 +189,12 @@ def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
     slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:NAME_MAX].strip("-") or "test"
-    # A server from outside has seen other runs, and may be asked by several workers: it finds the name.
+    # An external server has seen other runs, and may be used by several workers: it chooses the name.
     named = {"name": f"{slug}-{next(_numbers)}"} if running.of_this_process else {"generateName": f"{slug}-"}
     (namespace,) = running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": named})
     name = namespace["metadata"]["name"]
     view = running.in_namespace(name)
-    # Pods need it; until it is there, they are refused.
+    # Pods need it, and are refused until it exists.
     view.wait("serviceaccount/default")
     yield view
     view.client.close()
@@ -217,7 +216,7 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
 
 
 def option(config: pytest.Config, name: str) -> Any:
-    """From the command line, else from the ini file; None where neither says anything. Raises: UsageError."""
+    """From the command line, else from the ini file; None if in neither. Raises: UsageError."""
     key = f"minikube_{name.replace('-', '_')}"
     given = config.getoption(key)
     text = given if given is not None else config.getini(key)

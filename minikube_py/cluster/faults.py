@@ -1,8 +1,7 @@
-"""Faults on demand, as methods of the door: each is a fault of the registry (`sim.fault_schedule`), begun now.
+"""Faults on demand, as methods of the public API: each starts a fault of the registry (`sim.fault_schedule`).
 
-They are for clients and for the door's `transport()`: the components of the control plane, and the door's own methods
-(`apply`, `wait`, ...), pass untouched.
-"""
+They affect clients and `transport()`, but not the components of the control plane or the API's own methods (`apply`,
+`wait`, ...)."""
 
 from __future__ import annotations
 
@@ -18,18 +17,18 @@ Inject = Callable[[Fault], None]
 
 
 class Faults(Checked):
-    """`on`: a resource by any name that kubectl takes, as "pods"; "" for all of them. In virtual time they are inputs
-    of the history. All raise: ClusterError for what is not served or cannot be."""
+    """`on`: a resource by any name that kubectl accepts, such as "pods"; "" for all. In virtual time they are inputs of
+    the history. All raise: ClusterError if it is not served or impossible."""
 
     def _inject(self, fault: Fault) -> None:
         raise NotImplementedError
 
     def _plural(self, on: str) -> str:
-        """What `on` is called in paths. Raises: ClusterError where that is not served."""
+        """The plural of `on` in paths. Raises: ClusterError if it is not served."""
         raise NotImplementedError
 
     def expire_watches(self, on: On = "") -> None:
-        """Watches end with 410 Gone, and cannot be resumed from where they were: clients list again."""
+        """Watches end with 410 Gone, and cannot be resumed: clients list again."""
         self._inject(Fault(0, "expire", subject=self._plural(on)))
 
     def cut_watches(self, on: On = "") -> None:
@@ -37,20 +36,20 @@ class Faults(Checked):
         self._inject(Fault(0, "cut_watch", subject=self._plural(on)))
 
     def repeat_events(self, on: On = "") -> None:
-        """Watches deliver their last events once more."""
+        """Watches deliver their last events again."""
         self._inject(Fault(0, "repeat", subject=self._plural(on)))
 
     def delay_events(self, seconds: Lasting, on: On = "") -> None:
-        """Watches deliver nothing for so long, and then what has happened."""
+        """Watches deliver nothing for this long, and then everything that happened."""
         self._inject(Fault(0, "slow_events", (), (), _us(seconds), 1, self._plural(on)))
 
     def hide_events(self, seconds: Lasting, on: On = "") -> None:
-        """Watches deliver nothing for so long, and then end with 410: what happened meanwhile is never seen."""
+        """Watches deliver nothing for this long, and then end with 410: the events are never seen."""
         self._inject(Fault(0, "unseen", (), (), _us(seconds), 1, self._plural(on)))
 
     def stale_list(self, revisions: Times = 1, on: On = "") -> None:
-        """Watches end with 410, and the next list is as it was so many revisions before, from where a watch goes on:
-        an API server that is behind."""
+        """Watches end with 410, and the next list is this many revisions old, from where a watch continues: a lagging
+        API server."""
         self._inject(Fault(0, "stale", amount=revisions, subject=self._plural(on)))
 
     def conflict_next(self, on: On = "", *, times: Times = 1) -> None:
@@ -58,16 +57,16 @@ class Faults(Checked):
         self._inject(Fault(0, "conflict", amount=times, subject=self._plural(on)))
 
     def fail_next(self, on: On = "", *, times: Times = 1, done: Flag = False) -> None:
-        """The next requests are answered by 500 and not carried out; with `done`, the next writes are carried out and
+        """The next requests are answered by 500 without being executed; with `done`, the next writes are executed and
         answered by 504."""
         self._inject(Fault(0, "lost_answer" if done else "fail", amount=times, subject=self._plural(on)))
 
     def slow(self, seconds: Lasting, on: On = "", *, for_s: Seconds = 0.0) -> None:
-        """Each request takes so much longer, for `for_s` seconds; without it, until `all_well()`."""
+        """Each request takes this much longer, for `for_s` seconds; without it, until `all_well()`."""
         self._inject(Fault(0, "slow", (), (), _us(for_s), seconds * 1000, self._plural(on)))
 
     def no_leader(self, seconds: Lasting) -> None:
-        """For so long every request is answered by 503, as while the store elects a leader."""
+        """For this long every request is answered by 503, as while the store elects a leader."""
         self._inject(Fault(0, "no_leader", (), (), _us(seconds), 1))
 
     def node(self, name: Name) -> Node:
@@ -76,19 +75,19 @@ class Faults(Checked):
 
 
 class Node(Checked):
-    """A fake node of a running cluster. Raises: ClusterError where it is not played here."""
+    """A fake node of a running cluster. Raises: ClusterError if it does not run here."""
 
     def __init__(self, name: str, inject: Inject) -> None:
         self.name = name
         self._inject = inject
 
     def down(self, seconds: Seconds = 0.0) -> None:
-        """It loses its power, for so long or until `up()`: no heartbeats, and its pods stay as they are. After 40 s it
+        """It loses power, for this long or until `up()`: no heartbeats, and its pods stay as they are. After 40 s it
         counts as lost."""
         self._inject(Fault(0, "node_down", (), (), _us(seconds), 1, self.name))
 
     def up(self) -> None:
-        """It has its power back, and deals with what was requested from its pods meanwhile. Idempotent."""
+        """Restores its power; it then handles requests about its pods made meanwhile. Idempotent."""
         self._inject(Fault(0, "node_up", subject=self.name))
 
 
@@ -98,8 +97,8 @@ def _us(seconds: float) -> int:
 
 
 def ended_status(pod: dict[str, Any], code: int, container: str, reason: str, now: str) -> dict[str, Any]:
-    """What a kubelet writes of a pod one of whose containers ended: by its restartPolicy it is started again at once,
-    or the pod is at its end. `container` "": the first. Raises: ClusterError. Source: KEP-753, pod-lifecycle."""
+    """The status a kubelet writes after a container ended: by restartPolicy it is restarted at once, or the pod ends.
+    `container` "": the first. Raises: ClusterError. Source: KEP-753, pod-lifecycle."""
     status, spec = pod.get("status") or {}, pod["spec"]
     statuses = [dict(each) for each in status.get("containerStatuses") or ()]
     name = container or spec["containers"][0]["name"]

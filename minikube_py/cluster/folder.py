@@ -1,4 +1,5 @@
-"""The folder of a cluster: temporary unless its user named one, gone with the cluster; and the kubeconfigs in it."""
+"""The folder of a cluster, temporary unless its user named one and then deleted with the cluster; and its
+kubeconfigs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ DEFAULT: Final = "default"
 
 
 class Folder:
-    """`path`; `let_go` is called in a child that was forked while it stands: there it is its parent's."""
+    """`path`; `let_go` is called in a child forked while it exists: there it belongs to the parent."""
 
     def __init__(self, named: Path | None, let_go: Callable[[], None]) -> None:
         self.path = named or Path(tempfile.mkdtemp(prefix="minikube-py-"))

@@ -1,6 +1,5 @@
-"""An API server whose answers can go wrong on demand, for those it serves from outside: the components of the control
-plane, and the door's own methods, pass untouched.
-"""
+"""An API server with faults on demand for its external clients: the components of the control plane, and the methods of
+the public API, are not affected."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from minikube_py.control_plane.users import USERS
 from minikube_py.sim.inject_api import Rule
 
 DOOR: Final = replace(ADMIN)
-"""An administrator, known by identity: the methods of the door, which a fault is not for."""
+"""An administrator, compared by identity: the public methods, which faults do not affect."""
 COMPONENTS: Final = frozenset(USERS[role].name for role in (SCHEDULER, CONTROLLERS, KUBELET))
 TEXTS: Final = {
     500: ("InternalError", "Internal error occurred: injected by the test"),
@@ -33,7 +32,7 @@ TEXTS: Final = {
 
 
 class Gate:
-    """The rules in force, and the watches that are open. `ends` are called by `all_well`."""
+    """The active rules, and the open watches. `ends` are called by `all_well`."""
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []
@@ -60,7 +59,7 @@ class Gate:
         self._released = asyncio.Event()
 
     def rule_for(self, verb: str, path: ResourcePath) -> Rule | None:
-        """The first that fits, of which one time is used up."""
+        """The first that matches, of which one use is consumed."""
         for place, rule in enumerate(self.rules):
             if verb in rule.verbs and rule.subject in ("", path.plural):
                 if rule.times <= 1:
@@ -82,7 +81,7 @@ class Gate:
 
 
 class GatedStream:
-    """A watch that can be made late, cut off, or to say again what it said. Else as the stream it stands for."""
+    """A watch that can be delayed, cut off, or repeat its events. Otherwise as the stream it wraps."""
 
     def __init__(self, stream: Stream, gate: Gate, plural: str) -> None:
         self.stream, self.plural = stream, plural
@@ -123,7 +122,7 @@ class GatedStream:
         if self._gate.stalled:
             await self._gate.unstalled(self.plural)
             if self.ended:
-                # What was taken meanwhile is not delivered: the watch has ended.
+                # Events taken meanwhile are not delivered: the watch has ended.
                 return await self.stream.next(*limits)
         for batch in batches:
             self._last = [each for each in batch.events if each.type not in ("BOOKMARK", "ERROR")] or self._last
@@ -131,7 +130,7 @@ class GatedStream:
 
 
 class GatedServer(ApiServer):
-    """As ApiServer, behind a gate."""
+    """As ApiServer, with faults."""
 
     gate: Gate
 
@@ -140,7 +139,7 @@ class GatedServer(ApiServer):
         self.gate = Gate()
 
     def goes_wrong(self, request: Request) -> bool:
-        """Whether a fault waits for it."""
+        """Whether a fault applies to it."""
         gate, path = self.gate, parse_path(request.path, self.registry)
         if gate.idle or request.user is DOOR or path is None or not path.plural:
             return False
@@ -174,7 +173,7 @@ class GatedServer(ApiServer):
         return response
 
     async def _wrong(self, gate: Gate, verb: str, path: ResourcePath, request: Request) -> Response | None:
-        """What is answered in place of the answer, if anything is."""
+        """The fault's answer in place of the real one, if any."""
         if verb == "watch":
             return self._too_old(gate, path, request)
         if verb == "list" and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
@@ -203,7 +202,7 @@ class GatedServer(ApiServer):
         return None
 
     def _make_stale(self, request: Request, back: int) -> None:
-        """As a watch cache that is behind answers."""
+        """As a lagging watch cache answers."""
         query = dict(request.query)
         if query.get("continue") or query.get("resourceVersionMatch"):
             return

@@ -1,9 +1,8 @@
-"""HTTPS in front of a control plane in virtual time: a real kubectl may look in between two advances.
+"""HTTPS in front of a control plane in virtual time: a real kubectl may use it between two advances.
 
 The requests are answered by the API server's core in virtual time, one at a time, while nothing else happens there.
-What only reads leaves the history as it was; a write is an input of it, and is written down as such. A watch reports
-what has happened after each advance or write.
-"""
+Reads do not change the history; a write is an input of it, and is recorded as such. A watch reports what has happened
+after each advance or write."""
 
 from __future__ import annotations
 
@@ -40,9 +39,9 @@ Asker = Callable[[str], Spoken]
 
 
 class Gateway:
-    """`answer` answers a request, `asker` says who shows an Authorization header; both from any thread.
+    """`answer` answers a request, `asker` authenticates an Authorization header; both from any thread.
 
-    `start()` returns when it can be reached; `happened()` tells it that the history went on."""
+    `start()` returns when it is reachable; `happened()` signals that the history continued."""
 
     def __init__(self, answer: Answer, asker: Asker, port: int) -> None:
         self.folder = Folder(None, self._let_go)
@@ -54,7 +53,7 @@ class Gateway:
         self.url = ""
 
     def start(self) -> None:
-        """Raises: SetupError where the port is taken; nothing is left then."""
+        """Raises: SetupError if the port is taken; nothing is left then."""
         atexit.register(self.stop)
         try:
             self._thread.start()
@@ -83,7 +82,7 @@ class Gateway:
         return self.folder.kubeconfig(namespace, self._credentials.access(self.url))
 
     def happened(self) -> None:
-        """Watches report it; from any thread."""
+        """Watches report the changes; from any thread."""
         self._thread.loop.call_soon_threadsafe(self._core.tell)
 
     async def _begin(self) -> None:
@@ -105,7 +104,7 @@ class Gateway:
 
 
 class _Authenticator(Authenticator):
-    """Knows the gateway's tokens itself, and asks the API server in virtual time about all others."""
+    """Knows the gateway's tokens itself, and passes all others to the API server in virtual time."""
 
     def __init__(self, core: _Core, users: Mapping[str, User]) -> None:
         super().__init__(users)
@@ -117,12 +116,12 @@ class _Authenticator(Authenticator):
 
 
 class _Core:
-    """What HttpServer asks of an API server."""
+    """The part of an API server that HttpServer uses."""
 
     def __init__(self, answer: Answer, asker: Asker, users: Mapping[str, User]) -> None:
         self.limits = Limits()
         self.clock = SystemClock()
-        # For the ids of answers alone, which are no part of the history.
+        # Only for the ids of answers, which are not part of the history.
         self.rng = random.Random(0)
         self.access = SimpleNamespace(authenticator=_Authenticator(self, users))
         self.connection_metrics: Any = dict
@@ -132,7 +131,7 @@ class _Core:
         self._stopped = False
 
     def hand_work_to(self, work: object) -> None:
-        """Nobody else waits for the loop while a large request is worked on."""
+        """No other task waits for the loop during a large request."""
 
     def tell(self) -> None:
         for each in self._streams:
@@ -162,7 +161,7 @@ class _Core:
         return await self.elsewhere(lambda: self._answer(request))
 
     async def elsewhere(self, work: Callable[[], T]) -> T:
-        """In a thread that has no event loop: the simulated one runs there."""
+        """In a thread without an event loop, because the simulated one runs there."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def left(self, stream: _Stream, read: VirtualWatch) -> None:
@@ -171,7 +170,7 @@ class _Core:
 
 
 class _Stream:
-    """A watch in virtual time, as an HTTP connection in real time reads it."""
+    """A watch in virtual time, for an HTTP connection in real time."""
 
     def __init__(self, stream: VirtualWatch, core: _Core) -> None:
         self.news = asyncio.Event()
@@ -184,7 +183,7 @@ class _Stream:
             self.news.clear()
             found = await self._core.elsewhere(self._stream.take)
             if found is not None:
-                # An empty batch is how the beginning of a watch ends, and would end the answer here.
+                # A watch's first batch is empty, and would end the answer here.
                 return found
             await self.news.wait()
         return []

@@ -1,4 +1,4 @@
-"""The digest of a history: two runs that have the same one did the same, at the same moments, to the byte."""
+"""The digest of a history: two runs with the same digest made the same changes, at the same moments, to the byte."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ DELETED: Final = 0
 PUT: Final = 1
 
 Told = Callable[[int, Event], None]
-"""Told of each change with the virtual time in nanoseconds."""
+"""Called with each change and the virtual time in nanoseconds."""
 
 
 class HistoryDigest:
-    """SHA-256 over the changes of all keys, in order of revision, each as the big-endian virtual time in nanoseconds
-    (8 bytes), revision (8), 1 for a put and 0 for a deletion (1), length of key and value (4 each), key, value.
+    """SHA-256 over the changes of all keys, in order of revision, each as the big-endian virtual time in nanoseconds (8
+    bytes), revision (8), 1 for a put and 0 for a deletion (1), length of key and value (4 each), key, value.
 
     It watches the store from the first revision. `on_change` is also called with each change. `name`: of a mode that
-    leaves something out; the digest starts with it."""
+    omits something; the digest starts with it."""
 
     def __init__(self, now_ns: Callable[[], int], on_change: Told | None = None) -> None:
         self.revision = 0
@@ -36,7 +36,7 @@ class HistoryDigest:
         self._error: MinikubeError | None = None
 
     def follow(self, storage: Storage, name: str = "") -> None:
-        """To be called before anything is written: what was there before would be told late."""
+        """Call it before anything is written: earlier changes would be reported late."""
         self._sum.update(name.encode())
         self._watch = storage.watch(b"\0", FROM_KEY, 1, self._take)
 
@@ -46,7 +46,7 @@ class HistoryDigest:
             self._watch = None
 
     def hexdigest(self) -> str:
-        """Of all changes so far. Raises: MinikubeError where the watch broke, and changes are missing."""
+        """Of all changes so far. Raises: MinikubeError if the watch failed, and changes are missing."""
         if self._error is not None:
             raise self._error
         return self._sum.hexdigest()

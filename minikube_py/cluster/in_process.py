@@ -1,8 +1,7 @@
-"""Clients of HTTP within the process: httpx, and what is built on it, kubernetes, kubernetes_asyncio and aiohttp. Their
-requests reach the API server with all their headers, and are read there as those that come over a connection.
+"""HTTP clients within the process: httpx and packages based on it, kubernetes, kubernetes_asyncio and aiohttp. Their
+requests reach the API server with all headers, and are parsed as if from a connection.
 
-Whoever uses it hands in `exchange`: how a request gets to the API server, and its answer back.
-"""
+The caller provides `exchange`, which passes a request to the API server and its answer back."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Answered(NamedTuple):
-    """`lines`: those of a watch, in place of the body; an iterator, asynchronous for asynchronous clients, that has
-    `close` or `aclose`."""
+    """`lines`: of a watch, instead of a body; an iterator, asynchronous for asynchronous clients, with `close` or
+    `aclose`."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -37,7 +36,7 @@ AsyncExchange = Callable[[Head, bytes], Awaitable[Answered]]
 
 
 def head_of(method: str, target: str, headers: Pairs, body: bytes) -> Head:
-    """`target`: path and query, as they go over the wire."""
+    """`target`: path and query, as sent."""
     first: dict[str, str] = {}
     repeated: list[tuple[str, str]] = []
     for name, value in headers:
@@ -50,7 +49,7 @@ def head_of(method: str, target: str, headers: Pairs, body: bytes) -> Head:
 
 
 def answered_of(response: Response, method: str, audit_id: str, wall_s: float) -> Answered:
-    """A response but its stream, with the headers that it has over a connection."""
+    """A response without its stream, with the headers it has over a connection."""
     body = response.body if response.pieces is None else b"".join(response.pieces)
     raw = head(response, True, CHUNKED if response.stream is not None else len(body), audit_id).decode("latin-1")
     pairs = [(name, value) for name, _, value in (line.partition(": ") for line in raw.split("\r\n")[1:] if line)]
@@ -139,7 +138,7 @@ def wire(method: str, url: str, headers: Mapping[str, str] | None, body: Any, fi
 
 
 class Pool:
-    """What the kubernetes client asks of a urllib3 pool."""
+    """The part of a urllib3 pool that the kubernetes client uses."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -149,7 +148,7 @@ class Pool:
         return PlainAnswer(self._exchange(*asked))
 
     def clear(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 class PlainAnswer:
@@ -172,7 +171,7 @@ class PlainAnswer:
 
 
 class Session:
-    """What kubernetes_asyncio asks of an aiohttp session."""
+    """The part of an aiohttp session that kubernetes_asyncio uses."""
 
     def __init__(self, exchange: AsyncExchange) -> None:
         self._exchange = exchange
@@ -181,7 +180,7 @@ class Session:
         return AsyncAnswer(await self._exchange(*wire(method, url, headers, data, None)))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 class AsyncAnswer:
@@ -221,12 +220,12 @@ def kubeconfig(namespace: str, token: str) -> dict[str, Any]:
 
 
 def http_package(client: Any) -> Any:
-    """The package of HTTP that a client of lightkube is built on: httpx, or a fork of it."""
+    """The HTTP package of lightkube's client: httpx, or a fork of it."""
     return import_module(client.__init__.__globals__["httpx2"].__name__)
 
 
 def api_client(package: str, made: Any, token: str) -> Any:
-    """An ApiClient of a generated package, which names itself as it does over a connection."""
+    """An ApiClient of a generated package, with its usual User-Agent."""
     version = getattr(installed(package), "__version__", "")
     made.default_headers = {"User-Agent": f"OpenAPI-Generator/{version}/python", **bearer(token)}
     return made

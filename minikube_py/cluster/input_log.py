@@ -1,7 +1,6 @@
-"""The inputs of a cluster in virtual time as a file, and the same history made again from it, up to a moment.
+"""The inputs of a cluster in virtual time as a file, and replay of the history, up to a moment.
 
-A line of JSON each: first the seed, the nodes and the version, then the inputs in order.
-"""
+A JSON object per line: first the seed, the nodes and the version, then the inputs in order."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ class InputLog:
 
     @staticmethod
     def read(path: Path) -> InputLog:
-        """Raises: ClusterError where it is none."""
+        """Raises: ClusterError if it is not one."""
         try:
             rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
             head = rows[0]
@@ -68,9 +67,9 @@ class InputLog:
         return engine
 
     def play(self, engine: VirtualEngine, until: Moment | None = None) -> bool:
-        """All of it, or to the end of the moment in which `until` holds; whether that came.
+        """Plays all of it, or to the end of the moment in which `until` holds; whether that happened.
 
-        Raises: ClusterError for an input that cannot be made again; SimFailure."""
+        Raises: ClusterError for an input that cannot be replayed; SimFailure."""
         virtual = engine.virtual
         reached: list[int] = []
 
@@ -108,7 +107,7 @@ class InputLog:
             engine.put(request_of(arguments))
         elif given.kind == "fault":
             at_us, kind, places, others, *rest = arguments
-            # What it was refused with then, it is refused with now.
+            # Inputs refused originally are refused again.
             with suppress(ClusterError, InvalidRequest):
                 engine.inject(Fault(at_us, kind, tuple(places), tuple(others), *rest))
         elif given.kind == "all_well":
@@ -119,7 +118,7 @@ class InputLog:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a history is to be followed to: a time, a revision, a change of an object, an Event."""
+    """Where a replay stops: a time, a revision, a change of an object, an Event."""
 
     at_ns: float = math.inf
     revision: int = 0
@@ -130,7 +129,7 @@ class Moment:
 
     @staticmethod
     def parse(text: str) -> Moment:
-        """Raises: ClusterError, which says the forms."""
+        """Raises: ClusterError, which lists the forms."""
         name, equals, value = text.partition("=")
         if re.fullmatch(r"\d+(\.\d+)?s?", text):
             return Moment(at_ns=float(text.removesuffix("s")) * 1e9)

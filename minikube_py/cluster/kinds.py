@@ -1,4 +1,4 @@
-"""Which resource a name means, as kubectl reads it (`rc`, `pods`, `Pod`, `deployments.apps`): from discovery."""
+"""Resolves resource names as kubectl does (`rc`, `pods`, `Pod`, `deployments.apps`): from discovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A resource that the server has. `names`: all that it goes by, in lower case."""
+    """A resource of the server. `names`: all its names, in lower case."""
 
     ref: ResourceRef
     kind: str
@@ -29,7 +29,7 @@ class Served:
 
 
 class Kinds:
-    """What is served, asked for once, and again where a name is not found: kinds come with their definitions."""
+    """The served resources, cached, and read again if a name is not found: kinds are added with their definitions."""
 
     def __init__(self) -> None:
         self._served: list[Served] = []
@@ -37,7 +37,7 @@ class Kinds:
     async def named(self, client: RestClient, name: str, parameter: str) -> Served:
         """By plural, singular, short name or kind, with or without `.group` or `.version.group`.
 
-        Raises: ClusterError, which says what of the `parameter` is not served."""
+        Raises: ClusterError, naming the part of the `parameter` that is not served."""
         wanted, _, group = name.lower().partition(".")
 
         def fits(each: Served) -> bool:
@@ -71,7 +71,7 @@ class Kinds:
 
 
 def served_plural(registry: Registry, name: str) -> str:
-    """The plural that `name` means, as kubectl reads it. Raises: ClusterError."""
+    """The plural that `name` means, as in kubectl. Raises: ClusterError."""
     wanted, _, group = name.lower().partition(".")
     for kind in registry.kinds:
         names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)

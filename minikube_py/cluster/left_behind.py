@@ -1,4 +1,4 @@
-"""What a failed test left in its namespace: objects and events, a line each."""
+"""Objects and events left by a failed test in its namespace, a line each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minikube_py.errors import MinikubeError
 OBJECTS_SHOWN_MAX: Final = 50
 EVENTS_SHOWN_MAX: Final = 30
 LEFT_OUT: Final = frozenset(("Event", "ServiceAccount"))
-"""Events are shown by themselves; every namespace has a service account."""
+"""Events are shown separately; every namespace has a service account."""
 ROOT_CA: Final = "kube-root-ca.crt"
 
 
 def sections(view: PlainDoor) -> list[tuple[str, str]]:
-    """Titles and texts for a report; what cannot be asked for is said."""
+    """Titles and texts for a report, which also lists what could not be read."""
     try:
         objects, events = view._do(_listed, reads=True)
     except MinikubeError as error:
@@ -46,7 +46,7 @@ async def _listed(operations: Operations) -> tuple[list[tuple[str, Object]], lis
         try:
             items = await client.list(served.ref, operations.namespace)
         except StatusError:
-            # Not every kind can be listed by everybody.
+            # Not every user may list every kind.
             continue
         if served.kind == "Event":
             events = sorted(items, key=_when)

@@ -34,7 +34,7 @@ from minikube_py.env import Clock
 from minikube_py.kubelet.config import KubeletConfig
 
 if TYPE_CHECKING:
-    # Loaded with the first cluster in virtual time.
+    # Imported with the first cluster in virtual time.
     from minikube_py.cluster.virtual_engine import VirtualEngine
 
 NOT_RUNNING = "the cluster is not running; enter it by `with` or `async with`"
@@ -141,19 +141,19 @@ class Cluster(InVirtualTime):
             await running.stop()
 
     def snapshot(self) -> Snapshot:
-        """All objects but leases, once the cluster has come to rest."""
+        """All objects but leases, once the cluster is at rest."""
         found: Snapshot = self._reached().within(snapshots.settled)
         return found
 
     def restore(self, snapshot: State) -> None:
-        """Puts that state back, by forward writes: revisions go on, open watches see the events, and the components
+        """Restores that state by forward writes: revisions continue, open watches see the events, and the components
         have come to rest in it. Nodes that were down are up again."""
         engine = self._reached()
         engine.all_well()
         engine.within(partial(snapshots.put_back, snapshot=snapshot))
 
     def in_namespace(self, name: Namespace) -> Namespaced:
-        """The same cluster, where everything happens in that namespace that names none."""
+        """The same cluster with another default namespace."""
         view = Namespaced(self, name)
         self._views.append(view)
         return view
@@ -180,8 +180,8 @@ class Cluster(InVirtualTime):
 
 
 class Namespaced(InVirtualTime):
-    """A cluster seen from one namespace, whose name is `namespace`. Its life and its whole state are those of
-    `cluster`: start, stop, snapshot and restore are there."""
+    """A cluster with the default namespace `namespace`. Its lifecycle and state belong to `cluster`: start, stop,
+    snapshot and restore are there."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         super().__init__(namespace)
@@ -195,12 +195,12 @@ class Namespaced(InVirtualTime):
         return self.cluster._virtual()
 
     def in_namespace(self, name: Namespace) -> Namespaced:
-        """The same cluster, seen from another one."""
+        """The same cluster with another default namespace."""
         return self.cluster.in_namespace(name)
 
 
 class AsyncCluster(AsyncDoor):
-    """What `async with Cluster()` gives: as Cluster in real time, with methods that are awaited."""
+    """The result of `async with Cluster()`: as Cluster in real time, with awaited methods."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(DEFAULT)
@@ -259,7 +259,7 @@ class AsyncNamespaced(AsyncDoor):
         self._kinds = cluster._kinds
 
     def in_namespace(self, name: Namespace) -> AsyncNamespaced:
-        """The same cluster, seen from another one."""
+        """The same cluster with another default namespace."""
         return self.cluster.in_namespace(name)
 
     def _reached(self) -> InLoop:

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, with something that starts and stops on it."""
+"""An event loop on a separate thread, with something that starts and stops on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikube_py.cluster.errors import ClusterError
 
 
 class LoopThread:
-    """`begin` and `end` are awaited on the loop: at its start, and before its end where the start succeeded."""
+    """`begin` and `end` are awaited on the loop: at its start, and before its end if the start succeeded."""
 
     def __init__(self, begin: Callable[[], Awaitable[object]], end: Callable[[], Awaitable[object]]) -> None:
         self.loop: asyncio.AbstractEventLoop
@@ -22,16 +22,16 @@ class LoopThread:
         self._stop: asyncio.Event
         self._ready: Future[None] = Future()
         self._ended: Future[None] = Future()
-        # Who never stops it must still be able to leave.
+        # Without a stop the process must still be able to exit.
         self._thread = threading.Thread(target=self._run, name="minikube-py", daemon=True)
 
     def start(self) -> None:
-        """Raises: what `begin` raises; whoever hears of it, or is interrupted here, calls `stop`."""
+        """Raises: what `begin` raises; the caller calls `stop` then, or if it is interrupted here."""
         self._thread.start()
         self._ready.result()
 
     def stop(self) -> None:
-        """Also where the start has failed, or whoever waited for it was interrupted. Raises: what `end` raises."""
+        """Also after the start failed, or its caller was interrupted. Raises: what `end` raises."""
         if not self._thread.is_alive() and not self._ended.done():
             return
         try:
@@ -43,13 +43,13 @@ class LoopThread:
         try:
             self._thread.join()
         except KeyboardInterrupt:
-            # It ends within milliseconds, and what is left then would stay.
+            # It ends within milliseconds, and leftovers would stay.
             self._thread.join()
             raise
         self._ended.result()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What `main()` returns or raises, on the loop; for other threads."""
+        """Returns or raises what `main()` does, on the loop; for other threads."""
         if os.getpid() != self._process:
             raise ClusterError("this process was forked while the cluster ran, which is its parent's: start one here")
         if threading.current_thread() is self._thread:

@@ -1,7 +1,6 @@
-"""Manifests as objects, and the patch that makes a stored object what its manifest says: as `kubectl apply` does. Pure.
+"""Manifests as objects, and the patch that makes a stored object match its manifest, as `kubectl apply` does. Pure.
 
-Source: kubernetes.io/docs/tasks/manage-kubernetes-objects/declarative-config ("How apply calculates differences").
-"""
+Source: kubernetes.io/docs/tasks/manage-kubernetes-objects/declarative-config ("How apply calculates differences")."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def objects_of(manifests: Manifests) -> list[Object]:
-    """In order; lists are taken apart. A text of one line that ends as a file does names a file.
+    """In order, with lists expanded. A single line that ends like a file name is a file.
 
-    Raises: ClusterError for what is no object, or cannot be read."""
+    Raises: ClusterError if it is not an object, or cannot be read."""
     if isinstance(manifests, Mapping):
         return _checked([manifests])
     if isinstance(manifests, Path):
@@ -85,10 +84,10 @@ def _is_name(value: object) -> bool:
 
 
 def _plain(given: Mapping[str, Any]) -> Object:
-    """The object as it is sent. Raises: ClusterError for what JSON has not."""
+    """The object in the form that is sent. Raises: ClusterError for values that JSON does not support."""
     about = f"manifests: {given['kind']} {shown(given.get('metadata'))}"
     try:
-        # One refuses NaN, the other keys that are no texts.
+        # One refuses NaN, the other keys that are not texts.
         json.dumps(given, allow_nan=False)
         found: Object = orjson.loads(orjson.dumps(dict(given)))
     except (TypeError, ValueError, RecursionError) as error:
@@ -105,7 +104,7 @@ def _plain(given: Mapping[str, Any]) -> Object:
 
 
 def with_last_applied(manifest: Object) -> Object:
-    """The manifest with itself written down, so that the next apply knows what to take away."""
+    """The manifest with itself recorded, so that the next apply knows what to remove."""
     metadata = dict(manifest.get("metadata") or {})
     annotations = {name: text for name, text in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
     bare = {**manifest, "metadata": {**metadata, "annotations": annotations} if annotations else metadata}
@@ -114,7 +113,7 @@ def with_last_applied(manifest: Object) -> Object:
 
 
 def patch_for(manifest: Object, stored: Mapping[str, Any]) -> Object:
-    """A strategic merge patch: all that the manifest says, and away with what only the last applied one said."""
+    """A strategic merge patch: sets all of the manifest, and removes what was only in the last applied one."""
     wanted = with_last_applied(manifest)
     text = ((stored.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
@@ -137,5 +136,5 @@ def _with_removals(wanted: Any, before: Any) -> Any:
 
 
 def _named(items: list[Any]) -> bool:
-    """Lists of strategic merge have a key; nearly everywhere it is the name."""
+    """Lists of strategic merge have a key; nearly always the name."""
     return bool(items) and all(isinstance(each, Mapping) and isinstance(each.get("name"), str) for each in items)

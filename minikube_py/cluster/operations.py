@@ -1,4 +1,4 @@
-"""What the public door does with objects, over any transport: apply, list, get, delete, wait."""
+"""Operations of the public API on objects, over any transport: apply, list, get, delete, wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNSUPPORTED: Final = 415
 
 
 class Operations:
-    """In `namespace` where nothing else is said. All raise: StatusError, ClusterError."""
+    """In `namespace` by default. All raise: StatusError, ClusterError."""
 
     def __init__(self, transport: ApiTransport, namespace: str, kinds: Kinds) -> None:
         self.client = RestClient(transport)
@@ -31,7 +31,7 @@ class Operations:
         self.kinds = kinds
 
     async def apply(self, manifests: Manifests) -> list[Object]:
-        """Created where missing, else made what the manifest says. Returns them as stored."""
+        """Created if missing, else patched to match the manifest. Returns them as stored."""
         return [await self._apply_one(each) for each in objects_of(manifests)]
 
     async def _apply_one(self, manifest: Object) -> Object:
@@ -80,11 +80,11 @@ class Operations:
         return await self.client.request("GET", await self._path("name", name, namespace))
 
     async def delete(self, name: str, namespace: str | None = None) -> None:
-        """Returns when the server has accepted it; `wait(name, gone=True)` sees the end."""
+        """Returns when the server has accepted it; `wait(name, gone=True)` waits for its end."""
         await self.client.request("DELETE", await self._path("name", name, namespace))
 
     async def end_container(self, pod: str, code: int, container: str, reason: str, namespace: str | None) -> Object:
-        """See Door. The times are those of the pod's start, to which the server's clock is near enough."""
+        """See Door. Times are relative to the pod's start, which is close enough to the server's clock."""
         path = path_of(PODS, namespace or self.namespace, pod)
         found = await self.client.request("GET", path)
         now = (found.get("status") or {}).get("startTime") or found["metadata"]["creationTimestamp"]
@@ -92,11 +92,11 @@ class Operations:
         return await self.client.request("PATCH", f"{path}/status", None, {"status": status}, STRATEGIC_MERGE_PATCH)
 
     async def look(self, waiting: Waiting, namespace: str | None, selector: str) -> bool:
-        """Whether what is waited for is there now."""
+        """Whether the condition holds now."""
         return waiting.seen(await self.found(waiting, namespace, selector))
 
     async def found(self, waiting: Waiting, namespace: str | None, selector: str) -> list[Object]:
-        """What there is now of what is waited for."""
+        """The current objects that the condition is about."""
         if waiting.of_many:
             return await self._all("target", waiting.target, namespace, selector)
         found = await self._or_none(await self._path("target", waiting.target, namespace))
@@ -150,7 +150,7 @@ def waited(
     thread: LoopThread, clock: Clock, operations: Operations, waiting: Waiting, timeout_s: float,
     namespace: str | None, selector: str,
 ) -> list[Object]:  # fmt: skip
-    """As `Operations.wait`, from another thread than the loop's: there `until` is called, which may ask the cluster.
+    """As `Operations.wait`, outside the loop's thread: `until` is called there, and may use the cluster.
 
     Raises: WaitTimeout."""
     deadline_s = clock.monotonic_s() + timeout_s

@@ -1,4 +1,4 @@
-"""A cluster that runs elsewhere, through the same door: whatever a kubeconfig leads to."""
+"""The public API for a cluster that runs elsewhere, as named by a kubeconfig."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from minikube_py.sim.faults import Fault
 
 
 class OutsideCluster(PlainDoor):
-    """`kubeconfig`: of an administrator; `context` "": its current one. As Cluster, but for what takes its parts: nodes
+    """`kubeconfig`: of an administrator; `context` "": its current one. As Cluster, except what needs its parts: nodes
     that go down, snapshots, faults, virtual time."""
 
     of_this_process = False
@@ -110,7 +110,7 @@ class _Engine:
         return (self._access.ca_pem or b"").decode("ascii")
 
     def kubeconfig(self, namespace: str) -> Path:
-        """The given one; or a copy with that context and namespace, where they are others than its own."""
+        """The given one; or a copy with that context and namespace, if they differ from its own."""
         if namespace == DEFAULT and not self._context:
             return self._given
         path = self._folder.path / f"kubeconfig-{namespace}"
@@ -148,7 +148,7 @@ class _Engine:
         raise ClusterError("this cluster runs elsewhere: its parts cannot be reached from here")
 
     def inject(self, fault: Fault) -> None:
-        """Never called: the door asks for `plane` first."""
+        """Never called: `plane` is used first, which raises."""
 
     def all_well(self) -> None:
         """No fault can be injected here."""

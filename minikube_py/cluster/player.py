@@ -1,4 +1,5 @@
-"""Plays faults of the registry on a running control plane, in real and in virtual time (`sim.inject_api.ApiPlayer`)."""
+"""Injects faults of the registry into a running control plane, in real and in virtual time
+(`sim.inject_api.ApiPlayer`)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ US_PER_S = 1_000_000
 
 
 class Player:
-    """`on_crash` is called with the number of writes that the program under test may still do."""
+    """`on_crash` is called with the number of writes that the program under test may still make."""
 
     def __init__(self, plane: Plane, gate: Gate, clock: Clock) -> None:
         self.gate = gate
@@ -33,7 +34,7 @@ class Player:
         self._ending: dict[asyncio.Task[None], None] = {}
 
     def check(self, fault: Fault) -> None:
-        """Raises: ClusterError for what only members of a store have, and where there is no such node."""
+        """Raises: ClusterError for faults of store members, and for an unknown node."""
         if fault.kind not in KINDS:
             raise ClusterError(f"{fault.kind}: no fault of a whole control plane; there are: {', '.join(KINDS)}")
         kubelet = self._plane.components.get("kubelet")
@@ -43,13 +44,13 @@ class Player:
     def begin(self, fault: Fault) -> None:
         """Raises: as `check`."""
         self.check(fault)
-        # It has the faults of all machines; most clusters play none.
+        # Created lazily: it has the faults of all machines, and most clusters use none.
         from minikube_py.sim.fault_schedule import REGISTRY
 
         REGISTRY[fault.kind].begin(self, fault)  # type: ignore[arg-type]
 
     def all_well(self) -> None:
-        """What was injected is over."""
+        """Ends the injected faults."""
         self.gate.all_well()
         kubelet = self._plane.components.get("kubelet")
         if isinstance(kubelet, FakeKubelet):
@@ -144,7 +145,7 @@ class Player:
 
 
 class GatedPlane(Plane):
-    """A plane on which faults can be played."""
+    """A plane with faults."""
 
     player: Player
 

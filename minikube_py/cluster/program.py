@@ -1,8 +1,7 @@
-"""A program under test in virtual time: a process of its own, which reaches the API server over a network that takes
-time, and which may be killed where it stands and started again, as its kubelet would.
+"""A program under test in virtual time: a separate process, with a network that takes time to the API server, which may
+be killed at any point and restarted, as its kubelet would.
 
-A process is a loop of `minikube_py.sim`; killed, nothing of it runs any more, and nothing of its memory is left.
-"""
+A process is a loop of `minikube_py.sim`; when killed, it stops running and loses its memory."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ Main = Callable[[Any], Coroutine[Any, Any, object]]
 
 
 class Programs:
-    """All that run beside one cluster. `crash_before(n)`: the process that does the n-th write from now ends before
-    it."""
+    """All programs beside one cluster. `crash_before(n)`: the process with the n-th write from now ends before it."""
 
     def __init__(self, virtual: VirtualCluster, timeline: Timeline) -> None:
         self.virtual, self.timeline = virtual, timeline
@@ -70,7 +68,7 @@ class Programs:
         self._writes_left.clear()
 
     def crashes_now(self) -> bool:
-        """To be asked before each write."""
+        """Check this before each write."""
         if not self._writes_left:
             return False
         if self._writes_left[0] <= 0:
@@ -81,8 +79,8 @@ class Programs:
 
 
 class Program:
-    """`main(transport)` is run again whenever it was killed or raised; what it returns is its end. `starts`: how often
-    it was begun; `error`: what it raised last."""
+    """`main(transport)` is run again after a kill or an exception; a normal return ends it. `starts`: the number of
+    runs; `error`: its latest exception."""
 
     def __init__(self, programs: Programs, main: Main, name: str) -> None:
         self.name = name
@@ -107,19 +105,19 @@ class Program:
         self._process.begin(self._main)
 
     def crash(self) -> None:
-        """It ends where it stands, and is started again in a moment. Does nothing where it does not run."""
+        """Kills it, and restarts it in a moment. No effect if it is not running."""
         if self._process is not None:
             self._programs.timeline.add(f"{self.name} crashes")
             self._kill()
             self._again(RESTART_S + RESTART_MORE_S * self._programs.rng.random())
 
     def stop(self) -> None:
-        """It ends where it stands, for good. Idempotent."""
+        """Kills it permanently. Idempotent."""
         self._stopped = True
         self._kill()
 
     def ended(self, error: Exception | None) -> None:
-        """By itself. A program that raises is started again, later each time."""
+        """By itself. A program that raises is restarted, with growing delays."""
         self._kill()
         self.error = error
         if error is None:
@@ -144,7 +142,7 @@ class Program:
 
 
 class _Process:
-    """One life of a program. What it asks arrives at the cluster's loop later, and so does the answer here."""
+    """One run of a program. Requests and answers take time between its loop and the cluster's."""
 
     def __init__(self, programs: Programs, program: Program) -> None:
         self._time = programs.virtual.loop.scheduler
@@ -158,7 +156,8 @@ class _Process:
         self._at_server: dict[asyncio.Task[None], None] = {}
         self._watches: dict[_Watch, None] = {}
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- lifecycle
+    # ---------------------------------------------------------------------------------------------------------
 
     def begin(self, main: Main) -> None:
         async def whole() -> None:
@@ -184,7 +183,7 @@ class _Process:
             self._program.ended(error)
 
     def kill(self) -> None:
-        """What is on its way to the server arrives; what the server holds open for it ends."""
+        """Requests in flight still arrive; what the server holds open for it ends."""
         self._ends = True
         self._loop.kill()
         for watch in list(self._watches):
@@ -201,9 +200,9 @@ class _Process:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     async def exchange(self, asked: Head, body: bytes) -> tuple[Answered, _Watch | None]:
-        """The answer, and where it is a watch, the events that follow."""
+        """The answer, and for a watch the events that follow."""
         if self._ends:
-            # It is being ended: nobody hears it.
+            # It is being ended: no receiver is left.
             await self._loop.create_future()
         method, path, query = asked.method, asked.path, parse_query(asked.query)
         if method not in READS and self._programs.crashes_now():
@@ -261,7 +260,7 @@ class _Process:
         self._time.after(self._delay_s(), lambda _: loop.call_soon(call))
 
     def _delay_s(self) -> float:
-        """Mostly short."""
+        """Usually short."""
         drawn: float = self._rng.random()
         return DELAY_S + DELAY_MORE_S * drawn**3
 
@@ -329,13 +328,14 @@ class _Watch:
 
 
 class Remote:
-    """A process's way to the API server, as an administrator; faults are for it. `ApiTransport`, and all of HTTP."""
+    """A process's connection to the API server, as an administrator, affected by faults. `ApiTransport`, and all of
+    HTTP."""
 
     def __init__(self, process: _Process, token: str) -> None:
         self._process, self.token = process, token
 
     def wall_s(self) -> float:
-        """The cluster's date."""
+        """The cluster's wall clock."""
         return self._process.wall_s()
 
     async def exchange(self, asked: Head, body: bytes) -> Answered:
@@ -373,7 +373,7 @@ class Remote:
         return head_of(method, f"{path}?{urlencode(params)}" if params else path, headers.items(), body)
 
     async def close(self) -> None:
-        """Watches end when those who read them leave them."""
+        """Watches end when their readers leave them."""
 
 
 def _shown(query: Mapping[str, str]) -> dict[str, str]:

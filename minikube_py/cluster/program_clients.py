@@ -1,4 +1,4 @@
-"""Clients for a program in virtual time: asynchronous ones, over the program's own way to the API server."""
+"""Asynchronous clients for a program in virtual time, over its simulated connection to the API server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTSIDE: Final = ("kr8s", "kr8s_asyncio")
 
 
 class ProgramClients:
-    """What a program is given. Each raises ClusterError where its package is not installed."""
+    """The clients of a program. Each raises ClusterError if its package is not installed."""
 
     def __init__(self, transport: Remote, namespace: str) -> None:
         self.transport, self.namespace = transport, namespace
@@ -60,8 +60,8 @@ class ProgramClients:
         return found
 
     async def kopf(self, registry: Any = None, **options: Any) -> None:
-        """Runs the handlers of a registry (the default one) for ever, as `kopf.operator(**options)` does. Handlers find
-        these clients, and for plain functions the plain ones, as `memo.clients`."""
+        """Runs the handlers of a registry (the default one) forever, like `kopf.operator(**options)`. Handlers find
+        these clients, and plain functions the plain ones, as `memo.clients`."""
         from minikube_py.cluster.program_kopf import operate
 
         await operate(self, self.transport.wall_s, registry, options)

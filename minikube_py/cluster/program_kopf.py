@@ -1,9 +1,8 @@
-"""A kopf operator as a program in virtual time: on the program's own loop, over its own way to the API server.
+"""A kopf operator as a program in virtual time: on the program's loop, over its simulated connection to the API server.
 
-kopf lives on asyncio, takes its session of HTTP from its caller and its time from its loop. Three things it takes from
-elsewhere: signals, which a program has none of; threads for handlers that are plain functions, each of which gets one
-that runs only while the simulation stands still; and the date, which here is the cluster's.
-"""
+kopf runs on asyncio, with the caller's HTTP session and the loop's time. Three things come from elsewhere: signals,
+which a program does not have; threads for handlers that are plain functions, which here run only while the simulation
+is stopped; and the date, which here is the cluster's."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ _DATES: Final = SimpleNamespace(**{name: getattr(datetime, name) for name in dat
 
 
 class _Session:
-    """What kopf asks of an aiohttp session."""
+    """The part of an aiohttp session that kopf uses."""
 
     closed = False
 
@@ -89,7 +88,7 @@ class _Session:
         return _Answer(self._aiohttp, found)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 class _Answer(AsyncAnswer):
@@ -111,7 +110,7 @@ class _Answer(AsyncAnswer):
             raise self._aiohttp.ClientResponseError(None, (), status=self.status, headers=self.headers)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Raises: aiohttp.ClientConnectionError where it was closed or broke."""
+        """Raises: aiohttp.ClientConnectionError if it was closed or broke."""
         try:
             while not self.closed:
                 self._reads = asyncio.get_running_loop().create_task(self.readline())

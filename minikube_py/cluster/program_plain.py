@@ -1,9 +1,8 @@
-"""A plain function as a program in virtual time: on a thread of its own, which runs only while the simulation stands.
+"""A plain function as a program in virtual time: on a separate thread, which runs only while the simulation is stopped.
 
-The function asks for what takes time - an answer, an event, a sleep - and waits; the simulation goes on until that is
-there, and hands over again. One of the two runs at any moment, so a seed is one history. Killed, the function ends
-where it waits.
-"""
+The function requests what takes time - an answer, an event, a sleep - and waits; the simulation runs until that is
+done, and hands over again. Only one of the two runs at a time, so a seed determines the history. When killed, the
+function ends where it waits."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ _thread = threading.local()
 
 
 class Baton:
-    """What the function's thread and the simulation hand each other."""
+    """Passed between the function's thread and the simulation."""
 
     def __init__(self, main: Callable[[], object], name: str) -> None:
         self._main = main
@@ -54,7 +53,7 @@ class Baton:
         self._killed = False
 
     async def carry(self) -> object:
-        """On the program's loop: what the function returns or raises."""
+        """On the program's loop: returns or raises what the function does."""
         self._thread.start()
         try:
             self._hand_over()
@@ -74,7 +73,7 @@ class Baton:
         return self._value
 
     def wait(self, errand: Errand) -> Any:
-        """On the function's thread: what `errand()` returns or raises on the loop, once it is there."""
+        """On the function's thread: returns or raises what `errand()` does on the loop, when done."""
         if threading.current_thread() is not self._thread:
             raise ClusterError(ONE_THREAD)
         if not self._killed:
@@ -91,7 +90,7 @@ class Baton:
         self.wait(lambda: asyncio.sleep(seconds))
 
     def _hand_over(self) -> None:
-        """Whoever sleeps there by `time.sleep` lets virtual time pass; all others sleep as they do."""
+        """`time.sleep` in that thread takes virtual time; in all others it is unchanged."""
         really = time.sleep
 
         def sleep(seconds: float) -> None:
@@ -120,8 +119,8 @@ class Baton:
 
 
 def begun(main: Callable[[Any], object], namespace: str, name: str) -> Main:
-    """A program that runs `main(clients)`: where that is no coroutine function, on a thread. What it gives back may be
-    a coroutine still, which then runs as one."""
+    """A program that runs `main(clients)`, on a thread unless it is a coroutine function. Its result may still be a
+    coroutine, which then runs as one."""
     if iscoroutinefunction(main):
         return lambda transport: main(ProgramClients(transport, namespace))
 
@@ -135,10 +134,10 @@ def begun(main: Callable[[Any], object], namespace: str, name: str) -> Main:
 
 
 class PlainClients(ProgramClients):
-    """What a plain function is given. Each raises ClusterError where its package is not installed."""
+    """The clients of a plain function. Each raises ClusterError if its package is not installed."""
 
     def __init__(self, transport: Remote, namespace: str, baton: Baton | None) -> None:
-        """`baton` None: that of the thread which asks."""
+        """`baton` None: that of the calling thread."""
         super().__init__(transport, namespace)
         self._given = baton
 
@@ -182,7 +181,7 @@ class PlainClients(ProgramClients):
 
 
 class _Lines:
-    """Of a watch, on the thread of a plain function."""
+    """The lines of a watch, on the thread of a plain function."""
 
     def __init__(self, baton: Baton, lines: Any) -> None:
         self._baton, self._lines = baton, lines

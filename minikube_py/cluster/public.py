@@ -1,4 +1,4 @@
-"""What `from minikube_py import ...` gives. All else is private, and may change."""
+"""The contents of `from minikube_py import ...`. Everything else is private, and may change."""
 
 from __future__ import annotations
 

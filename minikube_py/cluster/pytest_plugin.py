@@ -1,7 +1,7 @@
-"""The pytest plugin: fixtures `minikube_cluster`, `minikube` and `minikube_noproc`, and what a failed test left behind.
+"""The pytest plugin: fixtures `minikube_cluster`, `minikube` and `minikube_noproc`, and the report of what a failed
+test left behind.
 
-Nothing of the control plane is imported before a fixture is used.
-"""
+The control plane is imported only when a fixture is used."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ minikube_noproc = factories.minikube_noproc()
 
 
 class AsWritten:
-    """pytest rewrites the asserts of whatever comes with a plugin: here, of a whole control plane, for 4 s of processor
-    time in each process that may not keep what it compiled. Its modules are loaded as Python itself loads them."""
+    """pytest rewrites the asserts of a plugin's whole package: here a control plane, which takes 4 s of CPU time in
+    each process without a bytecode cache. So its modules are loaded by Python's own loader."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Of a test that is explored, fixtures are set up by each run."""
+    """Each run of an explored test sets up the fixtures itself."""
     seeds = item.stash[SEEDS] = factories.seeds_of(item)
     if seeds:
         from minikube_py.cluster import explored_item
@@ -78,7 +78,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
-    """A test that is explored runs here, many times."""
+    """Runs an explored test many times."""
     seeds = pyfuncitem.stash.get(SEEDS, None)
     if not seeds:
         return None

@@ -1,8 +1,6 @@
-"""A control plane in real time, in this process: on a thread and event loop of its own, or in the caller's loop.
+"""A control plane in real time, in this process: on a separate thread and event loop, or in the caller's loop.
 
-Nothing is left behind, however it ends: a start that fails or is cancelled, an exception, Ctrl-C, a process that forks
-or that ends without stopping it.
-"""
+It always cleans up: after a failed or cancelled start, an exception, Ctrl-C, a fork, or an exit without stopping it."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from minikube_py.store.member import MemberConfig
 
 log = logging.getLogger(__name__)
 MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
-"""Small segments, each of which is in memory twice; and the process's garbage collection is its owner's."""
+"""Small segments, each of which is in memory twice; and garbage collection belongs to the process's owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Options:
 
 
 class RealPlane:
-    """The control plane with its folder, before and while it runs; how it is reached from outside."""
+    """The control plane with its folder, before and while it runs; and access from outside."""
 
     def __init__(self, options: Options) -> None:
         self.folder = Folder(options.data_dir, self._let_go)
@@ -65,7 +63,7 @@ class RealPlane:
         self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory)
 
     def _let_go(self) -> None:
-        """The sockets stay the parent's alone, whose clients see their end."""
+        """The sockets belong to the parent, whose clients see their end."""
         http = self.plane.http
         if http is not None:
             http.abandon()
@@ -94,12 +92,12 @@ class RealPlane:
     time_passes = True
 
     def in_process(self, package: Any) -> Any:
-        """No transport of its own for the clients of `package`: they use sockets."""
+        """No special transport for the clients of `package`: they use sockets."""
         return None
 
 
 class Threaded(RealPlane):
-    """On a thread and event loop of its own: any synchronous client may wait for it."""
+    """On a separate thread and event loop: any synchronous client may wait for it."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -124,7 +122,7 @@ class Threaded(RealPlane):
             self.folder.clear()
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
-        """What `work` returns or raises, on the cluster's loop, with its parts."""
+        """Returns or raises what `work` does, on the cluster's loop, with its parts."""
         return self._thread.run(lambda: work(self.plane, self.clock))
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:

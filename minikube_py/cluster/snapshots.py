@@ -1,7 +1,6 @@
-"""The state of a cluster, kept and put back by forward writes: revisions never fall, watches see the events.
+"""The state of a cluster, saved and restored by forward writes: revisions never decrease, watches see the events.
 
-Leases stay as they are: they are the heartbeats of nodes and leaders, which go on.
-"""
+Leases are excluded: they are the heartbeats of nodes and leaders, which continue."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ async def take(plane: Plane) -> Snapshot:
 
 
 async def settled(plane: Plane, clock: Clock) -> Snapshot:
-    """Taken once nothing but leases changes any more. Raises: ClusterError where that does not come."""
+    """Taken once only leases change any more. Raises: ClusterError if that does not happen."""
     last, quiet = await take(plane), 0
     for _ in range(LOOKS_MAX):
         await clock.sleep(LOOK_AGAIN_S)
@@ -55,9 +54,9 @@ async def settled(plane: Plane, clock: Clock) -> Snapshot:
 
 
 async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> int:
-    """Returns how many writes it took, once all components are at rest in that state.
+    """Returns the number of writes, once all components are at rest in that state.
 
-    Raises: ClusterError where it is another cluster's, or the components keep changing it."""
+    Raises: ClusterError if it is another cluster's, or the components keep changing it."""
     if snapshot.of() is not plane:
         raise ClusterError("snapshot is of another cluster: its nodes and uids are not those of this one")
     writes = 0
@@ -73,7 +72,8 @@ async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> int:
 
 
 def _difference(now: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> list[Op]:
-    """Owners go before what they own, and what controls comes back after it: nobody makes again what is to go."""
+    """Owners are deleted before their dependents, and controllers created after them, so that nothing deleted is
+    recreated."""
     gone = sorted((key for key in now if key not in wanted), key=_is_pod)
     back = sorted((key for key, value in wanted.items() if now.get(key) != value), key=_is_pod, reverse=True)
     return [*(DeleteRange(key) for key in gone), *(Put(key, wanted[key]) for key in back)]

@@ -1,4 +1,4 @@
-"""What a program under test read and wrote, which events it saw, and what went wrong meanwhile: a line each."""
+"""A log of a program under test: its reads and writes, the events it saw, and the faults, a line each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REGISTRY: Final = "/registry/"
 
 
 class Change(NamedTuple):
-    """One in the store, by whomever."""
+    """A change in the store by any client."""
 
     key: str
     kind: str
@@ -28,7 +28,7 @@ Entry = str | Change | Callable[[], str]
 
 
 class Timeline:
-    """`now_ns`: of the cluster. Lines are worded when they are shown."""
+    """`now_ns`: of the cluster. Lines are formatted when shown."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
@@ -49,7 +49,7 @@ class Timeline:
     def request(
         self, who: str, method: str, path: str, params: Mapping[str, str] | None, body: bytes | None
     ) -> Callable[[object], None]:
-        """Returns what is to be told of the answer."""
+        """Returns the function to call with the answer."""
         self.moments_ns.append(self._now_ns() - self.zero_ns)
         self.plurals[plural_of(path)] = None
         if method not in ("GET", "HEAD", "WATCH"):
@@ -69,7 +69,7 @@ class Timeline:
         self.add(lambda: "\n".join(f"{who} sees {_event(path, each)}" for each in batch if each.type != "BOOKMARK"))
 
     def lines(self) -> list[str]:
-        """Changes of what the program has to do with; the middle is left out where they are too many."""
+        """Changes relevant to the program; the middle is omitted if there are too many."""
         found: list[str] = []
         for at_ns, entry in self._entries:
             if isinstance(entry, Change):

@@ -1,15 +1,14 @@
-"""The whole control plane in virtual time: from one seed one history, to the byte, in any process.
+"""The whole control plane in virtual time: a seed determines the history, to the byte, in any process.
 
     with VirtualCluster(seed=7, nodes=3) as cluster:
         cluster.request("POST", "/api/v1/namespaces/default/pods", pod)
         cluster.advance(minutes=5)
         print(cluster.digest)
 
-Store member, API server core, scheduler, controllers and fake kubelets are those that `minikube-py up` runs, on the
-loop, clock and disk of `minikube_py.sim`. Nothing waits: time passes when everybody waits. The seed decides the uids,
-the scheduler's ties, how long each sync of the disk takes and in which order what is ready at one moment runs. What
-processor time costs is not part of it: a turn of the loop takes no virtual time.
-"""
+Store member, API server core, scheduler, controllers and fake kubelets are those of `minikube-py up`, on the loop,
+clock and disk of `minikube_py.sim`. Nothing really waits: time advances when all tasks wait. The seed decides the uids,
+the scheduler's ties, the duration of each disk sync and the order of tasks ready at one moment. CPU time is not
+modelled: a turn of the loop takes no virtual time."""
 
 from __future__ import annotations
 
@@ -53,23 +52,23 @@ T = TypeVar("T")
 ELIDED: Final = "heartbeats elided"
 ELIDED_MONITOR_S: Final = 300.0
 LOOK_S: Final = 60.0
-"""As the API server's limit of a request."""
+"""The API server's limit of a request."""
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
-"""A burst of a hundred thousand pods is one moment's work."""
+"""A burst of a hundred thousand pods happens in one moment."""
 OF_SEVERAL: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
 MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False, tick_s=0.25)
-"""Small segments: each is in memory twice, as written and as synced. A member alone elects nobody; by longer ticks a
-minute in which nothing happens costs a third, and leases end within half a second of their time."""
+"""Small segments: each is in memory twice, as written and as synced. A single member holds no elections; with longer
+ticks an idle minute costs a third, and leases end within half a second of their time."""
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualConfig:
     """The gates of `scheduler` are those of all components.
 
-    `members`: how many the store has; several are machines of their own, and the control plane is a client of theirs.
-    `member`: its configuration where it is alone. `syncs`: how long the disk's syncs take. `ties`: seeds the
-    scheduler's choices among equals; None: the cluster's seed does. `heartbeats`: "elided" leaves out Leases and
-    repeated statuses of nodes, which are then never lost; the digest says so."""
+    `members`: the number of store members; several are separate machines, and the control plane is their client.
+    `member`: the configuration of a single one. `syncs`: how long the disk's syncs take. `ties`: seeds the scheduler's
+    tie-breaking; None: from the cluster's seed. `heartbeats`: "elided" omits Leases and repeated statuses of nodes,
+    which are then never lost; the digest says so."""
 
     nodes: Sequence[NodeSpec] = ()
     components: tuple[str, ...] = COMPONENTS
@@ -85,12 +84,12 @@ class VirtualConfig:
 
     @property
     def name(self) -> str:
-        """What the digest begins with."""
+        """The prefix of the digest."""
         return ELIDED if self.heartbeats == "elided" else ""
 
     @property
     def told(self) -> PlaneConfig:
-        """The configuration of the components. Elided: no node renews its Lease, and none is given up for it."""
+        """The configuration of the components. Elided: no node renews its Lease, and none is considered lost for it."""
         kubelet = replace(self.kubelet, nodes=(*self.kubelet.nodes, *self.nodes))
         controllers = replace(self.controllers, gates=self.scheduler.gates)
         if self.heartbeats == "elided":
@@ -105,10 +104,10 @@ class VirtualConfig:
 
 
 class VirtualCluster:
-    """Used from plain code; its event loop runs only while one of the methods does, and one that called it waits then.
+    """For plain code; its event loop runs only during a method call, and an outer event loop waits then.
 
-    What a real process would only log ends the run as SimFailure: a task's exception that nobody retrieves, a
-    callback that raises, a component that ends by itself."""
+    Errors that a real process would only log end the run with SimFailure: a task's exception never retrieved, a
+    callback that raises, a component that ends itself."""
 
     def __init__(
         self, seed: object = 0, nodes: int | Sequence[NodeSpec] = (), config: VirtualConfig | None = None
@@ -125,8 +124,8 @@ class VirtualCluster:
         self._plane: GatedPlane | None = None
         self._frozen = False
         self.members: VirtualMembers | None = None
-        """Those of the store, where there are several."""
-        # Drawn aside: what else is drawn of the seed stays as it is.
+        """Of the store, if there are several."""
+        # Drawn separately, so that other draws from the seed are unchanged.
         self.token = f"{Rng(f'token {seed}').getrandbits(128):032x}"
         """An administrator's, for clients within the process."""
 
@@ -140,7 +139,7 @@ class VirtualCluster:
         return self
 
     async def bring_up(self, config: VirtualConfig | None = None) -> None:
-        """What `start` does, for a coroutine that `run` runs, and that knows only then what is to stand there."""
+        """The work of `start`, as a coroutine for `run`, with contents that are known only then."""
         self.config = config = config or self.config
         disk = SimDisk(child_of(self._rng))
         syncs = SimSyncs(self.loop, disk, child_of(self._rng), lambda: config.syncs)
@@ -160,7 +159,7 @@ class VirtualCluster:
         self._time.beside.generators = plane.generators
 
     async def _several(self, config: VirtualConfig) -> Storage:
-        # Few runs have them, and with them come sockets and servers.
+        # Few runs have them, and they import sockets and servers.
         from minikube_py.cluster.virtual_members import VirtualMembers
 
         self.members = VirtualMembers.of(self.seed, self._time, config.members, config.loop, config.syncs)
@@ -168,7 +167,7 @@ class VirtualCluster:
         return await self.members.connect(self.clock, child_of(self._rng), OF_SEVERAL)
 
     def stop(self) -> None:
-        """Ends all of it; idempotent. Raises: SimFailure for what only shows now."""
+        """Ends everything; idempotent. Raises: SimFailure for errors that only show now."""
         if self._time.loops:
             try:
                 if self.broken is None:
@@ -177,7 +176,7 @@ class VirtualCluster:
                 self._end()
 
     def close(self) -> None:
-        """As `stop`, where something may be on its way already that matters more than how this ends."""
+        """As `stop`, if another exception may already be propagating, which takes precedence."""
         with suppress(Exception):
             self.stop()
 
@@ -194,12 +193,12 @@ class VirtualCluster:
         if kind is None:
             self.stop()
             return
-        # What went wrong is on its way.
+        # The failure is already propagating.
         self.close()
 
     @property
     def plane(self) -> GatedPlane:
-        """Its parts: member, core and components, as the product has them."""
+        """Its parts: member, core and components, as in the product."""
         assert self._plane is not None, "start the cluster first"
         return self._plane
 
@@ -207,7 +206,7 @@ class VirtualCluster:
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the cluster was made."""
+        """Virtual seconds since the cluster was created."""
         return self._time.now_s
 
     @property
@@ -216,18 +215,18 @@ class VirtualCluster:
 
     @property
     def steps(self) -> int:
-        """Callbacks that were run."""
+        """The number of callbacks run."""
         return self._time.steps
 
     def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0) -> None:
-        """Everything happens that is due within that time, its end included.
+        """Runs everything due within that time, including its end.
 
-        Raises: InvalidRequest for time that runs back; SimFailure."""
+        Raises: InvalidRequest for negative time; SimFailure."""
         self.advance_ns(self.duration_ns(seconds + 60 * minutes + 3600 * hours))
 
     @staticmethod
     def duration_ns(duration_s: float) -> int:
-        """Raises: InvalidRequest for time that runs back."""
+        """Raises: InvalidRequest for negative time."""
         if not 0 <= duration_s < math.inf:
             raise InvalidRequest(f"time passes by 0 s or more, not by {duration_s:g} s")
         return round(duration_s * NS_PER_S)
@@ -238,39 +237,39 @@ class VirtualCluster:
         self._check()
 
     def advance_until(self, duration_ns: float, holds: Callable[[], bool]) -> None:
-        """As `advance_ns`, but no further than to where `holds` does. Raises: SimFailure."""
+        """As `advance_ns`, but only until `holds` does. Raises: SimFailure."""
         self._time.run_to(self._time.now_ns + round(duration_ns), holds)
         self._check()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]], stops: bool = False) -> T:
-        """What `main()` returns or raises, on the cluster's loop; as much time passes as that takes. `stops`: a signal
-        ends it before.
+        """Returns or raises what `main()` does, on the cluster's loop; time passes as needed. `stops`: a signal ends it
+        early.
 
         Raises: SimFailure."""
         self._freeze()
         return self.loop.run_until_complete(main(), stops)
 
     def look(self, main: Callable[[], Coroutine[Any, Any, T]], limit_s: float = LOOK_S) -> T:
-        """What `main()` returns or raises, which only looks: the history goes on afterwards as if it had not been. What
-        waits for time has it pass for itself alone, up to `limit_s`.
+        """Returns or raises what `main()` does, which must only read: the history then continues as if it had not run.
+        While it waits, time passes for it alone, up to `limit_s`.
 
-        Raises: TooLong where it would have to wait longer, or for what stands still meanwhile; SimFailure."""
+        Raises: TooLong if it would have to wait longer, or for the stopped history; SimFailure."""
         self._freeze()
         return self._time.beside.look(self.loop, main, limit_s)
 
     def held(self) -> AbstractContextManager[None]:
-        """Signals of this process wait meanwhile, but where time passes by `advance`. Raises: what their handlers
-        raise, at the end."""
+        """Signals of this process are deferred meanwhile, except during `advance`. Raises: what their handlers raise,
+        at the end."""
         return self._time.interrupts.held()
 
     @property
     def broken(self) -> BaseException | None:
-        """What hit the simulation in the middle of a step: it can do nothing any more."""
+        """The error that hit the simulation in the middle of a step: it is not usable any more."""
         return self._time.interrupts.error
 
     def _freeze(self) -> None:
         if not self._frozen:
-            # Collections walk what the run makes, and nothing that was there before.
+            # Collections walk only objects of the run, not older ones.
             gc.freeze()
             self._frozen = True
 
@@ -288,8 +287,8 @@ class VirtualCluster:
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        """One request of an administrator's. A GET leaves the history as it was, unless the store has several members,
-        which must agree for it; all else is part of it."""
+        """One request of an administrator. A GET does not change the history, unless the store has several members,
+        which must agree on it; everything else is part of it."""
 
         async def ask() -> ApiResponse:
             return await self.transport().request(method, path, params, body, content_type)
@@ -297,19 +296,19 @@ class VirtualCluster:
         return self.look(ask) if method == "GET" and self.members is None else self.run(ask)
 
     def node_down(self, name: str) -> None:
-        """The node falls silent; its pods stay as they are, whatever is requested from them. Idempotent.
+        """The node goes silent; its pods stay as they are, whatever is requested. Idempotent.
 
-        Raises: InvalidRequest where there is no such node, no kubelet, or no heartbeat to miss."""
+        Raises: InvalidRequest if there is no such node, no kubelet, or no heartbeat to miss."""
         if self.config.heartbeats == "elided":
             raise InvalidRequest("with heartbeats elided no node is ever lost")
         self._kubelet().power_off(name)
 
     def node_up(self, name: str) -> None:
-        """It is there again, and deals with what was requested from its pods meanwhile. Idempotent."""
+        """It returns, and handles requests about its pods made meanwhile. Idempotent."""
         self._kubelet().power_on(name)
 
     def new_rng(self) -> Rng:
-        """A generator of its own for what else is to run here."""
+        """A separate generator for other code to run here."""
         return child_of(self._rng)
 
     # -- the history --------------------------------------------------------------------------------------------------
@@ -320,7 +319,7 @@ class VirtualCluster:
         return self.history.hexdigest()
 
     def on_change(self, told: Told | None) -> None:
-        """`told` hears of every change in the store from now on."""
+        """`told` is called with every change in the store from now on."""
         self.history.on_change = told
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -346,7 +345,7 @@ class VirtualCluster:
 
     def _end(self) -> None:
         logged = logging.root.manager.disable
-        # Whoever is killed where it waits says so, to nobody's use.
+        # Ignore a killed task's cancellation error.
         logging.disable(logging.CRITICAL)
         try:
             self._time.finish()

@@ -1,6 +1,5 @@
-"""A cluster in virtual time behind the public door: requests one at a time, from plain code or through the gateway, and
-a record of all that came from outside, from which the same history can be made again.
-"""
+"""A cluster in virtual time behind the public API: requests one at a time, from plain code or through the gateway, and
+a log of all external inputs, from which the history can be replayed."""
 
 from __future__ import annotations
 
@@ -61,9 +60,9 @@ LOOK_AGAIN_FACTOR: Final = 1.2
 
 
 class Input(NamedTuple):
-    """Something that came from outside at `at_ns`: `kind` "request" (method, path, query, body, content type, user, as
-    whom, accepted, program, If-None-Match, whether laid out), "advance" (seconds; and nanoseconds, where it was
-    interrupted after those), "fault" (its fields), "all_well"; "code" for what cannot be written down."""
+    """An external input at `at_ns`: `kind` "request" (method, path, query, body, content type, user, as whom, accepted,
+    program, If-None-Match, whether laid out), "advance" (seconds; and nanoseconds, where it was interrupted after
+    those), "fault" (its fields), "all_well"; "code" for what cannot be recorded."""
 
     at_ns: int
     kind: str
@@ -76,13 +75,13 @@ class Input(NamedTuple):
     def from_json(row: Mapping[str, Any]) -> Input:
         arguments = list(row["arguments"])
         if row["kind"] == "request":
-            # The body is the only one of bytes; a query may look like it.
+            # Only bodies are bytes; a query may look like one.
             arguments[BODY] = base64.b64decode(arguments[BODY]["base64"])
         return Input(row["at_ns"], row["kind"], tuple(arguments))
 
 
 def input_of(request: Request) -> tuple[Any, ...]:
-    """All that the server reads of it."""
+    """Everything the server reads from it."""
     return (
         request.method, request.path, dict(request.query), request.body, request.content_type,
         _user_row(request.user), _user_row(request.wanted),
@@ -91,7 +90,7 @@ def input_of(request: Request) -> tuple[Any, ...]:
 
 
 def request_of(arguments: Sequence[Any]) -> Request:
-    """The same again. The first logs had neither programs nor forms of answers."""
+    """The inverse. The first logs had neither programs nor forms of answers."""
     method, path, query, body, content_type, user, wanted, *more = arguments
     accept, user_agent, if_none_match, pretty = more or (JSON, "", None, None)
     found = Request(method, path, query, body, user_of(user), accept, content_type, if_none_match, user_of(wanted))
@@ -100,7 +99,7 @@ def request_of(arguments: Sequence[Any]) -> Request:
 
 
 def _user_row(user: User | None) -> Any:
-    """The door, whom no fault is for, is known by identity."""
+    """The public API's user, not affected by faults, is compared by identity."""
     if user is None or user is DOOR:
         return None if user is None else "door"
     return [user.name, list(user.groups), user.uid, [[key, list(values)] for key, values in user.extra]]
@@ -127,7 +126,7 @@ class VirtualEngine:
         self.inputs: list[Input] = []
         self._lock = threading.RLock()
         self._port = port
-        # For the ends of watches outside, which are no part of the history.
+        # For the timeouts of external watches, which are not part of the history.
         self._rng = Rng(f"watches {seed}")
         self._gateway: Gateway | None = None
         self._programs: Programs | None = None
@@ -142,7 +141,7 @@ class VirtualEngine:
             raise
 
     def stop(self, quietly: bool) -> None:
-        """`quietly`: something that matters more is on its way. Raises: SimFailure for what only shows now."""
+        """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
         gateway, self._gateway = self._gateway, None
         if self._programs is not None:
             self._programs.stop()
@@ -156,11 +155,11 @@ class VirtualEngine:
                 else:
                     self.virtual.stop()
 
-    # -- how it is reached --------------------------------------------------------------------------------------------
+    # -- access --------------------------------------------------------------------------------------------
 
     @property
     def gateway(self) -> Gateway:
-        """Opened when it is first asked for."""
+        """Opened on first use."""
         if self._gateway is None:
             gateway = Gateway(self.answer, self.asker, self._port)
             gateway.start()
@@ -168,7 +167,7 @@ class VirtualEngine:
         return self._gateway
 
     def asker(self, header: str) -> Spoken:
-        """Who shows that Authorization header. Raises: StatusError 401; ClusterError."""
+        """The user of that Authorization header. Raises: StatusError 401; ClusterError."""
         authenticator = self.virtual.plane.core.access.authenticator
         return cast(Spoken, self.look(lambda: authenticator.asker(header)))
 
@@ -200,8 +199,8 @@ class VirtualEngine:
         return self.virtual.plane
 
     def exchange(self, asked: Head, body: bytes) -> Answered:
-        """A whole request of a client within the process. A watch gets what is there, and ends as if
-        nothing happened until then: no time passes meanwhile."""
+        """A complete request of a client within the process. A watch gets existing events, and then ends: no time
+        passes meanwhile."""
         virtual, warning = self.virtual, ""
         core = virtual.plane.core
         try:
@@ -231,14 +230,14 @@ class VirtualEngine:
         return response
 
     def in_process(self, package: Any) -> dict[str, Any]:
-        """Options for synchronous clients of `package` (httpx or a fork of it) that need no socket."""
+        """Options for synchronous clients of `package` (httpx or a fork of it) without a socket."""
         transport, headers = plain_transport(package, self.exchange), bearer(self.virtual.token)
         return {"transport": transport, "base_url": SERVER, "headers": headers, "trust_env": False}
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
-        """What only looks leaves the history as it was, unless a fault waits for it; all else is an input of it.
+        """A read does not change the history, unless a fault applies to it; everything else is an input of it.
 
         Raises: ClusterError, SimFailure."""
         core = cast(GatedServer, self.virtual.plane.core)
@@ -261,7 +260,7 @@ class VirtualEngine:
         return self._without_time(self.given("request", input_of(request), act))
 
     def _without_time(self, response: Response) -> Response:
-        """What goes on for as long as somebody wants it, cannot: of a text, what is there is all."""
+        """Streams without an end are not possible: a text is returned as far as it exists."""
         if response.upgrade is not None:
             return error_response(StatusError(501, "NotImplemented", NO_TALK, {}))
         if (text := response.text) is not None:
@@ -269,7 +268,7 @@ class VirtualEngine:
 
             async def read() -> None:
                 async with aclosing(text):
-                    # What it came to counts, and it may never end.
+                    # Its outcome counts, and it may never end.
                     async for part in text:
                         parts.append(part)  # noqa: PERF401
 
@@ -279,7 +278,7 @@ class VirtualEngine:
         return response
 
     async def _whole(self, asked: Coroutine[Any, Any, Response]) -> Response:
-        """What is made part by part is made here, and not later."""
+        """Streamed answers are produced here, not later."""
         response = await asked
         if response.pieces is not None:
             response.pieces = iter([b"".join(response.pieces)])
@@ -293,7 +292,7 @@ class VirtualEngine:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """One at a time, and what the handlers of signals raise comes at the end."""
+        """One at a time; exceptions of signal handlers are raised at the end."""
         with self._lock, self.virtual.held():
             self.require_whole()
             yield
@@ -306,20 +305,20 @@ class VirtualEngine:
             )
 
     def given(self, kind: str, arguments: tuple[Any, ...], act: Callable[[], Any]) -> Any:
-        """What `act` returns, which is an input of the history."""
+        """The result of `act`, which is an input of the history."""
         with self._undisturbed():
             self.inputs.append(Input(self.virtual.now_ns, kind, arguments))
             try:
                 found = act()
-                # To the end of this moment: what only looks finds nothing half done.
+                # To the end of this moment, so that reads find nothing half done.
                 self.virtual.advance(0)
                 return found
             finally:
                 self._told()
 
     def advance(self, seconds: float) -> None:
-        """Raises: InvalidRequest for time that runs back; SimFailure; what a signal's handler raises, and the history
-        went as far as `now_s` says."""
+        """Raises: InvalidRequest for negative time; SimFailure; what a signal's handler raises, and then the history
+        went up to `now_s`."""
         virtual = self.virtual
         duration_ns = virtual.duration_ns(seconds)
         with self._undisturbed():
@@ -335,14 +334,14 @@ class VirtualEngine:
                 self._told()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """On the cluster's loop; it cannot be written down what that does."""
+        """On the cluster's loop; its actions cannot be recorded."""
         name, made = getattr(main, "__qualname__", type(main).__name__), main() if callable(main) else main
         if not iscoroutine(made):
             raise InvalidRequest(f"run() is for a coroutine function, not for what gives {type(made).__name__}")
         return self.given("code", (name,), lambda: self.virtual.run(lambda: made, stops=True))
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
-        """What `work` returns or raises, on the cluster's loop, with its parts."""
+        """Returns or raises what `work` does, on the cluster's loop, with its parts."""
         return self.run(lambda: work(self.virtual.plane, self.virtual.clock))
 
     def inject(self, fault: Fault) -> None:
@@ -361,7 +360,7 @@ class VirtualEngine:
 
     @property
     def programs(self) -> Programs:
-        """What runs beside the control plane, and the record of what it does; from when it is first asked for."""
+        """The programs beside the control plane, and the record of their actions; created on first use."""
         if self._programs is None:
             virtual = self.virtual
             timeline = Timeline(lambda: virtual.now_ns)
@@ -371,14 +370,14 @@ class VirtualEngine:
         return self._programs
 
     def start_program(self, main: Callable[[Any], Any], name: str, namespace: str) -> Program:
-        """`main(clients)` begins now; on a thread of its own where it is a plain function."""
+        """Starts `main(clients)`; on a separate thread if it is a plain function."""
         if not callable(main):
             raise ClusterError(f"a program is a function, not {main!r}")
         given = partial(self.programs.start, begun(main, namespace, name), name)
         return cast(Program, self.given("code", (name,), given))
 
     def weather(self, faults: Sequence[Fault], well_after_us: int) -> None:
-        """They happen at their times from now on; `well_after_us` after the last of them all is well."""
+        """They happen at their times from now on; `well_after_us` after the last of them all faults end."""
         time, loop, timeline = self.virtual.loop.scheduler, self.virtual.loop, self.programs.timeline
 
         def begin(fault: Fault) -> None:
@@ -404,7 +403,8 @@ class VirtualEngine:
         if self._gateway is not None:
             self._gateway.happened()
 
-    # -- for the door -------------------------------------------------------------------------------------------------
+    # -- for the public API
+    # -------------------------------------------------------------------------------------------------
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
         return driven(work(operations))
@@ -412,9 +412,9 @@ class VirtualEngine:
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
     ) -> list[dict[str, Any]]:
-        """Time passes until it is there. Raises: WaitTimeout."""
+        """Time passes until the condition holds. Raises: WaitTimeout."""
         virtual = self.virtual
-        # In whole nanoseconds, as time passes: of less, none would pass, for ever.
+        # In whole nanoseconds, as virtual time: with a fraction none would pass, forever.
         deadline_ns, step_s, revision = virtual.now_ns + round(timeout_s * NS_PER_S), LOOK_AGAIN_S, -1
         while True:
             if virtual.history.revision != revision:
@@ -429,7 +429,7 @@ class VirtualEngine:
 
 
 def only_looks(core: ApiServer, request: Request) -> bool:
-    """Whether it is no write: a read, a review, or dry."""
+    """Whether it is not a write: a read, a review, or a dry run."""
     if request.method in READS:
         return True
     if set(request.query.get("dryRun", "").split(",")) == {"All"}:
@@ -438,7 +438,7 @@ def only_looks(core: ApiServer, request: Request) -> bool:
     if path is None or request.method not in ("POST", "DELETE"):
         return False
     if path.subresource in TALKS:
-        # Refused, once it was found that whoever asks might.
+        # Refused, after the permission check.
         return True
     if request.method == "POST":
         return path.group in REVIEWS and path.resource is not None and not path.resource.stored
@@ -459,7 +459,7 @@ def watches(core: ApiServer, request: Request) -> bool:
 
 
 def driven(work: Coroutine[Any, Any, Any]) -> Any:
-    """What it returns or raises: it awaits nothing but a `_Stepwise` transport, which never waits."""
+    """Returns or raises what it does: it awaits only a `_Stepwise` transport, which never waits."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -495,4 +495,4 @@ class _Stepwise:
         raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""

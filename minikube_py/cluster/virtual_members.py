@@ -1,6 +1,5 @@
-"""Several store members in virtual time, each on a machine of its own, and the client by which the control plane
-reaches them: what `minikube-py up --members 3` runs as processes.
-"""
+"""Several store members in virtual time, each on a separate machine, and the control plane's client of them: what
+`minikube-py up --members 3` runs as processes."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ STOP_LOOK_S: Final = 0.01
 
 @dataclass(slots=True)
 class VirtualMembers:
-    """`count` members, by host; they are started when the client is asked for."""
+    """`count` members, by host; started by `connect`."""
 
     count: int
     world: World
@@ -37,7 +36,7 @@ class VirtualMembers:
 
     @classmethod
     def of(cls, seed: object, time: Scheduler, count: int, loop: LoopOptions, syncs: SyncTimes) -> VirtualMembers:
-        """On machines without drift, beside what `time` drives. Raises: InvalidRequest for so many."""
+        """On machines without clock drift, driven by `time`. Raises: InvalidRequest for an unsupported number."""
         if not 1 < count <= MEMBERS_MAX:
             raise InvalidRequest(f"a store in virtual time has 1 to {MEMBERS_MAX} members, not {count}")
         return cls(count, World(f"members {seed}", WorldOptions(loop=loop, syncs=syncs), time))
@@ -47,7 +46,7 @@ class VirtualMembers:
         return self.world.network
 
     async def connect(self, clock: Clock, rng: Rng, config: MemberConfig) -> StoreClient:
-        """Starts the members, and gives a client once one of them leads. Raises: MinikubeError."""
+        """Starts the members, and returns a client once one of them leads. Raises: MinikubeError."""
         hosts = [f"store-{number}" for number in range(self.count)]
         initial = tuple((f"m{number}", f"{host}:{PEER_PORT}") for number, host in enumerate(hosts))
         for (name, _), host in zip(initial, hosts):
@@ -68,9 +67,9 @@ class VirtualMembers:
         return await when_available(connected, "the store", clock, rng, lambda _: None)
 
     async def stop(self, clock: Clock) -> None:
-        """Each hands over and ends, one after the other."""
+        """Each hands over leadership and ends, one after the other."""
         for host, started in self.started.items():
-            # The event is of the member's loop.
+            # The event belongs to the member's loop.
             process = self.world.running(host)
             if process is not None:
                 process.loop.call_soon(started.stop.set)

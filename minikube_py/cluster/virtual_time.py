@@ -1,4 +1,4 @@
-"""What a door has whose cluster is in virtual time: time that passes by `advance`, and a history."""
+"""The part of the public API for virtual time: time that passes by `advance`, and a history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikube_py.cluster.door import PlainDoor
 from minikube_py.cluster.errors import ClusterError
 
 if TYPE_CHECKING:
-    # Loaded with the first cluster in virtual time.
+    # Imported with the first cluster in virtual time.
     from minikube_py.cluster.program import Program
     from minikube_py.cluster.virtual_engine import Input, VirtualEngine
 
@@ -26,7 +26,7 @@ class InVirtualTime(PlainDoor):
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the cluster was made."""
+        """Virtual seconds since the cluster was created."""
         return self._virtual().virtual.now_s
 
     @property
@@ -36,11 +36,11 @@ class InVirtualTime(PlainDoor):
 
     @property
     def inputs(self) -> Sequence[Input]:
-        """All that came from outside, in order: requests that write, advances, faults."""
+        """All external inputs, in order: requests that write, advances, faults."""
         return tuple(self._virtual().inputs)
 
     def save_log(self, path: FilePath) -> None:
-        """Seed, nodes and inputs, for `minikube-py replay --from PATH --until EVENT`, which makes the same history."""
+        """Seed, nodes and inputs, for `minikube-py replay --from PATH --until EVENT`, which replays the history."""
         from minikube_py.cluster import input_log
 
         engine = self._virtual()
@@ -51,23 +51,23 @@ class InVirtualTime(PlainDoor):
             raise ClusterError(f"path: {path} cannot be written: {error.strerror}") from error
 
     def advance(self, seconds: Span = 0.0, *, minutes: Span = 0.0, hours: Span = 0.0) -> None:
-        """Everything happens that is due within that virtual time, its end included.
+        """Runs everything due within that virtual time, including its end.
 
-        Raises: ClusterError for time that runs back or is not finite; SimFailure."""
+        Raises: ClusterError for negative or infinite time; SimFailure."""
         engine, duration_s = self._virtual(), seconds + 60 * minutes + 3600 * hours
         if duration_s > SECONDS_MAX:
             raise ClusterError(f"seconds, minutes and hours are {SECONDS_MAX:,.0f} s at most, not {duration_s:g} s")
         engine.advance(duration_s)
 
     def run(self, main: Plain[T]) -> T:
-        """What `main()` returns or raises, on the cluster's loop; virtual time passes as it takes."""
+        """Returns or raises what `main()` does, on the cluster's loop; virtual time passes as needed."""
         found: T = self._virtual().run(main)
         return found
 
     def program(self, main: Main, *, name: Text = "", namespace: Namespace | None = None) -> Program:
-        """A program of yours as a process of its own beside the control plane: `main(clients)` runs from now on, is
-        started again where it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
+        """Runs your program as a separate process beside the control plane: `main(clients)` starts now, is restarted if
+        it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
         `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`; a plain function `clients.httpx()`,
-        `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults are for it."""
+        `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults affect it."""
         called = name or getattr(main, "__name__", "program")
         return self._virtual().start_program(main, called, namespace or self.namespace)

@@ -1,6 +1,5 @@
-"""A watch of somebody outside of virtual time. Between two looks nothing of it is in the API server, which does what it
-would have done without: each look opens the watch where the last one ended, and closes it again.
-"""
+"""A watch by a client outside virtual time. Between two polls it does not exist in the API server, which behaves as if
+there were none: each poll opens the watch where the last one ended, and closes it again."""
 
 from __future__ import annotations
 
@@ -25,18 +24,18 @@ from minikube_py.sim.aside import TooLong
 from minikube_py.sim.loop import NS_PER_S
 
 BEGINS: Final = ("sendInitialEvents", "resourceVersionMatch", "resourceVersion", "timeoutSeconds")
-"""What says where a watch begins, and when it ends."""
+"""The parameters for a watch's start and end."""
 BOOKMARK_S: Final = 60.0
 Undisturbed = Callable[[], AbstractContextManager[None]]
 
 
 def waits(limit_s: float) -> StatusError:
-    """The answer to a read that would have to wait for others, as the server says after its limit."""
+    """The answer to a read that would have to wait for other tasks, as the server gives after its timeout."""
     return timeout(f"request did not complete within {limit_s:g} s: no virtual time passes for a read")
 
 
 class VirtualWatch:
-    """`begin()`, then `take()`; each while nothing else runs there. As a stream to the faults that are for watches."""
+    """`begin()`, then `take()`, each while nothing else runs there. Faults of watches treat it as a stream."""
 
     on_cut: Any = None
     starting = awaited = False
@@ -59,7 +58,7 @@ class VirtualWatch:
         return self
 
     def begin(self) -> Response:
-        """The answer; refused, it has no stream."""
+        """The answer; a refused watch has no stream."""
         refused = self._look()
         if refused is not None:
             return refused
@@ -72,7 +71,7 @@ class VirtualWatch:
         return Response(200, stream=cast(Stream, self))
 
     def take(self) -> list[Batch] | None:
-        """What has happened since; None where nothing has, empty at its end."""
+        """The events since the last call; None if there are none, empty at its end."""
         with self._undisturbed():
             if not self.ended:
                 stalled = self._core.gate.stalled
@@ -114,10 +113,10 @@ class VirtualWatch:
     def repeat(self) -> None:
         self._repeats = bool(self._last)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- polling ------------------------------------------------------------------------------------------------------
 
     def _look(self) -> Response | None:
-        """What is there goes to the queue. Returns the refusal, if it is refused."""
+        """Queues the new events. Returns the refusal, if any."""
         limit_s = self._core.limits.request_timeout_s
         try:
             return self._virtual.look(self._read, limit_s)
@@ -140,7 +139,7 @@ class VirtualWatch:
                 inner.resumed()
             while (batches := await _now(stream)) is not None:
                 if not batches:
-                    # It ended by itself, with an error that was its last event.
+                    # It ended by itself, with an error as its last event.
                     self.finish()
                     break
                 self._queue += [each for each in batches if each.events]
@@ -152,7 +151,7 @@ class VirtualWatch:
         return None
 
     def _mark(self, inner: Stream) -> None:
-        """The bookmarks of a minute in which nothing came, and of the end."""
+        """The bookmarks of a minute without events, and of the end."""
         now_ns = self._virtual.now_ns
         if not self._bookmarks or not self._ends_ns or self.ended or self._queue:
             return
@@ -162,7 +161,7 @@ class VirtualWatch:
 
 
 async def _now(stream: Stream) -> list[Batch] | None:
-    """What waits in it; None where nothing does."""
+    """The queued events; None if there are none."""
     reading = asyncio.ensure_future(stream.next())
     while not reading.done() and not stream.awaited:  # noqa: ASYNC110
         await asyncio.sleep(0)

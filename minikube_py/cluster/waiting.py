@@ -1,4 +1,4 @@
-"""What `Cluster.wait` waits for, and what it says where that does not come. Pure."""
+"""The conditions of `Cluster.wait`, and the messages when they do not hold. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ PODS_SHOWN_MAX: Final = 8
 
 @dataclass(slots=True)
 class Waiting:
-    """For `target`, which is `rc/web`, or `pods` for all of a kind. Without a condition: until it is there.
+    """For `target`, which is `rc/web`, or `pods` for all of a kind. Without a condition: until it exists.
 
-    `ready`: as many replicas are ready, and no more wanted; of a kind, so many objects. `condition`: that status
-    condition is True. `phase`: of a pod or namespace. `gone`: it is not there. `until`: what it must answer True to."""
+    `ready`: this many replicas are ready, and no more desired; of a kind, this many objects. `condition`: that status
+    condition is True. `phase`: of a pod or namespace. `gone`: it does not exist. `until`: a function that must return
+    True for it."""
 
     target: str
     ready: int | None = None
@@ -45,7 +46,7 @@ class Waiting:
         return "/" not in self.target
 
     def seen(self, found: Sequence[Object]) -> bool:
-        """Whether that is it. `found`: the object, or those of the kind; empty where there is none."""
+        """Whether the condition holds. `found`: the object, or those of the kind; empty if there is none."""
         self.looks += 1
         if found:
             self.last = list(found)
@@ -83,7 +84,7 @@ class Waiting:
         return ", ".join(parts) or "there"
 
     def message(self, timeout_s: float, where: str, pods: Sequence[Object], events: Sequence[Object]) -> str:
-        """What was seen last; `pods` and `events` are those that have to do with it."""
+        """What was seen last; `pods` and `events` are the related ones."""
         lines = [f"{self.target}{where}: not {self.wanted()} within {timeout_s:g} s"]
         if not self.last:
             lines.append("  it was never there" if not self.gone else "")
@@ -100,7 +101,7 @@ class Waiting:
 
 
 def ready_of(obj: Mapping[str, Any]) -> int | None:
-    """How many replicas are ready; None where the status is older than the spec, or more pods exist than are wanted."""
+    """How many replicas are ready; None if the status is older than the spec, or more pods exist than desired."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
     if "conditions" in status and obj.get("kind") in ("Pod", "Node"):
         return int(is_ready(obj))
@@ -118,7 +119,7 @@ def is_ready(obj: Mapping[str, Any]) -> bool:
 
 
 def condition_of(obj: Mapping[str, Any], kind: str) -> str:
-    """ "True", "False", "Unknown", or "" where there is none."""
+    """"True", "False", "Unknown", or "" if absent."""
     found = [each for each in (obj.get("status") or {}).get("conditions") or () if each.get("type") == kind]
     return str(found[0].get("status", "")) if found else ""
 

@@ -146,9 +146,9 @@ def _members_of(spec: SumSpec) -> Callable[[Any], Members]:
 
 
 class Table:
-    """A FieldSet at work. `apply` takes the changes of one revision and updates `index` in the same step.
+    """A FieldSet in use. `apply` takes the changes of one revision and updates `index` in the same step.
 
-    `prefixes`: the keys whose changes it must be shown. Raises InvalidRequest for an unsound declaration."""
+    `prefixes`: the keys whose changes it must get. Raises InvalidRequest for an unsound declaration."""
 
     def __init__(self, field_set: FieldSet, revision: int, objects: Iterable[Change] = ()) -> None:
         self.field_set = field_set

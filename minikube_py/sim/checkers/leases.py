@@ -59,10 +59,10 @@ def check(history: History, checked: Checked, bounds: Bounds) -> Verdict:
 
 
 def _ends(history: History, checked: Checked) -> Iterator[tuple[int, int]]:
-    """(lease, revision by which its keys were gone), of those that ended by themselves.
+    """(lease, revision by which its keys were gone), of those that expired.
 
-    Which of several leases ended first is known where a watch saw its keys go. Elsewhere the order that was found is
-    only one that fits, and another may: then all that is known is that they had ended by the last of them."""
+    Which of several leases expired first is known if a watch saw its keys deleted. Otherwise the order found is only
+    one that fits, so it is only known that they had all expired by the last of them."""
     shown = {
         (event.kv.mod_revision, event.prev_kv.lease): event.kv.key
         for watch in history.watches
