@@ -1,6 +1,6 @@
-"""The one gate of a request: as whom it runs, whether it may, and what its writes are held to.
+"""Authentication, impersonation and authorization of a request, and the checks on its writes.
 
-Nothing of a request is looked at before, beyond its line and headers: neither whether the path is served nor its body.
+Before this, only the request line and headers are read: neither the path's existence nor the body.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from minikube_py.env import Clock
 
 _NAMED_BY_SELECTOR: Final = ("list", "watch")
 _CHANGES: Final = ("update", "patch")
-"""Whether these are allowed follows from user and path, by the roles alone: never from what pods refer to."""
+"""Allowed by user and path through roles alone, never by what pods refer to."""
 _HELD_MAX: Final = 10_000
 _HELD_CHARS_MAX: Final = 200
 
 
 class _Held(NamedTuple):
-    """What the changes of an object by a user who may make them are held to."""
+    """The checks on an authorized user's changes to an object."""
 
     user: User
     admit: Admission | None
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
 
 
 class Access:
-    """`tokens` maps bearer tokens to users; `authenticator` knows them, and whom else `speakers` knows."""
+    """`tokens` maps bearer tokens to users; `authenticator` knows these and the users of `speakers`."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Access:
         self._restriction = NodeRestriction(self._nodes, claims, cache)
 
     async def admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
-        """Who the request runs as; notes it in the request, with what its writes are held to. What changes of an
-        object are held to is remembered until roles change. Raises: StatusError."""
+        """Sets the request's effective user and the checks on its writes. The checks are cached until roles change.
+        Raises: StatusError."""
         user = await self._admit(request, path, verb)
         kind = path.resource if path is not None and verb == "create" and not path.subresource else None
         if kind is not None and kind.note_sender is not None:
@@ -100,11 +100,11 @@ class Access:
         return user
 
     async def may_create(self, request: Request, path: ResourcePath | None) -> None:
-        """For what an apply makes: its sender was admitted to patch it. Raises: StatusError 403."""
+        """For an object that an apply creates: so far only the patch was authorized. Raises: StatusError 403."""
         await self.check(request, path, "create")
 
     async def check(self, request: Request, path: ResourcePath | None, verb: str) -> None:
-        """A verb beside the one of the request. Raises: StatusError 403."""
+        """Authorizes a verb other than the request's. Raises: StatusError 403."""
         user = request.user or ANONYMOUS
         if MASTERS in user.groups:
             return
@@ -115,12 +115,12 @@ class Access:
             self._authorize(user, asked)
 
     def _authorize(self, user: User, asked: Asked) -> None:
-        """By the roles of the user. Raises: StatusError 403."""
+        """Authorizes by the user's roles. Raises: StatusError 403."""
         if not self.policy.allowed(user, asked):
             raise refusal(user, asked, self.policy.decide(user, asked)[1])
 
     def _hold(self, request: Request, path: ResourcePath, user: User, asked: Asked) -> None:
-        """Adds what a write of this kind is held to."""
+        """Adds the checks on writes of this kind."""
         if path.resource in policy_references.REFERRING:
             admit = policy_references.admission_of(self.policy, user, self._cache, self._registry)
             request.admit, request.standing = _both(request.admit, admit), None
@@ -135,7 +135,7 @@ class Access:
             request.admit = _both(request.admit, self._admission_of_create(user, asked._replace(verb="create")))
 
     def _admission_of_create(self, user: User, asked: Asked) -> Admission:
-        """An update of what is not there yet needs the verb `create`, too."""
+        """An update that creates its object also needs the verb `create`."""
 
         def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
             if old is None:
@@ -144,7 +144,7 @@ class Access:
         return admit
 
     async def may(self, user: User, asked: Asked) -> tuple[bool, str]:
-        """The answer of an access review: whether it is allowed, and the reason."""
+        """The result of an access review: whether it is allowed, and the reason."""
         may, why = self.policy.decide(user, asked)
         if may or not is_narrowed(user):
             return may, why
@@ -183,7 +183,7 @@ def _asked(request: Request, path: ResourcePath | None, verb: str) -> Asked:
 
 
 def _selected_name(selector: str) -> str:
-    """The one name that a field selector lets through, "" where there is no such; every kind has this field."""
+    """The one name that a field selector matches, or ""; every kind has this field."""
     try:
         requirements = parse_field_selector(PODS, selector).requirements
     except StatusError:

@@ -1,8 +1,8 @@
-"""That each address of a service has its IPAddress, and each IPAddress of a service a service that has it.
+"""Repairs cluster IPs: each service address has an IPAddress, and each IPAddress belongs to a service that uses it.
 
-Services of earlier releases get theirs, and what somebody deleted or changed is put right.
+Also migrates services of earlier releases.
 
-Source: `pkg/registry/core/service/ipallocator/controller/repairip.go`. What upstream tells as events is logged.
+Source: `pkg/registry/core/service/ipallocator/controller/repairip.go`. Upstream's events are logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minikube_py.mvcc.types import KeyValue
 log = logging.getLogger(__name__)
 INTERVAL_S: Final = 180.0
 GRACE_S: Final = 60.0
-"""An address may be written so long before its service."""
+"""How long an address may exist before its service."""
 
 
 async def repair(writer: Writer, cache: WatchCache, wall_s: float) -> None:
@@ -72,7 +72,7 @@ async def _keep(writer: Writer, cache: WatchCache, service: Json, address: str, 
 
 
 def _why_gone(obj: Json, services: dict[bytes, Any], wall_s: float) -> str:
-    """Of an address that the allocator manages; "" where it is to stay."""
+    """For an address that the allocator manages; "" to keep it."""
     metadata = obj["metadata"]
     if (metadata.get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
         return ""

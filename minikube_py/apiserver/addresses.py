@@ -1,8 +1,7 @@
 """Cluster IPs and node ports of services.
 
-Each taken one is a key of its own in the store, an address the IPAddress of that name, written in the same txn as its
-service: two services cannot get the same, whichever API server they came through. Addresses come from those
-ServiceCIDRs that are ready.
+Each one in use is a key in the store (an address is the IPAddress of that name), written in the service's txn, so two
+services never get the same, even through different API servers. Addresses come from ready ServiceCIDRs.
 
 Source: `pkg/registry/core/service/storage/alloc.go`, `pkg/registry/core/service/{ipallocator,portallocator}`.
 """
@@ -52,7 +51,7 @@ def held_keys(service: Json) -> set[bytes]:
 
 
 class AddressAllocator:
-    """`network`: what the default ServiceCIDR holds."""
+    """`network`: the value of the default ServiceCIDR."""
 
     def __init__(
         self, store: ObjectStore, cache: WatchCache, clock: Clock, rng: Rng, cluster_range: str = DEFAULT_RANGE
@@ -73,10 +72,10 @@ class AddressAllocator:
         return str(self.network.network_address + 1)
 
     async def allocate(self, service: Json, held: set[bytes] | None = None, taken: Sequence[Claim] = ()) -> list[Claim]:
-        """Fills in what the service lacks, and returns the claims for what it does not hold yet.
+        """Fills in missing addresses and ports, and returns the claims still to be made.
 
-        `held` are the keys of its old state, `taken` the claims that the last attempt did not get.
-        Raises: StatusError 422 where a wanted one is out of range, 500 where none is left."""
+        `held`: keys of its old state; `taken`: claims that failed in the last attempt. Raises: StatusError 422 if a
+        requested one is out of range, 500 if none is left."""
         held = held or set()
         owner = SERVICES.key(service["metadata"]["namespace"], service["metadata"]["name"])
         if services.needs_cluster_ip(service):
@@ -104,7 +103,7 @@ class AddressAllocator:
                 raise _refused_address(service, "the provided network does not match the current range")
 
     def explain(self, service: Json, taken: Sequence[Claim]) -> StatusError:
-        """Why the service cannot have what it asked for."""
+        """Why the request cannot be met."""
         for claim in taken:
             if claim.key.startswith(IP_PREFIX):
                 return _refused_address(service, "provided IP is already allocated")
@@ -118,7 +117,7 @@ class AddressAllocator:
         tried = {claim.key for claim in taken}
         networks = self._networks()
         for network in networks:
-            # The first one of the default network is that of the service `kubernetes`.
+            # The default network's first address belongs to the service `kubernetes`.
             low, high = 2 if network == self.network else 1, network.num_addresses - 1
             for _ in range(_PROBES if low < high else 0):
                 key = IP_PREFIX + str(network.network_address + self._rng.randrange(low, high)).encode()

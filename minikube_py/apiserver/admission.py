@@ -1,8 +1,8 @@
-"""Admission: what stands between a decoded write and its txn, one step after the other, in upstream's order.
+"""Admission: the steps between a decoded write and its txn, in upstream's order.
 
-Some steps are pure and part of the kind (`Kind.admit`, `Kind.validate_admission`), so that a worker process takes them,
-too; some hold in the txn itself (`NamespaceGate`, `Quotas`). Those that ask others, or are configured by objects, are
-the plugins of `Chain`. Where none of them has anything to say, a write knows nothing of the chain.
+Some steps are pure and part of the kind (`Kind.admit`, `Kind.validate_admission`), so that worker processes run them
+too; some are enforced in the txn (`NamespaceGate`, `Quotas`). Steps that call out, or are configured by objects, are
+plugins of `Chain`. A write that no plugin handles skips the chain.
 
 Source: kubernetes `pkg/kubeapiserver/options/plugins.go`, apiserver `pkg/admission`.
 """
@@ -33,13 +33,13 @@ ORDER: Final = (
     "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 )  # fmt: skip
-"""The plugins that there are, in the order of upstream's AllOrderedPlugins."""
+"""The plugins, in the order of upstream's AllOrderedPlugins."""
 SERVICE_ACCOUNT: Final = "ServiceAccount"
-"""The one that is off unless it is enabled."""
+"""Off unless enabled."""
 
 
 class Operation(NamedTuple):
-    """What is asked for: `options` as they were sent; `said` is the kind of the body (group, version, kind)."""
+    """The request: `options` as sent; `said` is the body's kind (group, version, kind)."""
 
     kind: Kind
     sub: str
@@ -54,7 +54,7 @@ class Operation(NamedTuple):
 
 @dataclass(slots=True)
 class Attributes:
-    """A write at one step. `new` may be changed by those that admit, in place."""
+    """A write at one step. Mutating plugins change `new` in place."""
 
     of: Operation
     name: str
@@ -63,9 +63,9 @@ class Attributes:
     warn: Callable[[str], None]
     reinvoked: bool = False
     changed: bool = False
-    """Whether something was changed that the steps before may want to see."""
+    """Whether earlier steps must see a change."""
     notes: dict[str, Invoked] = field(default_factory=dict)
-    """What a plugin keeps from the first time to the second, by its name."""
+    """State that plugins keep between the two passes, by plugin name."""
 
     def forbidden(self, why: str) -> StatusError:
         metadata = (self.new or {}).get("metadata") or {}
@@ -73,8 +73,8 @@ class Attributes:
 
 
 class Invoked:
-    """Whom a plugin asked that changes objects, and whom it is to ask again. `again` holds those that it may ask a
-    second time."""
+    """Which webhooks or policies a mutating plugin called, and which to reinvoke. `again`: those that allow
+    reinvocation."""
 
     def __init__(self) -> None:
         self.now: set[object] = set()
@@ -89,7 +89,7 @@ class Invoked:
         return found
 
     def require(self) -> None:
-        """All that were asked and want to be asked again will be."""
+        """All called ones that allow it are reinvoked."""
         self.again |= self.now
         self.now = set()
 
@@ -102,18 +102,18 @@ def in_order(obj: Json | None) -> bytes:
 
 
 class Plugin:
-    """`only`: the one kind and subresource that it is about; None: it may be about all."""
+    """`only`: the one kind and subresource it handles; None: any."""
 
     name = ""
     mutates = False
     only: tuple[Kind, str] | None = None
 
     def idle(self, kind: Kind, namespace: str) -> bool:
-        """Whether nothing is configured. Called for every write that it may be about."""
+        """Whether nothing is configured. Called for every write it might handle."""
         return False
 
     def has_work(self, operation: Operation) -> bool:
-        """Whether it may have something to say of this write."""
+        """Whether it might handle this write."""
         return True
 
     async def admit(self, attributes: Attributes) -> None:
@@ -124,7 +124,7 @@ class Plugin:
 
 
 class Passage:
-    """One write on its way through the plugins that have something to say."""
+    """One write passing through the plugins that handle it."""
 
     def __init__(self, operation: Operation, plugins: Sequence[Plugin], warnings: list[str]) -> None:
         self._of = operation
@@ -137,18 +137,18 @@ class Passage:
         return bool(self._mutating)
 
     def created(self) -> Passage:
-        """Of an update or patch that makes what was not there."""
+        """For an update or patch that creates its object."""
         options = {**self._of.options, "kind": "CreateOptions"}
         return Passage(self._of._replace(verb="CREATE", options=options), self._plugins, self._warnings)
 
     async def admit(self, old: Json | None, new: Json | None, again: Callable[[], None] | None = None) -> None:
-        """Changes `new` in place. `again`: the steps before, once more. Raises: StatusError."""
+        """Changes `new` in place. `again`: the reinvocation pass. Raises: StatusError."""
         attributes = self._attributes(old, new)
         for plugin in self._mutating:
             await plugin.admit(attributes)
         if attributes.changed:
             attributes.reinvoked = True
-            # The object was read and written once more meanwhile.
+            # Retry: the object was read and written again.
             await asyncio.sleep(0)
             if again is not None:
                 again()
@@ -156,8 +156,8 @@ class Passage:
                 await plugin.admit(attributes)
 
     async def admit_new(self, obj: Json, generated: bool, again: Callable[[], None]) -> str:
-        """As `admit`, of an object that is to be made: what the server gives it is not to be seen yet, nor a name that
-        was generated. Gives its name. Raises: StatusError."""
+        """As `admit`, for a create: plugins do not see server-set fields or a generated name yet. Returns its name.
+        Raises: StatusError."""
         metadata = obj["metadata"]
         if not self._mutating:
             return metadata.get("name") or ""
@@ -187,7 +187,7 @@ class Passage:
         return Attributes(of, name, old, new, self._warnings.append)
 
     async def allow(self, old: Json | None, new: Json | None) -> None:
-        """Both, of what is not stored as it is. Raises: StatusError."""
+        """Both, for an object that is not stored as is. Raises: StatusError."""
         await self.admit(old, new)
         await self.validate(old, new)
 
@@ -212,7 +212,7 @@ class Chain:
         sub: Subresource | None = None,
         options: DeleteOptions | None = None,
     ) -> Passage | None:
-        """None: nobody has anything to say. `options`: those of a deletion."""
+        """None: no plugin handles it. `options`: for a deletion."""
         part = sub.name if sub else ""
         asked = self._of.get((kind, part), self._plugins)
         busy = [plugin for plugin in asked if not plugin.idle(kind, namespace)]

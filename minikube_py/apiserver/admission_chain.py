@@ -1,4 +1,4 @@
-"""The plugins of admission that a server has, put together."""
+"""Assembles a server's admission plugins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def chain_of(server: ApiServer, enabled: Collection[str]) -> Chain:
-    """`enabled`: those that are off otherwise. Before the caches are loaded."""
+    """`enabled`: plugins that are off by default. Call before the caches are loaded."""
     cache, store, rng = server.cache, server.store, server.rng
     namespaces, long = Namespaces(store, cache), Long(server.writer)
     given = (cache, namespaces, server.webhook_caller, lambda: server.registry, rng, long)

@@ -1,4 +1,4 @@
-"""Which writes a webhook or policy asks for: by rules, and by the labels of the object and of its namespace.
+"""Which writes a webhook or policy matches: by rules, and by the labels of the object and of its namespace.
 
 Source: apiserver `pkg/admission/plugin/webhook/predicates`.
 """
@@ -20,7 +20,7 @@ from minikube_py.apiserver.watch_cache import WatchCache
 
 
 def rule_matches(rule: Json, of: Operation, kind: Kind) -> bool:
-    """`kind`: of the operation, or one of its equals."""
+    """`kind`: the operation's, or an equivalent."""
     return (
         _in_scope(rule.get("scope") or "*", of)
         and _holds(rule.get("operations"), of.verb)
@@ -50,19 +50,19 @@ def equals_of(kind: Kind, registry: Registry) -> Iterator[Kind]:
 
 
 def any_matches(rules: Iterable[Json], of: Operation, registry: Registry) -> bool:
-    """Whether one of them may want to see the write, in whatever version."""
+    """Whether one may match the write, in any version."""
     kinds = [of.kind, *equals_of(of.kind, registry)]
     return any(rule_matches(rule, of, kind) for rule in rules for kind in kinds)
 
 
 def seen_as(kind: Kind, given: Kind) -> bool:
-    """Whether what was given in one version can be shown in the other: nothing is converted for it."""
+    """Whether an object of one version can be presented in the other without conversion."""
     alike = (each.converts is None and each.conversion_webhook is None for each in (kind, given))
     return kind is given or all(alike)
 
 
 def matched_kind(rules: Sequence[Json], equivalent: bool, of: Operation, name: str, registry: Registry) -> Kind | None:
-    """As which kind the rules want to see the write of an object of this name; None: they do not."""
+    """The kind in which the rules match a write of this object; None: no match."""
     kinds = [*equals_of(of.kind, registry)] if equivalent else []
     named = [rule for rule in rules if not rule.get("resourceNames") or name in rule["resourceNames"]]
     if any(rule_matches(rule, of, of.kind) for rule in named):
@@ -71,7 +71,7 @@ def matched_kind(rules: Sequence[Json], equivalent: bool, of: Operation, name: s
 
 
 class Namespaces:
-    """What is known of the namespace of a write."""
+    """The namespace of a write."""
 
     def __init__(self, store: ObjectStore, cache: WatchCache) -> None:
         self._store = store
@@ -97,8 +97,8 @@ class Namespaces:
         attributes: Attributes,
         as_kind: Callable[[], Kind | None],
     ) -> Kind | None:
-        """As which kind a write is wanted that both selectors select; None: it is not. That its namespace is not there
-        matters only where it is wanted. Raises: StatusError 404; what `as_kind` raises."""
+        """The kind in which the rules and both selectors match a write; None: no match. A missing namespace is an error
+        only on a match. Raises: StatusError 404; what `as_kind` raises."""
         missing: StatusError | None = None
         try:
             if not await self.selected(of_namespace, attributes):

@@ -1,6 +1,6 @@
-"""From the head of an HTTP request to what `ApiServer.handle` takes: who asks, as whom, for what, in which form.
+"""Builds the `Request` for `ApiServer.handle` from an HTTP head.
 
-Connections and clients within the process share it, so that both get the same answers.
+Shared by connections and in-process clients, so both get the same answers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ async def request_of(
     shown: Shown | None = None,
     identified: Callable[[], None] = _nothing,
 ) -> tuple[Request, str]:
-    """The request, still without its body, and a warning for its answer. `shown`: by a client certificate.
-    `identified` is called where credentials were shown and hold; it may refuse.
+    """The request without its body, and a warning for the response. `shown`: the client certificate. `identified` is
+    called after valid credentials; it may refuse.
 
     Raises: StatusError 400, 401, 429."""
     headers = asked.headers
@@ -62,7 +62,7 @@ async def request_of(
 
 
 def refusal_of(error: StatusError, asked: Head) -> Response:
-    """What is answered where `request_of` raised."""
+    """The response to an error of `request_of`."""
     try:
         query = parse_query(asked.query)
     except StatusError:
@@ -75,7 +75,7 @@ def refusal_of(error: StatusError, asked: Head) -> Response:
 
 
 async def answer_of(core: ApiServer, asked: Head, body: bytes) -> Response:
-    """The answer to a whole request of a client within the process."""
+    """Handles a whole request of an in-process client."""
     try:
         request, warning = await request_of(asked, core.access.authenticator, core.clock)
     except StatusError as error:

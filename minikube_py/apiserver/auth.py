@@ -1,7 +1,7 @@
-"""Who asks, what they ask for, and how they are refused: tokens and certificates to users.
+"""Authentication: maps tokens and certificates to users, and words refusals.
 
-Sentences are upstream's (`pkg/endpoints/handlers/responsewriters/errors.go`). What a user may do is found
-by `rbac`; who may act as somebody else, in `impersonation`; what is added for nodes and kubelets, in `node_access`.
+The messages are upstream's (`pkg/endpoints/handlers/responsewriters/errors.go`). See `rbac` for authorization,
+`impersonation`, and `node_access` for nodes and kubelets.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CONTROLLER_MANAGER: Final = User("system:kube-controller-manager", ("system:kube
 SHARED_KUBELET: Final = User("system:kubelets", (KUBELETS, AUTHENTICATED))
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 _UID: Final = "1.3.6.1.4.1.57683.2"
-"""The attribute of a certificate's subject that is a user's uid."""
+"""The subject attribute that holds a user's uid."""
 _SANITIZED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Asked(NamedTuple):
-    """What a request wants, as authorization sees it. `path` is None where it names a resource."""
+    """A request's authorization attributes. `path` is None for resource requests."""
 
     verb: str
     group: str = ""
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 def refusal(user: User, asked: Asked, reason: str = "") -> StatusError:
-    """Upstream's sentence; `reason` says which rule stood against it, where one did."""
+    """Upstream's sentence; `reason` says which rule denied it, if one did."""
     why = f"User {go_quote(user.name)} cannot {asked.verb} "
     if asked.path is None:
         scope = f"in the namespace {go_quote(asked.namespace)}" if asked.namespace else "at the cluster scope"
@@ -63,7 +63,7 @@ def is_narrowed(user: User) -> bool:
 
 
 class Spoken(NamedTuple):
-    """Whom a token speaks for, and to whom it may be shown, of those that were asked about."""
+    """A token's user, and which of the requested audiences it is valid for."""
 
     user: User
     audiences: tuple[str, ...]
@@ -72,7 +72,7 @@ class Spoken(NamedTuple):
 
 
 class Speakers(Protocol):
-    """Tokens that are signed, and not listed."""
+    """Authenticates signed tokens."""
 
     async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
         """None for a token of another sort. Raises: InvalidToken."""
@@ -80,14 +80,14 @@ class Speakers(Protocol):
 
 
 class Shown(NamedTuple):
-    """Whom a client certificate speaks for that TLS has verified, and until when."""
+    """The user of a client certificate that TLS has verified, and its expiry."""
 
     user: User
     ends_s: float
 
 
 def shown_by(certificate: Mapping[str, Any], der: bytes) -> Shown | None:
-    """As `ssl` tells of it. None: it names nobody."""
+    """From the dict of `ssl`. None: it names no user."""
 
     def held(name: str) -> list[str]:
         return [value for part in certificate["subject"] for key, value in part if key == name]
@@ -102,14 +102,14 @@ def shown_by(certificate: Mapping[str, Any], der: bytes) -> Shown | None:
 
 
 class Authenticator:
-    """Tokens are compared by hash lookup of the whole header, which tells a guesser nothing of its parts."""
+    """Tokens are looked up by a hash of the whole header, so timing reveals nothing about parts of a token."""
 
     def __init__(self, tokens: Mapping[str, User], speakers: Speakers | None = None) -> None:
         self._by_header = {f"Bearer {token}": known(user) for token, user in tokens.items()}
         self._speakers = speakers
 
     def known(self, header: str | None) -> User | None:
-        """The user of an Authorization header; anonymous where there is none, None where `asker` is to be asked."""
+        """The user of an Authorization header; anonymous without one, None if `asker` must be called."""
         return self._by_header.get(header) if header else ANONYMOUS
 
     def add(self, token: str, user: User) -> None:
@@ -119,7 +119,7 @@ class Authenticator:
         self._by_header.pop(f"Bearer {token}", None)
 
     async def shower(self, shown: Shown, now_s: float, header: str | None) -> Spoken:
-        """A certificate counts before a token, and a token where the certificate has ended. Raises: StatusError 401."""
+        """A certificate takes precedence over a token, unless it has expired. Raises: StatusError 401."""
         if now_s <= shown.ends_s:
             return Spoken(shown.user, ())
         spoken = await self.asker(header or "")
@@ -141,7 +141,7 @@ class Authenticator:
         return spoken
 
     async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
-        """Whom a token speaks for; None where nobody knows it. Raises: InvalidToken."""
+        """The token's user; None if it is unknown. Raises: InvalidToken."""
         if ISSUER in audiences:
             given = token.encode("utf-8", "surrogateescape")
             for header, owner in self._by_header.items():
@@ -151,5 +151,5 @@ class Authenticator:
 
 
 def known(user: User) -> User:
-    """As upstream's authenticators add the group of all whom they know."""
+    """Adds the group of all authenticated users, as upstream does."""
     return user if AUTHENTICATED in user.groups else replace(user, groups=(*user.groups, AUTHENTICATED))

@@ -1,4 +1,4 @@
-"""What a bookmark's object prints beside its metadata: the kind's zero value, as Go writes it."""
+"""A bookmark's object beside its metadata: the kind's zero value, as Go encodes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONVERTED: Final[dict[tuple[str, str], Json]] = {
     ("apps", "StatefulSet"): _NO_REPLICAS,
     ("apps", "DaemonSet"): {"metadata": {"annotations": {"deprecated.daemonset.template.generation": "0"}}},
 }
-"""What upstream's conversion from its internal types sets, though nothing did."""
+"""Fields that upstream's conversion from internal types always sets."""
 
 
 def bookmark_object(kind: Kind, metadata: Json) -> Json:
@@ -51,7 +51,7 @@ def _printed(message: Message) -> Json:
 
 
 def _left_out(when_zero: bool, type: Type) -> bool:
-    """Go leaves out no struct, unless it is behind a pointer."""
+    """Go omits no struct unless it is behind a pointer."""
     return when_zero and (type.pointer or type.kind != "message")
 
 

@@ -1,9 +1,9 @@
-"""Roles, bindings, flow schemas and APIServices that every cluster has, as upstream's server makes them at its start.
+"""Roles, bindings, flow schemas and APIServices that every cluster has, as upstream's server creates them at startup.
 
-Roles stand in `bootstrap_policy.json`, recorded from a live upstream. What is missing is put there by one
-transaction for each hundred objects; what has fewer rules or subjects than it should gets those, unless its
-annotation `rbac.authorization.kubernetes.io/autoupdate` is "false" (docs/adr/0025-rbac-objects.md). Flow schemas and
-priority levels are looked at every minute: those that nobody took over get their spec back.
+Roles are in `bootstrap_policy.json`, recorded from a live upstream. Missing objects are created a hundred per
+transaction; missing rules and subjects are added, unless its annotation `rbac.authorization.kubernetes.io/autoupdate`
+is "false" (docs/adr/0025-rbac-objects.md). Flow schemas and priority levels are checked every minute; the spec is
+restored unless the object is user-managed.
 
 Source: kubernetes `pkg/registry/rbac/rest/storage_rbac.go`, component-helpers `auth/rbac/reconciliation`,
 `pkg/registry/flowcontrol/ensurer`.
@@ -59,7 +59,7 @@ def _expected(gates: FeatureGates) -> tuple[tuple[Kind, Json], ...]:
 
 
 def add_gated(recorded: Json, gated: Json, gates: FeatureGates) -> None:
-    """What upstream has beside `recorded` where gates are on: further rules of roles that are there, and objects."""
+    """Additions to `recorded` for enabled feature gates: rules of existing roles, and objects."""
     for gate in sorted(gates & gated.keys()):
         for plural, objects in gated[gate].items():
             there = {namespace_of(obj) + "/" + obj["metadata"]["name"]: obj for obj in recorded[plural]}
@@ -93,9 +93,9 @@ async def reconcile(
     patience_s: float,
     flows: bool = False,
 ) -> None:
-    """`flows`: only flow schemas and priority levels. A store without room does not keep a server from its start.
+    """`flows`: only flow schemas and priority levels.
 
-    Raises: StatusError where it does not answer."""
+    A full store does not prevent startup. Raises: StatusError if it does not answer."""
     expected_here = _flows() if flows else _expected(writer.cluster.gates)
     served = [(kind, obj) for kind, obj in expected_here if kind in cache.caches]
     try:
@@ -112,7 +112,7 @@ async def reconcile(
 async def _create_missing(
     served: Served, writer: Writer, cache: WatchCache, rng: random.Random, wall_s: float, patience_s: float
 ) -> bool:
-    """False: another server makes them, too, and some are to be looked at again."""
+    """False: another server is creating them too; check some again."""
     missing = [(kind, obj) for kind, obj in served if _key(kind, obj) not in cache.of(kind).entries]
     created_at = timestamp(wall_s)
     made = list(_new(missing, rng, created_at))
@@ -124,7 +124,7 @@ async def _create_missing(
         except StatusError as error:
             if error.code != 413 or len(together) == 1:
                 raise
-            # A store may take less in one request.
+            # A store may have a lower limit.
             count = len(together) // 2
             continue
         del made[: len(together)]
@@ -135,7 +135,7 @@ async def _create_missing(
 
 
 async def _remove_unwanted(writer: Writer, cache: WatchCache) -> None:
-    """What an earlier release made and this one does not."""
+    """Objects of an earlier release that this one does not create."""
     for kind, specs in _SPECS.items():
         for entry in cache.of(kind).select(kind.prefix) if kind in cache.caches else ():
             metadata = entry.decode()["metadata"]
@@ -144,7 +144,7 @@ async def _remove_unwanted(writer: Writer, cache: WatchCache) -> None:
 
 
 def _says(value: str | None) -> bool | None:
-    """What an annotation says, as Go's ParseBool reads it."""
+    """An annotation's value by Go's ParseBool."""
     return BOOLEANS.get(value or "")
 
 
@@ -188,7 +188,7 @@ async def _complete(writer: Writer, cache: WatchCache, kind: Kind, expected: Jso
 
 
 def _completed(kind: Kind, found: Json, expected: Json) -> Json | None:
-    """`found` with what it lacks; None where it lacks nothing or is not to be touched."""
+    """`found` completed; None if it is complete or must not be changed."""
     if kind is APISERVICES:
         return as_managed(found, expected)
     metadata = found["metadata"]
@@ -196,7 +196,7 @@ def _completed(kind: Kind, found: Json, expected: Json) -> Json | None:
     if kind in _SPECS:
         said, spec = _says(annotations.get(AUTO_UPDATE)), expected["spec"]
         if "exempt" in spec and (exempt := found["spec"].get("exempt")) is not None:
-            # Its shares are the administrator's.
+            # Its shares belong to the administrator.
             spec = {**spec, "exempt": exempt}
         renewed = metadata["name"] in MANDATORY or (metadata.get("generation") == 1 if said is None else said)
         if said is renewed and (not renewed or found["spec"] == spec):

@@ -1,4 +1,4 @@
-"""What admission may look at: the other objects of the cluster, as the watch cache holds them."""
+"""The cluster's other objects for admission, from the watch cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikube_py.env import Clock
 
 
 class CachedCluster:
-    """See `api.kind.Cluster`. What it gives is shared, and must not be changed."""
+    """See `api.kind.Cluster`. Results are shared; do not change them."""
 
     def __init__(self, cache: WatchCache, clock: Clock, gates: FeatureGates = NO_GATES) -> None:
         self.gates = gates
@@ -43,6 +43,6 @@ class CachedCluster:
         return found
 
     def seen_by(self, kind: Kind, namespace: str) -> dict[KindKey, list[Json]]:
-        """What the admission of `kind` looks at, as a value that can be sent to another process: of kinds with a
-        namespace the objects of this one."""
+        """The objects that admission of `kind` reads, as a picklable value; of namespaced kinds only those in this
+        namespace."""
         return {key_of(seen): list(self.all(seen, namespace)) for seen in self._seen.get(kind, ())}

@@ -1,4 +1,4 @@
-"""What the steps of a change share: how the next state is made, and what a refusal says."""
+"""Shared by the steps of a change: the next state, and refusals."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def taken_error(resource: Kind, name: str, standing: KeyValue) -> StatusError:
 
 
 def told(error: StatusError, warnings: list[str], said: list[str]) -> StatusError:
-    """What is `said` of the object, after it was found valid: whom a quota refuses gets it, too."""
+    """`said`: warnings after validation; a quota refusal carries them too."""
     more = said if isinstance(error, Refused) else ()
     return with_warnings(error, [*warnings, *more, *error.warnings])

@@ -1,4 +1,4 @@
-"""The last steps before an object is stored: whether it may be, and what is said to its sender."""
+"""The last steps before an object is stored: validation and warnings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from minikube_py.api.validation.dispatch import validate_create, validate_update
 
 
 def check(kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[str] = ()) -> list[str]:
-    """Warnings for the sender, of what was `repeated` first. Changes nothing, and is the one step that may be long
-    for a small object. Raises: StatusError 422."""
+    """Warnings for the sender, `repeated` fields first. Changes nothing; the only step that can be slow for a small
+    object. Raises: StatusError 422."""
     errors = validate_create(kind, new) if old is None else validate_update(kind, new, old, sub)
     if errors:
         refusal = invalid(kind, (old or new)["metadata"].get("name") or "", errors)
@@ -32,7 +32,7 @@ def check(kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[
 
 
 def conclude(kind: Kind, new: Json, old: Json | None, sub: str, cluster: Cluster) -> None:
-    """Raises: StatusError 403, with what is said of the object."""
+    """Raises: StatusError 403, with the object's warnings."""
     kind.canonicalize(new)
     if not sub or sub in kind.admit_part:
         try:
@@ -45,7 +45,7 @@ def conclude(kind: Kind, new: Json, old: Json | None, sub: str, cluster: Cluster
 
 
 def as_stored(kind: Kind, *objects: Json) -> Kind:
-    """Makes of them, in place, what the store holds; and the kind that they are then of."""
+    """Converts them in place to the stored form, and returns its kind."""
     conversion = kind.converts
     if conversion is None:
         return kind
@@ -55,11 +55,11 @@ def as_stored(kind: Kind, *objects: Json) -> Kind:
 
 
 Steps = Generator[tuple[Kind, Json, Json | None, str, Sequence[str]], list[str], Json]
-"""What is to be checked, as `check` takes it; gets the warnings, and gives the object that may be stored."""
+"""Yields arguments for `check`, receives the warnings, and returns the object to store."""
 
 
 def steps_of_create(kind: Kind, obj: Json, cluster: Cluster) -> Steps:
-    """What follows once the object was admitted. Raises: StatusError 403, 422."""
+    """The steps after admission. Raises: StatusError 403, 422."""
     kind = as_stored(kind, obj)
     strategy.prepare_create(kind, obj, cluster)
     yield kind, obj, None, "", ()
@@ -68,7 +68,7 @@ def steps_of_create(kind: Kind, obj: Json, cluster: Cluster) -> Steps:
 
 
 def steps_of_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Steps:
-    """As `steps_of_create`, of a change. `said` gets the warnings for its sender."""
+    """As `steps_of_create`, for a change. `said` collects the warnings."""
     kind = as_stored(kind, new, old)
     repeated = strategy.without_repeats(new, " after mutating admission happens")
     strategy.settle_update(kind, new, old, sub, cluster)
@@ -90,7 +90,8 @@ def settled(steps: Steps) -> Json:
     return finished(steps, check(*next(steps)))
 
 
-# --- jobs, of what admission asks -------------------------------------------------------------------------------------
+# --- jobs for the cluster state that admission reads
+# -------------------------------------------------------------------------------------
 
 
 def matched(kinds: Registry, conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool) -> Matched:

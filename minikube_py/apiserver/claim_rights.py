@@ -1,7 +1,7 @@
-"""Who may write which part of a ResourceClaim's status: where it is bound, and what each driver reports of its devices.
+"""Authorizes writes to parts of a ResourceClaim's status: its binding, and each driver's device status.
 
-Upstream's gate DRAResourceClaimGranularStatusAuthorization, which is on by default.
-Source: kubernetes `pkg/registry/resource/utils.go`, `resourceclaim/strategy.go`.
+Upstream's gate DRAResourceClaimGranularStatusAuthorization, which is on by default. Source: kubernetes
+`pkg/registry/resource/utils.go`, `resourceclaim/strategy.go`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 
 def admission_of(policy: Policy, user: User, asked: Asked) -> Admission:
-    """What writes of the user to the status of claims are held to."""
+    """The checks on the user's writes to claim status."""
 
     def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
         """Raises: StatusError 422."""
         if kind is not RESOURCECLAIMS or sub != "status" or old is None or new is None:
             return
-        # As it would be stored: what was reported of devices that are given back is gone.
+        # As it would be stored: without the status of deallocated devices.
         new = {**deepcopy(new), "metadata": deepcopy(old["metadata"])}
         kind.prepare_status(new, old)
         before, after = old.get("status") or {}, new.get("status") or {}
@@ -71,7 +71,7 @@ def _devices(policy: Policy, user: User, asked: Asked, before: Json, after: Json
 
 
 def _why_not(policy: Policy, user: User, wanted: Sequence[Asked]) -> str:
-    """Why none of them is allowed, by the first; empty where one is."""
+    """The first one's reason if none is allowed; empty if one is."""
     answers = [policy.decide(user, each) for each in wanted]
     return "" if any(may for may, _ in answers) else refusal(user, wanted[0], answers[0][1]).message
 
@@ -87,7 +87,7 @@ def _changed_drivers(before: Json, after: Json) -> set[str]:
 
 
 def _allocated_node(allocation: Json) -> str:
-    """The one node that has the devices; empty where others may have them."""
+    """The only node with the devices; empty if there may be others."""
     terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if len(terms) != 1 or terms[0].get("matchExpressions") or len(terms[0].get("matchFields") or ()) != 1:
         return ""

@@ -1,7 +1,7 @@
-"""`componentstatuses`: whether scheduler, controllers and store are well, as this server can tell it.
+"""`componentstatuses`: health of scheduler, controllers and store.
 
-Upstream asks fixed ports of its own machine. Here a component in this process is known, and one in another by the
-lease that it renews. Source: kubernetes `pkg/registry/core/componentstatus/rest.go`.
+Upstream probes fixed local ports. Here, components in this process are asked directly; others are healthy while they
+renew their lease. Source: kubernetes `pkg/registry/core/componentstatus/rest.go`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _entry(status: Json) -> Entry:
 async def _status(server: ApiServer, name: str) -> Json:
     why = await _store(server) if name == _STORE else _component(server, name)
     told: Json = {"type": "Healthy", "status": "False" if why else "True"}
-    # As upstream: what a component answers is a message, what the store's probe finds an error.
+    # As upstream: components report a message, the store's probe an error.
     told |= {"error": why} if why and name == _STORE else {"message": why or "ok"}
     return {"metadata": {"name": name}, "conditions": [told]}
 
@@ -75,7 +75,7 @@ async def _store(server: ApiServer) -> str:
 
 
 def _component(server: ApiServer, name: str) -> str:
-    """Why it is not well."""
+    """Why it is unhealthy."""
     here = server.component_health().get(_COMPONENTS[name])
     if here is not None:
         return here

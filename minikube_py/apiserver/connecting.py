@@ -1,7 +1,7 @@
 """`pods/exec`, `pods/attach` and `pods/portforward`: connections into a pod.
 
-Who may, and which container is meant, is settled here in upstream's words; then the connection changes its protocol.
-The kubelet's part is played by `containers`, in this process: each API server has containers of its own.
+This module authorizes, selects the container (with upstream's messages), and upgrades the connection. `containers`
+plays the kubelet in this process: each API server has its own containers.
 
 Source: `pkg/registry/core/pod/rest/subresources.go`, `pkg/registry/core/pod/strategy.go` (streamLocation).
 """
@@ -28,12 +28,12 @@ from minikube_py.containers.runtime import Container, NotThere, Runtime, Streams
 from minikube_py.env import Clock
 
 _LOOKED_AFTER: Final = 4
-"""Of the containers that are kept, so many are looked up at each new connection: those of pods that are gone go."""
+"""How many cached containers each new connection checks, to drop those of deleted pods."""
 MayCreate = Callable[[Request], Awaitable[None]]
 
 
 class Given(NamedTuple):
-    """The options of a connection, as its query has them."""
+    """The options from a connection's query."""
 
     container: str
     wanted: remote.Wanted
@@ -41,7 +41,7 @@ class Given(NamedTuple):
     ports: tuple[int, ...]
 
     def as_object(self, kind: str) -> Json:
-        """What admission is shown."""
+        """The object for admission."""
         found: Json = {"kind": kind, "apiVersion": "v1"}
         if kind == "PodPortForwardOptions":
             return {**found, "ports": list(self.ports)} if self.ports else found
@@ -85,8 +85,8 @@ class Connecting:
         self._clock = clock
 
     async def connect(self, route: Route, request: Request, may_create: MayCreate) -> Response:
-        """An answer that upgrades the connection. Raises: StatusError 400, 403, 404."""
-        # A browser's WebSocket is a GET: whoever may only read must not get in by it.
+        """A response that upgrades the connection. Raises: StatusError 400, 403, 404."""
+        # A browser's WebSocket is a GET; read permission must not suffice.
         await may_create(request)
         assert route.subresource is not None
         given = given_of(request)
@@ -153,7 +153,7 @@ class Connecting:
         return run
 
     async def _ended(self, pod: Json, container: Container, code: int) -> None:
-        """The container's own process was ended by who was attached: its status says so, as a kubelet would have it."""
+        """An attached client ended the container's main process: updates its status as a kubelet would."""
         uid, now = pod["metadata"]["uid"], timestamp(self._clock.wall_s())
 
         def make(old: Json) -> Json:
@@ -171,7 +171,7 @@ class Connecting:
 
 
 def container_of(pod: Json, wanted: str) -> str:
-    """The container that is meant. Raises: StatusError 400."""
+    """The selected container. Raises: StatusError 400."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     parts = ("initContainers", "containers", "ephemeralContainers")
     names = [each["name"] for part in parts for each in spec.get(part) or ()]
@@ -187,7 +187,7 @@ def container_of(pod: Json, wanted: str) -> str:
 
 
 def _end_container(pod: Json, name: str, code: int, now: str) -> None:
-    """In place: it has ended, and is started again where the pod's restart policy says so."""
+    """Marks it terminated in place, and restarted if the restart policy says so."""
     status, policy = pod["status"], pod["spec"].get("restartPolicy", "Always")
     entry = next((each for each in status.get("containerStatuses") or () if each["name"] == name), None)
     running = ((entry or {}).get("state") or {}).get("running")

@@ -1,7 +1,7 @@
-"""Objects of definitions with a conversion webhook on their way between the version asked for and the stored one.
+"""Converts custom resources between requested and stored version by webhook.
 
-Many objects are sent in slices; a large answer is read by a worker process. What fails is answered with 500, in
-upstream's words. Source: apiextensions-apiserver `pkg/apiserver/conversion/webhook_converter.go`.
+Many objects are sent in slices; worker processes decode large responses. Failures are 500 with upstream's messages.
+Source: apiextensions-apiserver `pkg/apiserver/conversion/webhook_converter.go`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from minikube_py.mvcc.types import KeyValue
 
 SLICE_OBJECTS: Final = 200
 SLICE_BYTES: Final = 1 << 20
-"""Of objects in one review; an object may be larger."""
+"""Limit of one review's objects; a single object may exceed it."""
 _NULL: Final = "unexpected end of JSON input"
-"""What upstream says of an object that is null, without whose it is."""
+"""Upstream's error for a null object, without its name."""
 TIMEOUT_S: Final = 30
 """Of a call, as upstream's."""
 
 Versioned = tuple[str, bytes]
-"""An object's apiVersion, and its value as the store has it but for that."""
+"""An object's apiVersion, and the rest of its stored value."""
 
 
 class Conversions:
@@ -49,14 +49,14 @@ class Conversions:
         self._work = work
 
     async def to_store(self, kind: Kind, value: bytes) -> bytes:
-        """What the store is to hold of an object in the version of `kind`. Raises: StatusError 500."""
+        """The stored form of an object in the version of `kind`. Raises: StatusError 500."""
         webhook = _webhook(kind)
         if webhook.stored != kind.api_version:
             (value,) = await self._ask(kind, webhook.stored, [(kind.api_version, value)])
         return conversion.with_version(value, webhook.stored)
 
     async def shown(self, kind: Kind, kv: KeyValue | None) -> KeyValue | None:
-        """What the store holds, in the version of `kind`. Raises: StatusError 500."""
+        """A stored object in the version of `kind`. Raises: StatusError 500."""
         return (await self.all_shown(kind, [kv]))[0] if kv is not None else None
 
     async def all_shown(self, kind: Kind, kvs: Sequence[KeyValue]) -> list[KeyValue]:
@@ -75,7 +75,7 @@ class Conversions:
 
     @staticmethod
     def is_plain(kind: Kind, kv: KeyValue) -> bool:
-        """Whether `all_shown` asks nobody about it."""
+        """Whether `all_shown` needs no webhook for it."""
         return conversion.split(_webhook(kind), kv.value)[0] == kind.api_version
 
     @staticmethod
@@ -91,7 +91,7 @@ class Conversions:
     async def change(
         self, kind: Kind, key: bytes, make: MakeNext, dry_run: bool, attempts: int
     ) -> tuple[bytes, int] | None:
-        """As `Writer.change`, with the value and its revision; None: there is nothing. Raises: StatusError."""
+        """As `Writer.change`, with the value and its revision; None: not found. Raises: StatusError."""
         stands = await self._store.get(key)
         for _ in range(attempts):
             kv = await self.shown(kind, stands)
@@ -118,7 +118,7 @@ class Conversions:
         raise conflict(kind, key.decode().rpartition("/")[2])
 
     def owned(self, kind: Kind, converted: Any, make: MakeNext) -> MakeNext:
-        """`make`, with conversions for the owners of fields that speak in other versions."""
+        """`make`, with conversions for field managers of other versions."""
 
         async def making(kv: KeyValue | None) -> Next | None:
             while True:
@@ -196,7 +196,7 @@ def converted(
     values: Sequence[bytes],
     prunes: bool,
 ) -> list[bytes] | str:
-    """What the webhook made of the `values`, as `conversion.taken` gives it; a text where it is none."""
+    """The webhook's result for `values`, checked by `conversion.taken`; a text if it is invalid."""
     try:
         answer = document(status, media, body, f"{GROUP}/{review}", REVIEW)
         found = conversion.results(answer, review, uid)

@@ -1,8 +1,8 @@
 """The cache of a resource whose stored objects a webhook converts: it follows the store as the webhook answers.
 
-It costs nothing until somebody asks for it. What needs no conversion passes at once where nothing waits before it. When
-the webhook fails, the cache forgets all, its watches end, and those who asked are answered with the failure; who asks
-next has it begin again. Upstream's caches do the same.
+It costs nothing before the first request. Objects that need no conversion pass at once if nothing is queued. If the
+webhook fails, the cache is cleared, watches end and waiting requests fail; the next request restarts it. Upstream's
+caches do the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLOW: Final = "the conversion webhook does not keep up with writes; please try 
 
 
 class _Life:
-    """From when somebody asks to when the webhook fails. `waiting`: what the store told, and is not shown yet."""
+    """From the first request until the webhook fails. `waiting`: store events not converted yet."""
 
     def __init__(self) -> None:
         self.waiting: deque[Event] = deque()
@@ -40,7 +40,7 @@ class _Life:
 
 
 class ConvertedCache(ResourceCache):
-    """`standing` holds the objects as they are stored."""
+    """`standing`: the objects as stored."""
 
     lags = True
 
@@ -59,7 +59,7 @@ class ConvertedCache(ResourceCache):
         return waiting[0].kv.mod_revision - 1 if waiting else self.owner.revision
 
     async def ready(self) -> None:
-        """Until it holds all that the store has told by now. Raises: StatusError 500, 429."""
+        """Waits until it holds all events received so far. Raises: StatusError 500, 429."""
         wanted, life = self.owner.revision, self._life
         if life is None:
             life = self._life = _Life()
@@ -75,7 +75,7 @@ class ConvertedCache(ResourceCache):
         return self._standing.count()
 
     def sleep(self) -> None:
-        """Forgets all, and ends its watches."""
+        """Clears the cache and ends its watches."""
         life, self._life = self._life, None
         if life is None:
             return
@@ -93,7 +93,7 @@ class ConvertedCache(ResourceCache):
             moved.set_result(None)
 
     def take(self, event: Event) -> None:
-        """What the store tells."""
+        """Takes events of the store."""
         life = self._life
         if life is None:
             return

@@ -1,7 +1,7 @@
 """`ApiServer`: requests to responses, without HTTP.
 
-The order is upstream's: who asks, may they, is it served, is it well formed, is it admitted, is it valid; then one
-txn. Every way out is a response: a StatusError becomes its Status, a mistake of ours a 500 that is logged.
+The order is upstream's: authenticate, authorize, route, decode, admit, validate; then one txn. Every outcome is a
+response: a StatusError becomes its Status, a bug a logged 500.
 """
 
 from __future__ import annotations
@@ -80,25 +80,24 @@ log = logging.getLogger(__name__)
 _PREFIX: Final = b"/registry/"
 _LOAD_PAGE: Final = 10_000
 _REPLAYED: Final = 4096
-"""Revisions read again at a start, for the history that watches resume from."""
+"""Revisions reread at startup, so that watches can resume."""
 _LOADS_MAX: Final = 10
-"""How often the state is read again because a compaction overtook the reading."""
+"""How often the read is retried after a compaction."""
 _RETRY_S: Final = 0.2
 _GO_RESTFUL: Final = re.compile(rb'"(406: Not Acceptable|415: Unsupported)')
 _SWEEP_S: Final = 1.0
 _FLOWS_S: Final = 60.0
-"""How often flow schemas of the system are looked at, as in upstream."""
+"""How often the system's flow schemas are checked, as upstream."""
 _WITH_APPLY: Final = (*PATCH_TYPES, APPLY_PATCH)
 
 
 class ApiServer:
-    """`tokens` maps bearer tokens to users. `cluster_range` is where services get their addresses from.
-    `enabled_plugins`: of admission, beside those that are on by default: `ServiceAccount` alone.
-    `registry`: the kinds that this server serves, but for those that definitions add while it runs. `signing_key`: of
-    the tokens of service accounts, the same for all servers of a cluster.
+    """`tokens` maps bearer tokens to users.
 
-    `start` returns when the watch cache holds all there is and the system's namespaces exist; `publish` then names the
-    address it is served at, for the `kubernetes` service.
+    `cluster_range`: the service network. `enabled_plugins`: additional admission plugins; only `ServiceAccount` is off
+    by default. `registry`: the served kinds without CRDs. `signing_key`: for service account tokens, the same on all
+    servers of a cluster. `start` returns when the watch cache is complete and the system namespaces exist; `publish`
+    then adds this server's address to the `kubernetes` service.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class ApiServer:
         self.connection_metrics: Callable[[], Mapping[str, float]] = dict
         self.component_metrics: Callable[[], Mapping[str, float]] = dict
         self.component_health: Callable[[], Mapping[str, str]] = dict
-        """Of those in this process, by name, why they are not well; "" where they are."""
+        """Of components in this process, by name: why they are unhealthy, or ""."""
         self.ask_scheduler: AskScheduler | None = None
         self.questions = Questions(clock)
         self.page: Page | None = None
@@ -174,7 +173,7 @@ class ApiServer:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises: Unavailable where the store does not answer."""
+        """Raises: Unavailable if the store does not answer."""
         late = [kind.field_set for kind in self.registry.kinds if kind.field_set is not None]
         late = [each for each in late if not await declared(self.storage, each)]
         await self._load(_REPLAYED)
@@ -194,12 +193,12 @@ class ApiServer:
     async def publish(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
         await system.create_service(self.writer, self.addresses.first, port)
-        # Endpoints may not hold a loopback address, and nobody beyond this machine could use it.
+        # Endpoints may not hold a loopback address, and other machines could not use it.
         if not IPv4Address(host).is_loopback:
             await self.endpoints.start(host, port)
 
     async def stop(self) -> None:
-        """Ends watches after what they are still to be told, and forgets the store, which lives on."""
+        """Ends watches after their pending events, and detaches from the store, which keeps running."""
         self._stopping = True
         self.ready = False
         self.watching.finish_all()
@@ -218,24 +217,24 @@ class ApiServer:
         await self.webhook_caller.outgoing.close()
 
     async def _load(self, replayed: int) -> None:
-        """Fills the cache with the state some revisions back, and follows the store from there: so watches that were
-        open before a restart can go on."""
+        """Fills the cache from some revisions back and follows the store from there, so that watches survive a
+        restart."""
         _, newest = await self.storage.get(_PREFIX)
         kvs, indexes, revision = await self._read_since(max(newest - replayed, 1))
-        # Only now, in one step with the load: a watch opened while this was read would miss what lies between.
+        # Only now, atomically with the load: a watch opened during the read would miss events.
         self.watching.finish_all()
         self.declared.load(indexes)
         self.cache.load(kvs, revision)
         self.custom.follow()
-        # All keys, not only the registry's: so every revision comes by, the cache knows how far it has got, and what
-        # indexes declare is known at the revision they were declared at.
+        # All keys, not only the registry's: the cache sees every revision and so knows its progress, and index
+        # declarations take effect at their revision.
         self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
         if not await self.cache.wait_until(newest, self.limits.request_timeout_s):
             raise Unavailable(f"the store has not told what happened up to revision {newest}")
 
     async def _read_since(self, revision: int) -> tuple[list[KeyValue], list[KeyValue], int]:
-        """The objects and the declared indexes at `revision`, or at a later one where that is compacted away, and which
-        it is."""
+        """The objects and the declared indexes at `revision`, or a later one if that is compacted, and that
+        revision."""
         for attempt in range(_LOADS_MAX):
             try:
                 indexes = RangeRequest(INDEXES_PREFIX, prefix_end(INDEXES_PREFIX), revision=revision)
@@ -244,7 +243,7 @@ class ApiServer:
             except Compacted as error:
                 revision = max(error.compact_revision, 1)
                 if attempt:
-                    # Compactions follow close behind: what is newest stands longest.
+                    # Compactions follow closely; the newest revision survives longest.
                     _, revision = await self.storage.get(_PREFIX)
         raise Unavailable(f"the store was compacted {_LOADS_MAX} times while its state was read")
 
@@ -262,7 +261,7 @@ class ApiServer:
 
     def _take(self, batch: WatchBatch) -> None:
         if batch.error is None:
-            # First, so that whoever sees the new revision never finds the fields of an earlier one.
+            # First, so that the new revision is never seen with old fields.
             self.declared.apply(batch.events)
             self.cache.apply(batch.events, batch.revision)
             self.custom.follow()
@@ -273,7 +272,7 @@ class ApiServer:
             self._feeding = asyncio.get_running_loop().create_task(self._follow_again(batch.error))
 
     async def _follow_again(self, error: MinikubeError) -> None:
-        """Goes on where the watch was cut; begins again, and sends all watchers to list again, where that is gone."""
+        """Resumes the broken watch; if its revision is compacted, reloads and makes all watchers relist."""
         while True:
             try:
                 if isinstance(error, Compacted):
@@ -293,7 +292,7 @@ class ApiServer:
             self.watching.bookmark_all()
 
     async def _sweep_forever(self) -> None:
-        """Ends requests that take too long. A timer for each would cost each; one look a second costs nobody."""
+        """Ends requests that take too long, checked once a second: cheaper than a timer each."""
         while True:
             await self.clock.sleep(_SWEEP_S)
             oldest_s = self.clock.monotonic_s() - self.limits.request_timeout_s
@@ -320,7 +319,7 @@ class ApiServer:
                 await address_repair.repair(self.writer, self.cache, self.clock.wall_s())
 
     async def _follow_builds(self) -> None:
-        """Learns when declared indexes are complete; costs nothing where all are."""
+        """Polls until declared indexes are complete; free once all are."""
         while True:
             await self.clock.sleep(_SWEEP_S)
             if self.declared.building:
@@ -328,7 +327,7 @@ class ApiServer:
                     self.declared.told(await self.storage.indexes())
 
     def hand_work_to(self, work: Work) -> None:
-        """From now on, large requests are worked on by `work`."""
+        """From now on, `work` handles large requests."""
         self.writer.work = self.lister.work = work
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -365,7 +364,7 @@ class ApiServer:
                 if request.receive is not None:
                     await request.read_body()
                 if slots is not None:
-                    # Not before: who sends slowly keeps no slot from others.
+                    # Only now: a slow sender must not occupy a slot.
                     slots.take()
                     taken = True
                 response = await self._dispatch(asked, request)
@@ -392,7 +391,7 @@ class ApiServer:
                 self._inflight.pop(task, None)
                 self._late.discard(task)
         deprecation = path.resource.deprecation if found and path is not None and path.resource is not None else ""
-        # go-restful refuses what is not acceptable before a handler could warn.
+        # go-restful answers 406 before a handler could warn.
         if deprecation and not _GO_RESTFUL.search(response.body[:200]):
             response = response.warning(deprecation)
         if request.warnings:
@@ -534,8 +533,8 @@ class ApiServer:
             return Response(200, body, form.media_type, told)
 
     async def _delete_unread(self, asked: Route, request: Request, options: DeleteOptions) -> bool:
-        """Deletes what is there and cannot be read, as upstream does with AllowUnsafeMalformedObjectDeletion: nobody is
-        asked about it, and nothing that it says holds it. False: there is nothing of that kind. Raises: StatusError."""
+        """Deletes an unreadable object, like upstream's AllowUnsafeMalformedObjectDeletion: without admission,
+        preconditions or finalizers. False: there is none. Raises: StatusError."""
         kv = await self.store.unread(asked.resource.key(asked.namespace, asked.name))
         if kv is None:
             return False

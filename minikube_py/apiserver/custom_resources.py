@@ -1,7 +1,7 @@
-"""Definitions of custom resources at work: names are accepted, kinds served and taken away, objects cleaned up.
+"""Custom resource definitions: accepts names, serves and removes kinds, cleans up objects.
 
-What is served follows the watch cache, so that every API server on a store serves the same. What is written to the
-definitions (conditions, accepted names, the finalizer that goes) any of them writes, with optimistic concurrency.
+Served kinds follow the watch cache, so all API servers on a store serve the same. Any of them updates the definitions
+(conditions, accepted names, finalizer), with optimistic concurrency.
 
 Source: apiextensions-apiserver `pkg/controller/{status,establish,apiapproval,finalizer}`.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _RETRY_S: Final = 1.0
 _CLEANED_EVERY_S: Final = 1.0
-"""How often it is looked whether the objects of a definition that goes are gone."""
+"""How often to check whether a deleted definition's objects are gone."""
 _REASONS: Final = (
     ("plural", "PluralConflict"), ("singular", "SingularConflict"), ("shortNames", "ShortNamesConflict"),
     ("kind", "KindConflict"), ("listKind", "ListKindConflict"),
@@ -51,7 +51,7 @@ class CustomResources:
         self._changed = asyncio.Event()
 
     def follow(self) -> None:
-        """Serves what is defined now."""
+        """Serves the current definitions."""
         cache = self._cache
         if cache is None:
             return
@@ -88,7 +88,7 @@ class CustomResources:
             raise error
 
     def _definitions(self) -> list[Json]:
-        """In the order of their names; those that are gone are not among them. Not to be changed."""
+        """In order of name, without deleted ones. Do not change."""
         return [each.definition for each in self._read.values()]
 
     # --- what is written to definitions -----------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class CustomResources:
                 self._changed.set()
 
     async def _settle(self, definition: Json) -> bool:
-        """Writes what is to be written now; True where it must be looked at again."""
+        """Writes pending changes; True: check again."""
         if _next_status(definition, self._taken(definition), "") is not None:
             await self._write(definition, self._accept)
             return False
@@ -133,7 +133,7 @@ class CustomResources:
         return stored if status is None else {**stored, "metadata": dict(stored["metadata"]), "status": status}
 
     def _taken(self, definition: Json) -> tuple[set[str], set[str]]:
-        """Names of resources and of kinds that other definitions of the group have been given."""
+        """Resource and kind names accepted for other definitions of the group."""
         resources: set[str] = set()
         kinds: set[str] = set()
         for each in self._definitions():
@@ -149,7 +149,7 @@ class CustomResources:
     # --- deletion ---------------------------------------------------------------------------------------------------
 
     async def _clean_up(self, definition: Json) -> bool:
-        """Deletes the objects of a definition that goes; True while there are any."""
+        """Deletes the objects of a definition being deleted; True while any remain."""
         if _custom().is_true(definition, "Established"):
             told = _condition(definition, "Terminating") or {}
             if told.get("reason") != "InstanceDeletionInProgress":
@@ -171,14 +171,14 @@ class CustomResources:
         return False
 
     async def _delete_objects(self, definition: Json) -> bool:
-        """True while there are any."""
+        """True while any remain."""
         server = self._server
         kinds = next((k for k in self._forms.values() if k and k[0].prefix == _prefix(definition)), ())
         if not kinds:
             return False
-        # As they are stored, nobody need be asked to convert them.
+        # In stored form, so no conversion webhook is called.
         kind = next((each for each in kinds if each.storage_version == each.api_version), kinds[0])
-        # What others have just made is to be seen.
+        # Must see recent writes of others.
         await server.lister.wait_fresh()
         await (cache := server.cache.of(kind)).ready()
         entries = list(cache.entries.values())
@@ -229,7 +229,7 @@ def _with_condition(definition: Json, type_: str, status: str, reason: str, mess
 
 
 def _accepted(definition: Json, taken: tuple[set[str], set[str]]) -> tuple[Json, str, str]:
-    """The names that it has now, and why it has not got all: reason and message, "" where it has."""
+    """The names accepted now, and why not all: reason and message, or ""."""
     wanted = definition["spec"].get("names") or {}
     names = dict((definition.get("status") or {}).get("acceptedNames") or {})
     reason = message = ""
@@ -250,13 +250,13 @@ def _accepted(definition: Json, taken: tuple[set[str], set[str]]) -> tuple[Json,
         names["categories"] = wanted["categories"]
     else:
         names.pop("categories", None)
-    # In the order in which Go writes them.
+    # In Go's order.
     order = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
     return {name: names[name] for name in order if name in names}, reason, message
 
 
 def _next_status(definition: Json, taken: tuple[set[str], set[str]], now: str) -> Json | None:
-    """The status with names, `NamesAccepted`, `Established` and the approval of the group; None: as it is."""
+    """The status with names, `NamesAccepted`, `Established` and the approval of the group; None: unchanged."""
     before = definition.get("status") or {}
     conditions: list[Json] = before.get("conditions") or []
     names, reason, message = _accepted(definition, taken)

@@ -1,7 +1,7 @@
-"""The fields of each resource that selectors can compare now: built-in ones, and those that indexes declare.
+"""The fields that selectors can compare: built-in ones and those that indexes declare.
 
-Declarations are keys in the store and arrive by the watch that feeds the cache, so every API server adds and removes
-them at the revision they were written at. No event says that an index has been built: the server asks for its status.
+Declarations are keys in the store and arrive through the cache's watch, so every API server applies them at the same
+revision. No event says that an index has been built: the server asks for its status.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Declarations:
         self._askable: dict[str, Askable] = {}
 
     def of(self, resource: Kind) -> Askable:
-        """The same object until something changes, by which what was read of it can be kept."""
+        """The same object until a change, so results can be cached by identity."""
         plural = resource.plural
         if self.resources.get(plural) is not resource:
-            # A kind that is built at run time, or not stored: no index is declared on it.
+            # Built at run time or not stored: it has no indexes.
             return built_in(resource)
         found = self._askable.get(plural)
         if found is None:
@@ -47,12 +47,11 @@ class Declarations:
         return found
 
     def base(self, resource: Kind) -> FieldSet:
-        """What is declared of a resource without any index, by the name that indexes know it under."""
+        """A resource's built-in declarations, by its name in indexes."""
         return resource.field_set or FieldSet(resource.plural, resource.prefix, ())
 
     def since(self, resource: Kind, fields: FieldSelector) -> int:
-        """The revision since which the declared fields of a selector have meant what they do now; 0 where they always
-        have."""
+        """The revision since which a selector's declared fields have had their current meaning; 0: always."""
         if not fields.where:
             return 0
         specs = [(spec, self._declared_at[name]) for name, spec in self.specs.items() if spec.on == resource.plural]
@@ -60,7 +59,7 @@ class Declarations:
 
     def _read(self, resource: Kind) -> Askable:
         specs = [spec for spec in self.specs.values() if spec.on == resource.plural]
-        # While one is built, the store has to decode what it is asked for, and this server's cache has it already.
+        # During a build the store must decode objects, which this cache already holds decoded.
         indexed = frozenset(name for spec in specs if spec.name in self._built for name in spec.fields)
         whole = extended(self.base(resource), specs)
         try:
@@ -71,7 +70,7 @@ class Declarations:
         return Askable(whole if whole.fields else None, indexed)
 
     def load(self, kvs: Iterable[KeyValue]) -> None:
-        """Begins again with what stands in the store."""
+        """Restarts from the store's contents."""
         self.specs = {}
         self._declared_at = {}
         self._built = set()
@@ -92,7 +91,7 @@ class Declarations:
         try:
             spec = parse(kv.value)
         except InvalidRequest as error:
-            # Of a later version, perhaps. Who does not know the fields cannot be asked for them.
+            # Perhaps of a later version; unknown fields cannot be served.
             log.error("the declaration %s cannot be read and is left out: %s", kv.key, error)
             self._forget(kv.key)
             return
@@ -115,7 +114,7 @@ class Declarations:
         return len(self._built) < len(self.specs)
 
     def told(self, reports: Iterable[IndexReport]) -> None:
-        """Takes in how the indexes stand. One that was complete may be asked from then on, whatever becomes of it."""
+        """Updates the status of indexes. One that was once complete stays usable."""
         for report in reports:
             spec = report.spec
             if report.state == "ready" and spec.name not in self._built and self.specs.get(spec.name) == spec:

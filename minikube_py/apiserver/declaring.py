@@ -1,4 +1,4 @@
-"""Declares the fields of the built-in kinds, also while the store has members of an earlier release."""
+"""Declares the fields of the built-in kinds, even with store members of an earlier release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RETRY_S: Final = 5.0
 
 
 async def declared(storage: Storage, field_set: FieldSet) -> bool:
-    """False: the store's rules do not know all of its extractors yet, and what stands in for them is declared.
+    """False: some members do not know all extractors yet, so substitutes are declared.
 
     Raises: Unavailable where the store does not answer."""
     try:
@@ -30,7 +30,7 @@ async def declared(storage: Storage, field_set: FieldSet) -> bool:
 
 
 async def declare_later(storage: Storage, field_sets: Sequence[FieldSet], clock: Clock) -> None:
-    """Declares them as they are once every member of the store knows how."""
+    """Declares the real ones once every member supports them."""
     left = list(field_sets)
     while left:
         await clock.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""DELETE: preconditions, grace, finalizers, propagation; and of whole collections.
+"""DELETE of objects and collections: preconditions, grace, finalizers, propagation.
 
 Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/delete.go`.
 """
@@ -36,7 +36,7 @@ FOREGROUND: Final = "foregroundDeletion"
 
 
 class Deleted(NamedTuple):
-    """`gone`: the object is no more; `value` is its last state. Otherwise it waits for grace or finalizers."""
+    """`gone`: the object is deleted; `value` is its last state. Otherwise grace or finalizers hold it."""
 
     value: bytes
     revision: int
@@ -64,7 +64,7 @@ class Deleter:
         check_mortal(resource, name)
         if resource.deletion_grace_s is None or options.dry_run:
             return await self._delete(resource, namespace, name, options, admit, passage)
-        # Announced and done are two txns. Whoever asked may leave between them, and nobody else might do the second.
+        # Two txns: if the client disconnected between them, the second might never happen.
         task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options, admit, passage))
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
@@ -101,7 +101,7 @@ class Deleter:
                 return Deleted(value, kv.mod_revision, not waits)
             if waits and value == kv.value:
                 return Deleted(kv.value, kv.mod_revision, False)
-            # Watchers of graceful kinds see the deletion announced before it is done, as upstream's do.
+            # As upstream, watchers of graceful kinds see deletionTimestamp first.
             if waits or (resource.deletion_grace_s is not None and not was_deleting):
                 try:
                     stored_value = await converting.to_store(resource, value) if converting is not None else value
@@ -109,7 +109,7 @@ class Deleter:
                 except OutOfSpace:
                     if waits:
                         raise
-                    # Upstream's fails here. But who has no room must be able to make some.
+                    # Upstream fails here, but a full store must allow deletes.
                     outcome = await self._store.delete(kv)
                     if outcome.done:
                         return Deleted(value, outcome.revision, True)
@@ -120,7 +120,7 @@ class Deleter:
                 if outcome.done:
                     kv = kv._replace(value=value, mod_revision=outcome.revision)
                     if passage is not None:
-                        # Upstream asks of the announcement, and of the end.
+                        # Upstream runs admission for both txns.
                         await passage.allow(stored(resource, kv.value, kv.mod_revision), None)
                     outcome = await self._store.delete(kv)
             else:
@@ -131,7 +131,7 @@ class Deleter:
         raise conflict(resource, name)
 
     def _mark(self, resource: Kind, obj: Json, options: DeleteOptions) -> bool:
-        """Writes the deletion into the object. False: nothing holds it, it can go at once."""
+        """Marks the object as being deleted. False: nothing holds it, delete it at once."""
         metadata = obj["metadata"]
         if resource is NAMESPACES:
             return self._mark_namespace(obj, options)
@@ -177,7 +177,7 @@ class Deleter:
         admit: Admission | None = None,
         passage: Passage | None = None,
     ) -> None:
-        """One after the other; what is gone already is no error."""
+        """One after another; missing objects are no error."""
         for entry in entries:
             *_, namespace, name = entry.key.decode().split("/")
             try:
@@ -189,7 +189,7 @@ class Deleter:
 
 @contextlib.contextmanager
 def orphaning_told(resource: Kind, options: DeleteOptions) -> Iterator[Mapping[str, str]]:
-    """The header that says that dependents stay, where nobody asked for it; a refusal carries it, too."""
+    """The warning header for dependents orphaned by default; also on refusals."""
     silent = options.propagation or options.orphan is not None or not resource.orphaning_warning
     said = () if silent else (resource.orphaning_warning,)
     try:
@@ -200,7 +200,7 @@ def orphaning_told(resource: Kind, options: DeleteOptions) -> Iterator[Mapping[s
 
 
 def _shorten(metadata: Json, asked_s: int | None) -> bool:
-    """A deletion under way can only be hastened. True: grace is left."""
+    """A pending deletion can only be shortened. True: grace is left."""
     period_s = metadata.get("deletionGracePeriodSeconds") or 0
     if asked_s is not None and asked_s < 0:
         asked_s = 1

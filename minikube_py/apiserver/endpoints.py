@@ -1,11 +1,10 @@
-"""Which API servers there are: each says so in the store for as long as it lives, and all keep the endpoints of the
-`kubernetes` service after that.
+"""Registers the running API servers in the store; all of them update the endpoints of the `kubernetes` service.
 
-One that was killed is gone from there when its lease has ended; one that stops takes itself out. The last one's address
-stays: an endpoint that may come back is more use than none.
+A killed server's address goes when its lease expires; one that stops removes itself. The last address stays: an
+endpoint that may come back is better than none.
 
-Source: `pkg/controlplane/reconcilers/lease.go`. Unlike there an address counts with its port, for several may run on
-one host.
+Source: `pkg/controlplane/reconcilers/lease.go`. Unlike upstream, addresses include the port, as several servers may
+share a host.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PREFIX: Final = b"/registry/masterleases/"
 LEASE_TTL_S: Final = 15
 INTERVAL_S: Final = 10.0
 GOODBYE_S: Final = 2.0
-"""How long a server that stops waits for the store to take its name out; the lease's end does it too."""
+"""How long a stopping server waits for deregistration; lease expiry does it too."""
 _LABELS: Final = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 
 
@@ -44,13 +43,13 @@ class EndpointReconciler:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Raises: StatusError, MinikubeError where the store does not take it."""
+        """Raises: StatusError, MinikubeError if the store refuses."""
         self._key = PREFIX + f"{host}:{port}".encode()
         try:
             await self._announce()
             await self._reconcile()
         except (NoSpace, OutOfSpace) as error:
-            # Whoever looks for room must find a server. `_keep` tries again.
+            # A full store must not block startup: clients need a server to free space. `_keep` retries.
             log.warning("the endpoint of this server is not announced: %s", error)
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
@@ -84,7 +83,7 @@ class EndpointReconciler:
                 await self._storage.txn((), (Put(self._key, b"", self._lease),))
                 return
             except LeaseNotFound:
-                # Ended before it was used, on a store that stood still meanwhile.
+                # Expired before use, on a stalled store.
                 continue
 
     async def _reconcile(self) -> None:
@@ -117,7 +116,7 @@ class EndpointReconciler:
             await self._create(ENDPOINTSLICES, piece)
 
     async def _create(self, kind: Kind, obj: Json) -> None:
-        """Another server may do so at the same time; what it missed comes in the next round."""
+        """Other servers may do so concurrently; the next round fixes omissions."""
         try:
             await self._writer.create_object(kind, "default", obj)
         except StatusError as error:
@@ -140,7 +139,7 @@ def _subsets(addresses: list[str]) -> list[Json]:
 
 
 def _slice(subset: Json) -> Json:
-    """What is written beside the Endpoints: as upstream does it, of the first subset alone."""
+    """The EndpointSlice beside the Endpoints; as upstream, of the first subset only."""
     addresses = [address["ip"] for address in subset["addresses"]]
     return {
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},

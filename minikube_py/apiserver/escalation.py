@@ -1,6 +1,5 @@
-"""Nobody grants what they do not hold: the check of writes to roles and bindings.
-
-Who holds all rules of a role may write it and bind it; so may who is allowed the verb `escalate` or `bind` for it.
+"""Privilege escalation check for roles and bindings: to write or bind a role, a user must hold all its rules, or be
+allowed the verb `escalate` or `bind` for it.
 
 Source: kubernetes `pkg/registry/rbac/{escalation_check,helpers}.go`, `pkg/registry/rbac/*/policybased`,
 component-helpers `auth/rbac/validation/policy_comparator.go`.
@@ -22,11 +21,11 @@ from minikube_py.apiserver.rules import Rule, User, rule_of
 WRITES: Final = ("create", "update", "patch")
 _EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 _COLLECTED: Final = ("ownerReferences", "finalizers", "selfLink", "managedFields")
-"""What the garbage collector changes."""
+"""Fields that the garbage collector changes."""
 
 
 def admission_of(policy: Policy, user: User, asked: Asked) -> Admission:
-    """What writes of the user to roles and bindings are held to."""
+    """The checks on the user's writes to roles and bindings."""
 
     def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
         if new is None or kind not in KINDS or (old is not None and _is_collected(new, old)):
@@ -83,7 +82,7 @@ def _check_binding(policy: Policy, user: User, namespace: str, kind: Kind, name:
 
 
 def lacking(policy: Policy, user: User, namespace: str, rules: Iterable[Rule]) -> str:
-    """The rules that the user does not hold in the namespace, in upstream's words; empty where all are held."""
+    """The rules that the user does not hold in the namespace, in upstream's format; empty if none is missing."""
     held, errors = policy.rules_of(user, namespace)
     missing = uncovered(held, rules)
     if not missing:
@@ -100,7 +99,7 @@ def _listed(errors: list[StatusError]) -> str:
 
 
 def uncovered(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """What `wanted` allows and `held` does not, in rules of one verb and one resource or path each."""
+    """Permissions in `wanted` but not `held`, one verb and resource or path per rule."""
     held = list(held)
     parts = (part for rule in wanted for part in _parts(rule))
     return [part for part in parts if not any(_covers(rule, part) for rule in held)]
@@ -135,7 +134,7 @@ def _covers(held: Rule, part: Rule) -> bool:
 
 
 def compacted(rules: Iterable[Rule]) -> list[Rule]:
-    """Rules of the same resource (and name) as one."""
+    """Merges rules of the same resource (and name)."""
     found: list[Rule] = []
     simple: dict[tuple[str, str, tuple[str, ...]], Rule] = {}
     for rule in rules:

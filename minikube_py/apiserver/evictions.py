@@ -1,4 +1,4 @@
-"""`pods/eviction`: a deletion that the disruption budgets of the pod must allow.
+"""`pods/eviction`: a deletion that the pod's disruption budgets must allow.
 
 Source: `pkg/registry/core/pod/storage/eviction.go`.
 """
@@ -91,7 +91,7 @@ class Evictions:
                 await self._delete(route, request, asked, None if has_ended(pod) else pod)
                 return _answer(_SUCCESS)
             except StatusError as error:
-                # It may have become ready meanwhile. Who named a version wants no other.
+                # It may have become ready. A named version must match.
                 if error.code != 409 or asked.revision_text or not attempts_left:
                     raise
         raise AssertionError("the last attempt raises")
@@ -112,7 +112,7 @@ class Evictions:
         unchanged: Json | None = None
         named = asked.revision_text
         if budgets and not is_ready(pod) and spares_unready(budgets[0]):
-            # Nobody counts it, as long as it has not become ready since. Upstream forgets which version was named.
+            # No budget counts it unless it has become ready. Upstream drops the named version.
             unchanged, asked = pod, asked._replace(revision_text="")
         elif budgets:
             name, now = budgets[0]["metadata"]["name"], timestamp(self._clock.wall_s())
@@ -130,7 +130,7 @@ class Evictions:
         return _answer(_SUCCESS)
 
     async def _budgets(self, pod: Json) -> list[Json]:
-        """Those that select the pod, as the store has them now."""
+        """The budgets that select the pod, read from the store."""
         metadata = pod["metadata"]
         prefix = PODDISRUPTIONBUDGETS.collection_prefix(metadata["namespace"])
         result = await self._store.range(RangeRequest(prefix, prefix_end(prefix)))
@@ -146,7 +146,7 @@ class Evictions:
         return found
 
     async def _delete(self, route: Route, request: Request, asked: DeleteOptions, unchanged: Json | None) -> None:
-        """`unchanged`: the pod, which must still be as it was. Raises: StatusError 409."""
+        """`unchanged`: the pod must be unchanged. Raises: StatusError 409."""
         revision = asked.revision_text or (unchanged["metadata"]["resourceVersion"] if unchanged is not None else "")
         asked = asked._replace(revision_text=revision)
         if not asked.dry_run:

@@ -1,4 +1,4 @@
-"""In what form an answer is wanted, and the bytes of objects in it: plain JSON, Table, PartialObjectMetadata, YAML.
+"""Content negotiation and the bytes of objects in responses: plain JSON, Table, PartialObjectMetadata, YAML.
 
 Objects are spliced from the store's bytes (docs/architecture.md, "In what form an object travels"), never parsed for
 plain JSON. Source: apiserver `pkg/endpoints/handlers/negotiation`, KEP-2334 and the Table KEP.
@@ -30,7 +30,7 @@ SERVED: Final = (JSON, YAML)
 META_GROUP: Final = "meta.k8s.io"
 
 DECODED_BYTES_MAX: Final = 16 << 10
-"""Of an object of which only the metadata are wanted."""
+"""For an object of which only metadata is requested."""
 _METADATA: Final = OPENING - 1
 _DECODER: Final = json.JSONDecoder()
 
@@ -38,8 +38,8 @@ FormKind = Literal["object", "table", "partial"]
 
 
 class Form(NamedTuple):
-    """`version` is that of meta.k8s.io for tables and partial objects. `single` tells PartialObjectMetadata from its
-    list: each is right for one of the two only."""
+    """`version` is that of meta.k8s.io for tables and partial objects. `single`: PartialObjectMetadata, not its
+    list."""
 
     kind: FormKind = "object"
     version: str = "v1"
@@ -57,7 +57,7 @@ class _Accepted(NamedTuple):
 
 
 def _split_accept(accept: str) -> list[_Accepted]:
-    """Media ranges, the most wanted first."""
+    """Media ranges, most preferred first."""
     found: list[tuple[float, int, _Accepted]] = []
     for position, part in enumerate(accept.split(",")):
         media_type, *rest = (piece.strip() for piece in part.split(";"))
@@ -96,7 +96,7 @@ def negotiate(accept: str) -> Form:
         return PLAIN
     accepted = _split_accept(accept)
     if not any(media_type in (*SERVED, PROTOBUF, "*/*") for media_type, _ in accepted):
-        # go-restful's answer, which knows no `application/*`.
+        # As go-restful, which does not support `application/*`.
         raise no_representation((*SERVED, f"{JSON};stream=watch"))
     for candidate in accepted:
         form = _form_of(candidate)
@@ -106,14 +106,14 @@ def negotiate(accept: str) -> Form:
 
 
 def with_options(form: Form, query: Mapping[str, str]) -> Form:
-    """Takes `includeObject` of the query in, which `check_options` looks at."""
+    """Adds the query's `includeObject`, for `check_options`."""
     if form.kind == "table" and (wanted := query.get("includeObject")):
         form = form._replace(include_object=wanted)
     return form
 
 
 def check_options(form: Form) -> None:
-    """To be called once there is something to be shown, as upstream does. Raises: StatusError 400."""
+    """Call once there is a result, as upstream does. Raises: StatusError 400."""
     if form.include_object not in ("None", "Metadata", "Object"):
         wrong = invalid_value("includeObject", form.include_object, "must be 'Metadata', 'Object', 'None', or empty")
         raise bad_request(f"Unable to convert to Table as requested: {wrong}")
@@ -123,7 +123,7 @@ _PEOPLES: Final = ("curl", "Wget", "Mozilla/5.0")
 
 
 def is_pretty(query: Mapping[str, str], user_agent: str) -> bool:
-    """Whether JSON is to be laid out for people: as the query says; else for command lines and browsers.
+    """Whether to indent JSON: by the query; else for curl-like tools and browsers.
 
     Source: apiserver `pkg/endpoints/handlers/negotiation/negotiate.go` (isPrettyPrint)."""
     if wanted := query.get("pretty"):
@@ -132,8 +132,7 @@ def is_pretty(query: Mapping[str, str], user_agent: str) -> bool:
 
 
 def presented(response: Response, accept: str, pretty: bool) -> Response:
-    """The answer as it goes over a connection: JSON with its newline or indented, a refusal in YAML where that is
-    accepted."""
+    """The response for a connection: JSON with a newline or indented, errors in YAML if accepted."""
     if response.pieces is not None and pretty:
         response.pieces = _pretty_pieces(response.pieces)
     if response.content_type != JSON or response.exact or not response.body:
@@ -151,7 +150,7 @@ def presented(response: Response, accept: str, pretty: bool) -> Response:
 
 
 def _pretty_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A list in parts (`lists`), each laid out by itself. It has items, or it would not come in parts."""
+    """A list in parts (`lists`), each indented separately. It has items, or it would not be in parts."""
     yield go_json.indented(next(pieces) + b"]}").removesuffix(b"]\n}")
     opening = b"\n"
     for piece in pieces:
@@ -166,7 +165,7 @@ def _pretty_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 @remembered(512)
 def _form_of_refusals(accept: str) -> str:
-    """The media type of a refusal, "" where none that is accepted fits: it is then JSON all the same, and indented.
+    """The media type of an error; "" if no accepted one fits: it is then indented JSON.
 
     Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go` (WriteObjectNegotiated)."""
     for candidate in _split_accept(accept):
@@ -184,7 +183,7 @@ def _opening(resource: Kind) -> bytes:
 
 
 def object_bytes(resource: Kind, value: bytes, revision: int) -> bytes:
-    """The object as clients see it. Revision 0, of what was not stored (dryRun), is left out."""
+    """The object as clients see it. Omits revision 0 (dryRun)."""
     if not revision:
         return _opening(resource) + value[OPENING:]
     return b'%b"resourceVersion":"%d",%b' % (_opening(resource), revision, value[OPENING:])
@@ -198,7 +197,7 @@ def item_bytes(value: bytes, revision: int) -> bytes:
 def partial_bytes(value: bytes, revision: int, version: str) -> bytes:
     """Its metadata alone."""
     if len(value) > DECODED_BYTES_MAX:
-        # Decoded up to their end, which is found so; the bytes are as they are to be sent.
+        # Decoding finds their end; the bytes are sent as they are.
         text = value.decode()
         metadata = text[_METADATA : _DECODER.raw_decode(text, _METADATA)[1]].encode()
     else:
@@ -218,13 +217,13 @@ def with_meta_version(head: bytes, form: Form) -> bytes:
 def single_bytes(
     resource: Kind, value: bytes, revision: int, form: Form, now_s: float, fields: FieldValues | None = None
 ) -> bytes:
-    """One object in any form, as JSON; a Table has one row. Raises: StatusError 406 where a list form is asked for."""
+    """One object in any form, as JSON; a Table has one row. Raises: StatusError 406 if a list form is requested."""
     if form is PLAIN or form == PLAIN:
         return object_bytes(resource, value, revision)
     if form.kind == "table":
         check_options(form)
         names = fields.names if fields else ()
-        # Revision 0, of what was not stored, is left out here, too.
+        # Also omits revision 0.
         version = str(revision) if revision else ""
         head = table_head(resource, {"resourceVersion": version} if version else {}, names)
         printer = TablePrinter(resource, now_s, form.include_object, names)
@@ -240,14 +239,14 @@ def single_bytes(
 
 
 def check_list(resource: Kind, form: Form) -> None:
-    """Raises: StatusError 406 where the form is that of one object."""
+    """Raises: StatusError 406 if the form is for single objects."""
     if form.single:
         wanted = "you requested PartialObjectMetadata, but the requested object is a list"
         raise StatusError(406, "NotAcceptable", f"{wanted} (*{go_package(resource)}.{resource.list_kind})")
 
 
 def go_package(resource: Kind) -> str:
-    """Where upstream's internal type of the kind lives."""
+    """The package of upstream's internal type."""
     return resource.group.partition(".")[0] or "core"
 
 

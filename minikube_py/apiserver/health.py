@@ -1,4 +1,4 @@
-"""Checks of health, and the words of their answers: those of Kubernetes' servers (apiserver/pkg/server/healthz)."""
+"""Health checks, with the response texts of Kubernetes' servers (apiserver/pkg/server/healthz)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 Check = Callable[[], Awaitable[str]]
-"""Why it fails, "" where it does not."""
+"""Why it fails, or ""."""
 READY_S = 2.0
 """Readiness means that a linearizable read passes within this."""
 WITHHELD = "reason withheld"
 
 
 async def well() -> str:
-    """The answer itself says it."""
+    """Always passes: the response is the proof."""
     return ""
 
 
 async def within(check: Check, what: str = "no answer", timeout_s: float = READY_S) -> str:
-    """The check, or that it came to no end in time. `one` and `all_of` ask all checks so."""
+    """Runs the check with a timeout. `one` and `all_of` use this."""
     try:
         async with asyncio.timeout(timeout_s):
             return await check()
@@ -27,7 +27,7 @@ async def within(check: Check, what: str = "no answer", timeout_s: float = READY
 
 
 async def one(check: Check) -> tuple[int, str]:
-    """Status and text of a check that was asked for by name."""
+    """Status and text of a check by name."""
     why = await within(check)
     return (500, f"internal server error: {why}\n") if why else (200, "ok")
 
@@ -40,8 +40,8 @@ async def all_of(
     verbose: bool = False,
     reasons: bool = False,
 ) -> tuple[int, str]:
-    """Status and text for `kind`, as `readyz`. Where one check fails, all are listed; why it fails, only with
-    `reasons`: anybody may ask."""
+    """Status and text for `kind`, as `readyz`. If one fails, all are listed; reasons only with `reasons`, as this is
+    public."""
     left_out = dict.fromkeys(filter(None, excluded))
     names = [name for name in checks if name not in left_out]
     found = dict(zip(names, await asyncio.gather(*(within(checks[name]) for name in names))))

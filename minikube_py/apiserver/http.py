@@ -1,8 +1,8 @@
 """One connection over HTTP/1.1: an `asyncio.Protocol` around `http1.RequestReader`, and the core behind it.
 
-Who asks, and whether they may, is settled by the head alone; only then is a body read (`Request.receive`). What is
-small leaves as one write of headers and body. A watch is chunked: connections with the same events share the bytes.
-A reader that is slow holds up itself, and one that takes nothing is cut off. Connections come from `http_server`.
+The head alone decides authentication and authorization; only then is a body read (`Request.receive`). Small responses
+are one write. A watch is chunked: connections with the same events share the bytes. A slow reader delays only itself;
+one that reads nothing is disconnected. Connections come from `http_server`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 READ_AHEAD_BYTES: Final = 64 << 10
-"""What is read of a connection before somebody asks for it."""
+"""Read-ahead of a connection."""
 WRITE_BUFFER_BYTES: Final = 64 << 10
 GATHERED_BYTES: Final = 256 << 10
-"""Parts of a large list are made in turns of the loop, and written together up to this: each write costs a call of the
-kernel, and wakes the reader."""
+"""Parts of a large list are made across event loop turns and written in batches of this size: each write costs a system
+call and wakes the reader."""
 DISCARDED_BYTES_MAX: Final = 256 << 10
-"""Of a body that nobody wanted, this much is read and dropped to keep the connection (as Go's net/http)."""
+"""Of an unread body, this much is drained to keep the connection (as Go's net/http)."""
 
 # What a connection waits for; see HttpServer.deadlines_s.
 IDLE: Final = 0
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
     # --- from the transport -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # A cast: uvloop's TLS transports are none by class.
+        # A cast: uvloop's TLS transports are not subclasses.
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if certificate := transport.get_extra_info("peercert"):
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.lost(self)
-        # Nothing may refer to itself through here: what is garbage only in circles is kept for long (store.collector).
+        # Avoid reference cycles: the cyclic collector runs rarely (store.collector).
         task, self.task = self.task, None
         if task is not None:
             task.cancel()
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
             waiter.set_result(None)
 
     async def _drain(self) -> None:
-        """Waits until the reader has taken enough. Raises: ConnectionResetError where it has gone."""
+        """Waits until the peer has read enough. Raises: ConnectionResetError."""
         if self._drained is not None:
             await self._drained
         if self.transport.is_closing():
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def _next_request(self) -> None:
-        """Starts on the request whose head is there, if one is."""
+        """Starts the request if its head is complete."""
         try:
             head = self.reader.head()
         except Refused as refused:
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
             self._next_request()
 
     def _linger(self) -> None:
-        """Closes, but not at once where more is being sent: a reset could overtake the answer."""
+        """Closes, with a delay while the client still sends: a reset could overtake the response."""
         if self.transport.is_closing():
             return
         if self.reader.body_ended:
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
     # --- bodies -----------------------------------------------------------------------------------------------------
 
     async def more(self) -> bytes:
-        """What is there of the body, at least one byte; empty at its end. Raises: StatusError 400, 408."""
+        """The next bytes of the body; empty at its end. Raises: StatusError 400, 408."""
         reader = self.reader
         while True:
             if self._body_error is not None:
@@ -251,13 +251,13 @@ class Connection(asyncio.Protocol):
             if data or reader.body_ended:
                 return data
             if reader.has_more:
-                # Of many small chunks, some are read at a time.
+                # Many small chunks are read a few at a time.
                 await asyncio.sleep(0)
                 continue
             await self._arrival()
 
     async def _arrival(self) -> None:
-        """Waits until more was received. Raises: ConnectionResetError where nothing will be."""
+        """Waits until more was received. Raises: ConnectionResetError if the peer is gone."""
         if self.transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._data_waiter = asyncio.get_running_loop().create_future()
@@ -268,13 +268,13 @@ class Connection(asyncio.Protocol):
             self._data_waiter = None
 
     async def read(self) -> bytes:
-        """Of a connection that was upgraded: what is there, at least one byte. Raises: ConnectionResetError."""
+        """Reads from an upgraded connection, at least one byte. Raises: ConnectionResetError."""
         while not self.reader.buffered_bytes:
             await self._arrival()
         return self.reader.rest()
 
     async def write(self, data: bytes) -> None:
-        """Of a connection that was upgraded. Raises: ConnectionResetError."""
+        """Writes to an upgraded connection. Raises: ConnectionResetError."""
         if self.transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         self.transport.write(data)
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
         self._wake_reader()
 
     async def _discard(self) -> bool:
-        """Reads what is left of a body that nobody wanted, unless it is too long."""
+        """Drains the rest of an unread body, unless it is too long."""
         self.server.enter(self, BODY)
         left = DISCARDED_BYTES_MAX
         try:
@@ -302,8 +302,7 @@ class Connection(asyncio.Protocol):
     # --- long answers -----------------------------------------------------------------------------------------------
 
     def _lasting(self, asked: Head, response: Response) -> Awaitable[bool] | None:
-        """What goes on for as long as somebody wants it, if the answer is such; it tells whether the connection can be
-        used again."""
+        """Sends a streaming response, if it is one; returns whether the connection is reusable."""
         if response.stream is not None:
             return self._stream(asked, response.stream)
         if response.upgrade is not None:
@@ -313,7 +312,7 @@ class Connection(asyncio.Protocol):
         return None
 
     async def _pieces(self, asked: Head, response: Response, packed_above: int | None) -> bool:
-        """A large answer, a part at a time, no faster than it is read."""
+        """Sends a large response in parts, with backpressure."""
         transport = self.transport
         assert response.pieces is not None
         chunked = asked.minor > 0
@@ -355,7 +354,7 @@ class Connection(asyncio.Protocol):
                 log.exception("a list broke off: %s", asked.path)
                 with suppress(Exception):
                     await send(False)
-            # Its head has said that all is well. Without a last chunk, it is seen not to be whole.
+            # The head said 200; without a last chunk, the client sees that the body is incomplete.
             transport.abort()
             return False
         return keep_alive
@@ -366,7 +365,7 @@ class Connection(asyncio.Protocol):
         return False
 
     async def _text(self, asked: Head, response: Response, parts: AsyncGenerator[bytes, None]) -> bool:
-        """Parts of a text as they come, no faster than they are read."""
+        """Sends parts of a text as they arrive, with backpressure."""
         chunked = asked.minor > 0
         keep_alive = chunked and asked.keep_alive and self.reader.body_ended
         self.transport.write(head(response, keep_alive, CHUNKED if chunked else None, self._audit_id))
@@ -411,7 +410,7 @@ class Connection(asyncio.Protocol):
 
 
 class Body:
-    """Reads the body of one request, when it is called: after its sender was found to be allowed."""
+    """Reads a request's body, once its sender is authorized."""
 
     __slots__ = ("_asked", "_connection")
 
@@ -420,8 +419,7 @@ class Body:
         self._asked = asked
 
     async def __call__(self) -> bytes:
-        """Raises: StatusError 400 where it breaks off, 408, 413 once it is known to be too long, and 429 where the
-        bodies of all requests together are."""
+        """Raises: StatusError 400 if it is cut off, 408, 413 if it is too long, and 429 if all bodies together are."""
         asked, connection = self._asked, self._connection
         if not asked.length:
             return b""

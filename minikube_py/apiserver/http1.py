@@ -1,7 +1,7 @@
 """HTTP/1.1 as a server reads it, without IO: bytes in, heads and parts of bodies out.
 
-What is refused, and how, is as Go's net/http does it: these refusals are plain text, and the connection ends with them.
-Where messages could be read in two ways, the strict reading holds (one Transfer-Encoding, whole CRLF in chunks).
+Errors are those of Go's net/http: plain text, then the connection closes. Ambiguous messages are read strictly (one
+Transfer-Encoding, whole CRLF in chunks).
 
 Source: Go net/http (server.go, request.go, transfer.go, internal/chunked.go), RFC 9112.
 """
@@ -21,7 +21,7 @@ _FIELDS: Final = re.compile(rf"(?:{_TOKEN}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
 _FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n]*)\r?\n")
 _NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z][ !#$%&'*+\-.^_`|~0-9A-Za-z]*+"
 _BLANK_NAMES: Final = re.compile(rf"(?:{_NAME}:[^\x00-\x08\x0a-\x1f\x7f]*+\r?\n)*+")
-"""Go reads names with blanks in them, and refuses them in words of their own when all else was found right."""
+"""Go parses names with blanks, and rejects them with a separate message after all other checks."""
 _HOST: Final = re.compile(r"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*)?:")
@@ -45,11 +45,11 @@ _EXCESS_BYTES_MAX: Final = 16 << 10
 """As Go's: what lines before chunks may hold beyond 16 bytes and twice the data."""
 CHUNKED: Final = -1
 _KEPT_LENGTH_MAX: Final = 2048
-"""Of headers that are kept for the next request of a connection, which mostly brings the same."""
+"""Size of headers cached for a connection's next request, which mostly repeats them."""
 
 
 class Refused(Exception):
-    """What was sent is not an HTTP request. `text`, if any, follows the status; then the connection is closed."""
+    """Not an HTTP request. `text`, if any, follows the status; then the connection is closed."""
 
     def __init__(self, status: int, reason: str, text: str = "") -> None:
         super().__init__(f"{status} {reason}")
@@ -70,13 +70,13 @@ class Refused(Exception):
 
 
 class Malformed(ValueError):
-    """A body whose chunks cannot be told apart. The connection cannot be used again."""
+    """A body with malformed chunks. The connection cannot be reused."""
 
 
 class Head(NamedTuple):
     """`headers` have names in lower case, and of repeated names the first value; `repeated` has the further ones.
 
-    `length` is that of the body; CHUNKED where only the body itself will tell. `minor` is that of HTTP/1.x."""
+    `length` is that of the body; CHUNKED if unknown. `minor` is that of HTTP/1.x."""
 
     method: str
     path: str
@@ -115,7 +115,7 @@ class RequestReader:
         self._kept: Head | None = None
         self._kept_as = ("", "")
         self.has_more = False
-        """Whether `data` ended at CHUNKS_READ_MAX, not for want of bytes."""
+        """Whether `data` stopped at CHUNKS_READ_MAX with bytes left."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -153,7 +153,7 @@ class RequestReader:
         return head
 
     def _head_end(self) -> int:
-        """Where the empty line ends, -1 where it has not come. What was looked at is not looked at again."""
+        """The end of the empty line, -1 if not received. Resumes where the last scan ended."""
         buffer = self._buffer
         start = max(self._looked - 3, 0)
         wide, narrow = buffer.find(b"\n\r\n", start), buffer.find(b"\n\n", start)
@@ -197,7 +197,7 @@ class RequestReader:
         return found
 
     def _fields(self, text: str) -> tuple[dict[str, str], tuple[tuple[str, str], ...], bool]:
-        """Headers, the further ones of a name, and whether all names are. Raises: Refused."""
+        """Headers, repeated headers, and whether all names are valid. Raises: Refused."""
         if text.count("\n") > self._headers_max:
             raise Refused(431, "Request Header Fields Too Large", f"the limit is {self._headers_max} headers")
         whole = _FIELDS.match(text)
@@ -215,7 +215,7 @@ class RequestReader:
         return headers, tuple(repeated), sound
 
     def rest(self) -> bytes:
-        """All that is there, where the connection speaks another protocol from here on."""
+        """Remaining bytes, after a protocol upgrade."""
         rest, self._buffer = bytes(self._buffer), bytearray()
         return rest
 
@@ -226,11 +226,11 @@ class RequestReader:
         return not self._left and not self._chunk
 
     def body_left_bytes(self) -> int:
-        """How much of a body is still to be read; CHUNKED where nobody knows."""
+        """How much of the body is unread; CHUNKED if unknown."""
         return CHUNKED if self._chunk else self._left
 
     def data(self) -> bytes:
-        """What is there of the body; empty where more must come, and at its end. Raises: Malformed."""
+        """The body's available bytes; empty if more must come, and at its end. Raises: Malformed."""
         if not self._chunk:
             return self._take(self._left) if self._left else b""
         parts: list[bytes] = []
@@ -261,7 +261,7 @@ class RequestReader:
     def _between_chunks(self) -> bool:
         """Reads the end of a chunk, the line before the next, or a line of the trailer. False: more must come.
 
-        `_left` counts a chunk with the CRLF after it; what stays of 2 or less is that CRLF."""
+        `_left` counts a chunk with the CRLF after it; 2 or less left is that CRLF."""
         buffer = self._buffer
         if self._left:
             if len(buffer) < self._left:
@@ -314,7 +314,7 @@ def _split_target(target: str, is_authority: bool = False) -> tuple[str, str]:
             raise Refused(400, "Bad Request")
         rest, _, query = target[match.end() :].partition("?")
         if not rest.startswith("/"):
-            # Of a scheme without a root: nothing here has such a name.
+            # Opaque URL: never valid here.
             return "", query
         if rest.startswith("//"):
             authority, slash, path = rest[2:].partition("/")
@@ -330,7 +330,7 @@ def _as_text(part: str) -> str:
 
 
 def _check_authority(authority: str, strict: bool) -> None:
-    """Raises: Refused, where host, port or user can be read in no way, or in two."""
+    """Raises: Refused if host, port or user is invalid or ambiguous."""
     user, _, host = authority.rpartition("@")
     if host.startswith("["):
         found = _LITERAL.fullmatch(host)
@@ -351,7 +351,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _options(headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...]) -> list[str]:
-    """What all headers by the name of Connection say."""
+    """The tokens of all Connection headers."""
     found = headers["connection"].split(",")
     for name, value in repeated:
         if name == "connection":
@@ -371,7 +371,7 @@ def _check_host(headers: Mapping[str, str], needed: bool) -> None:
 def _length(
     headers: Mapping[str, str], repeated: tuple[tuple[str, str], ...], modern: bool
 ) -> tuple[int, bool]:
-    """The body's length, and whether nobody could take it for another one. Raises: Refused."""
+    """The body's length, and whether it is unambiguous. Raises: Refused."""
     coding = headers.get("transfer-encoding")
     chunked = coding is not None and coding.lower() == "chunked"
     twice = any(name == "transfer-encoding" for name, _ in repeated)

@@ -1,4 +1,4 @@
-"""The bytes of an answer over HTTP/1.1: its head, its chunks, the date, made once a second, and gzip."""
+"""The bytes of an HTTP/1.1 response: head, chunks, date (updated each second) and gzip."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chunk(data: bytes) -> bytes:
 
 
 def wire(batch: Batch) -> bytes:
-    """The chunk of a batch of events, made once for all connections that are sent it."""
+    """The chunk of an event batch, shared by all connections."""
     found = batch.wire
     if found is None:
         found = batch.wire = chunk(batch.lines())
@@ -57,7 +57,7 @@ def _start(status: int, content_type: str) -> bytes:
 
 
 def switching(headers: Mapping[str, str], audit_id: str) -> bytes:
-    """The whole answer before a connection changes its protocol."""
+    """The response that upgrades a connection."""
     lines = [f"{name}: {value}\r\n" for name, value in {"Audit-Id": audit_id, **headers}.items()]
     return "".join(("HTTP/1.1 101 Switching Protocols\r\n", *lines, "\r\n")).encode("latin-1")
 
@@ -98,7 +98,7 @@ _GZIP: Final = zlib.MAX_WBITS | 16
 
 
 def packs(response: Response, accepted: str) -> int | None:
-    """Above which length the answer is compressed for who sent this Accept-Encoding; None: at no length.
+    """The length above which to compress for this Accept-Encoding; None: never.
 
     Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go`: weights are not read."""
     if "gzip" not in map(str.strip, accepted.split(",")):
@@ -109,7 +109,7 @@ def packs(response: Response, accepted: str) -> int | None:
 
 
 class Packer:
-    """An answer as gzip, part by part, at upstream's level."""
+    """Gzips a response part by part, at upstream's level."""
 
     def __init__(self, response: Response) -> None:
         varies = {} if response.packed_above_bytes is not None else {"Vary": "Accept-Encoding"}

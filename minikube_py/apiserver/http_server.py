@@ -1,6 +1,6 @@
-"""The API server over HTTPS: a port, and the memory and the patience of its connections.
+"""The API server over HTTPS: the listener, and memory limits and deadlines of connections.
 
-Deadlines are looked at once a second, by the core's clock; a timer for each would cost each.
+Deadlines are checked once a second, which is cheaper than a timer each.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from minikube_py.ports.descriptors import PROCESS, PortLimits
 from minikube_py.ports.port import SHUTDOWN_TIMEOUT_S, Port
 
 LINGER_S: Final = 0.5
-"""As Go's net/http: how long a connection that is given up still takes what it is sent."""
+"""As Go's net/http: how long a closing connection keeps reading."""
 _SWEEP_S: Final = 1.0
 
 
 class HttpServer:
-    """Serves `core` on `host:port` (0: any free one) with the given TLS context; without one in the clear.
+    """Serves `core` on `host:port` (0: any free one) with the given TLS context; without one, plain HTTP.
 
-    `await start()` returns the port. `await stop()` ends the connections; the core is stopped by its owner, before."""
+    `await start()` returns the port. `await stop()` closes connections; the owner stops the core first."""
 
     def __init__(
         self, core: ApiServer, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
@@ -63,7 +63,7 @@ class HttpServer:
 
     async def start(self) -> int:
         """Raises: OSError where the address is taken."""
-        # Here are others who would wait: large requests are worked on elsewhere.
+        # Other clients would wait, so large requests go to workers.
         self._workers = Workers(self.limits)
         self.core.hand_work_to(self._workers)
         await self.port.listen(self._host or None, self._wanted_port)
@@ -79,7 +79,7 @@ class HttpServer:
         if busy:
             await asyncio.wait(busy, timeout=SHUTDOWN_TIMEOUT_S)
         for connection in list(self._connections):
-            # A TLS peer that does not answer the goodbye would hold the connection, and with it the process.
+            # A TLS peer that ignores close_notify would block the connection and the process.
             connection.transport.abort()
         if self._workers is not None:
             self._workers.close()
@@ -89,12 +89,12 @@ class HttpServer:
         await asyncio.gather(*(task for task in busy if not task.done()), return_exceptions=True)
 
     def abandon(self) -> None:
-        """In a process that was forked off this one: it lets go of the sockets, which stay its parent's alone."""
+        """In a forked child: detaches the sockets, which belong to the parent."""
         connected = (each.transport.get_extra_info("socket") for each in self._connections)
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for sock in (*self.port.sockets(), *filter(None, connected)):
             if sock.fileno() >= 0:
-                # Not closed: whoever closes the object later would close another file of that number.
+                # Not closed: closing the object later could close a reused descriptor.
                 os.dup2(nothing, sock.fileno(), inheritable=False)
         os.close(nothing)
 
@@ -110,12 +110,12 @@ class HttpServer:
         return found | (self._workers.metrics() if self._workers is not None else {})
 
     async def pack(self, packer: Packer, data: bytes, last: bool) -> bytes:
-        """Off the loop, and by a thread of its own: the syncs of a store in this process do not wait behind it."""
+        """In a separate thread, so that an in-process store's syncs do not queue behind it."""
         if self._packing is None:
             self._packing = ThreadPoolExecutor(1, "packing")
         return await asyncio.get_running_loop().run_in_executor(self._packing, packer.pack, data, last)
 
-    # --- what connections tell --------------------------------------------------------------------------------------
+    # --- calls from connections --------------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection] = None
@@ -139,7 +139,7 @@ class HttpServer:
             self._phases[phase][connection] = self._clock.monotonic_s()
 
     def head_grows(self, connection: Connection) -> None:
-        """Part of a head has come. All unfinished heads together are bounded too."""
+        """Part of a head was received. The total of unfinished heads is bounded too."""
         if connection.phase == IDLE:
             self.enter(connection, HEADS)
         size = connection.reader.buffered_bytes
@@ -167,7 +167,7 @@ class HttpServer:
             self.sweep(self._clock.monotonic_s())
 
     def sweep(self, now_s: float) -> None:
-        """Ends what has waited too long. Within a phase the oldest come first."""
+        """Closes connections past their deadline. Within a phase the oldest come first."""
         limits = self.limits
         for connection in self._late(IDLE, now_s - limits.idle_timeout_s):
             self._end(connection, "idle_timeout_s")

@@ -1,6 +1,6 @@
-"""Acting as somebody else: the `Impersonate-*` headers, honoured for those who may, refused for all others.
+"""Impersonation by the `Impersonate-*` headers, for authorized users.
 
-The modes are tried in turn, the constrained ones first. If all refuse, the answer is that of the first that refused.
+Modes are tried in order, constrained ones first. If all refuse, the first refusal is returned.
 
 Source: apiserver `pkg/endpoints/filters/impersonation/{constrained_impersonation,mode}.go` (KEP-5284).
 """
@@ -25,16 +25,16 @@ _NODE: Final = "system:node:"
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _MANY: Final = 4
-"""From so many values on, one check of `*` comes before those of each."""
+"""From this many values on, `*` is checked before each value."""
 _LABEL, _NAME = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", "[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?"
 _ACCOUNT: Final = re.compile(f"system:serviceaccount:({_LABEL}):({_NAME})")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
-    """Whom the headers name, as they name it; None where they name nobody.
+    """The user in the headers, unchanged; None without one.
 
-    Raises: StatusError 400 where groups, a uid or extra values come without a user."""
+    Raises: StatusError 400 for groups, a uid or extra values without a user."""
     name: str | None = None
     uid: str | None = None
     groups: list[str] = []
@@ -93,7 +93,7 @@ class _Check(NamedTuple):
 
 
 def _as_wanted(check: _Check, mode: str, wanted: User, account: re.Match[str] | None, node: str) -> User:
-    """The user whom `mode` ("": the one without constraints) makes of the wanted one. Raises: StatusError 403."""
+    """The user that `mode` ("": unconstrained) gives for the requested one. Raises: StatusError 403."""
     verb = f"impersonate:{mode}" if mode else "impersonate"
     group = _AUTHENTICATION if mode else ""
     named = Asked(verb, group, "users", name=wanted.name)
@@ -145,7 +145,7 @@ def _check_extra(check: _Check, mode: str, asked: Asked, extra: Extra) -> None:
 
 
 def _wrong_extra(key: str, values: tuple[str, ...]) -> str:
-    """What speaks against such extra values in the constrained modes."""
+    """Why the constrained modes refuse such extra values."""
     if not key:
         return "impersonating the empty string key in extra is not allowed"
     if errors := _domain_prefixed(key):
@@ -158,7 +158,7 @@ def _wrong_extra(key: str, values: tuple[str, ...]) -> str:
 
 
 def _domain_prefixed(key: str) -> list[tuple[str, str]]:
-    """What of a key is neither a domain nor the path behind it, and why not."""
+    """The invalid part of a key, and why: it must be a domain or its path."""
     domain, _, path = key.partition("/")
     if not (domain and path):
         return [(key, 'must be a domain-prefixed path (such as "acme.io/foo")')]
@@ -177,7 +177,7 @@ def _nodes_of(requestor: User) -> tuple[str, ...]:
 
 
 def _node_of(name: str) -> str:
-    """The name of the node whose user it is; empty where it is no node's."""
+    """The node's name, if this is a node's user; else empty."""
     node = name.removeprefix(_NODE)
     return node if node != name and not is_dns1123_subdomain(node) else ""
 
@@ -187,7 +187,7 @@ def _with(groups: tuple[str, ...], group: str) -> tuple[str, ...]:
 
 
 def _unescaped(key: str) -> str:
-    """Go's url.PathUnescape; what is not well escaped stays as it is."""
+    """Go's url.PathUnescape; badly escaped text is unchanged."""
     if "%" not in key or _BAD_ESCAPE.search(key):
         return key
     return go_text(unquote_to_bytes(key))
