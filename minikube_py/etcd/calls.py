@@ -73,7 +73,7 @@ class Call:
         """Whether the client has set that metadata to true."""
         return (name, "true") in self.head.metadata
 
-    # -- input ----------------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes, *, ended: bool) -> None:
         if self.over:
@@ -160,7 +160,7 @@ class Call:
         if more is not None and not more.done():
             more.set_result(None)
 
-    # -- ending -------------------------------------------------------------------------------------------------------
+    # -- ending --------------------------------------------------------------------------------------------------------
 
     def limit(self, timeout_s: float) -> None:
         """As in Go, it ends without a message: the client knows its own deadline."""

@@ -103,7 +103,7 @@ class Feed:
         if self._tasks:
             self.hub.close(error)
 
-    # -- loading -------------------------------------------------------------------------------------------------
+    # -- loading -------------------------------------------------------------------------------------------------------
 
     async def _load(self, behind: int) -> None:
         """Loads all our keys at one revision, `behind` the newest if that is retained."""
@@ -167,7 +167,7 @@ class Feed:
                 return kvs
             low = answer.kvs[-1].key + b"\0"
 
-    # -- following --------------------------------------------------------------------------------------------------
+    # -- following -----------------------------------------------------------------------------------------------------
 
     async def _follow_forever(self) -> None:
         while True:
@@ -297,7 +297,7 @@ class Feed:
         await self._load_again()
         await self._follow_forever()
 
-    # -- progress -------------------------------------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------------------------------
 
     def want(self, revision: int) -> None:
         if revision > self._wanted:

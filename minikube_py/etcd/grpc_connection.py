@@ -160,7 +160,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
     def shown(self, head: Head) -> Shown:
         return shown_over_grpc(head.metadata, self.name, self.peer)
 
-    # -- sending -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def soon(self) -> None:
         """Sends pending data at the end of this turn of the loop."""
@@ -188,7 +188,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
             self.server.unsent_bytes += waiting_bytes - self.counted_bytes
             self.counted_bytes = waiting_bytes
 
-    # -- ending -------------------------------------------------------------------------------------------------------
+    # -- ending --------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
         self.h2.leave("server stopped")

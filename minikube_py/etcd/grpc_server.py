@@ -156,7 +156,7 @@ class GrpcServer:
         self.calls.pop(call, None)
         self._waiting.pop(call, None)
 
-    # -- periodic work ---------------------------------------------------------------------------------------------
+    # -- periodic work -------------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
         while True:

@@ -110,7 +110,7 @@ class Guard:
                 del tokens[token]
         self._ends_s = {token: end_s for token, end_s in ends_s.items() if token in tokens}
 
-    # -- permissions -------------------------------------------------------------------------------------------------
+    # -- permissions ---------------------------------------------------------------------------------------------------
 
     async def as_user(self, command: UserCommand) -> AsUser:
         """Raises: Refused."""

@@ -111,7 +111,7 @@ class Locks:
             raise Refused(*EMPTY_KEY)
         return Compare(leader.key, "CREATE", "=", leader.rev)
 
-    # -- shared ------------------------------------------------------------------------------------------------
+    # -- shared --------------------------------------------------------------------------------------------------------
 
     async def _take(self, name: bytes, lease: int, value: bytes) -> tuple[bytes, int, int]:
         """Returns the key, its create revision and its lease once no earlier key exists under the name. A caller that

@@ -159,7 +159,7 @@ class EtcdStorage:
         answer = await self._client.read("Maintenance/Alarm", pb.AlarmRequest())
         return sorted(Alarm(each.memberID, ALARMS[each.alarm]) for each in answer.alarms)
 
-    # -- answered by the mirror ---------------------------------------------------------------------------------------
+    # -- answered by the mirror ----------------------------------------------------------------------------------------
 
     async def _fresh(self) -> Mirror:
         """The mirror, including everything acknowledged before this call."""
@@ -233,7 +233,7 @@ class EtcdStorage:
         explanation = await explained(state, request, self._clock)
         return explanation._replace(scanned_below=state.compact_revision)
 
-    # -- status ----------------------------------------------------------------------------------------------
+    # -- status --------------------------------------------------------------------------------------------------------
 
     @property
     def revision(self) -> int:

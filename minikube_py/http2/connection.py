@@ -82,7 +82,7 @@ class Connection(Sending):
         }
         self._out += (frames.settings(announced), frames.window_update(0, limits.window_bytes - WINDOW_BYTES))
 
-    # -- input ----------------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now_s: float) -> list[Event]:
         """Accepts the peer's bytes in pieces of any size."""

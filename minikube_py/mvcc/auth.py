@@ -254,7 +254,7 @@ class Auth:
         keys = [len(key) + len(end) for granted in self.roles.values() for _, key, end in granted]
         return len("".join(names).encode()) + sum([len(user.password) for user in self.users.values()]) + sum(keys)
 
-    # -- permissions --------------------------------------------------------------------------------------------------
+    # -- permissions ---------------------------------------------------------------------------------------------------
 
     def check_admin(self, user: str) -> None:
         """Raises: InvalidRequest."""

@@ -145,7 +145,7 @@ class Queries:
         stats = QueryStats(running.spec.structure, examined, 0, running.spec.name, shards, pruned, false_positives)
         return matches, stats
 
-    # -- fields without a table --------------------------------------------------------------------------------
+    # -- fields without a table ----------------------------------------------------------------------------------------
 
     def _scan(self, query: Query, tests: Tests, request: RangeRequest, at: int) -> tuple[Matches, QueryStats]:
         kvs = self._state.index.range_at(request.key, request.range_end, at)

@@ -68,7 +68,7 @@ class Tables:
         """Tables no longer used; freeing one at once would take as long as building it."""
         self._prefixes: tuple[bytes, ...] = ()
 
-    # -- declarations ----------------------------------------------------------------------------------------------
+    # -- declarations --------------------------------------------------------------------------------------------------
 
     def check(self, field_set: FieldSet, version: int) -> None:
         """Raises: InvalidRequest if it is invalid by the rules of `version`, or exceeds a limit."""
@@ -208,7 +208,7 @@ class Tables:
         self._retired.append(table)
         self._feed()
 
-    # -- changes of rows --------------------------------------------------------------------------------------
+    # -- changes of rows -----------------------------------------------------------------------------------------------
 
     def prepare(self, revision: int, keys: Sequence[bytes]) -> Generator[None, None, RowsEnded]:
         """Prepares the changes by the deletion of `keys` at `revision`, in slices; nothing may be applied until it is
@@ -376,7 +376,7 @@ class Tables:
             found.append(IndexReport(spec, "building", progress, 0, 0, 0.0, counts.queries, counts.hits))
         return found
 
-    # -- answering ---------------------------------------------------------------------------------------------------
+    # -- answering -----------------------------------------------------------------------------------------------------
 
     def covering(self, key: bytes, range_end: bytes, fields: Sequence[str]) -> tuple[FieldSet, Asked]:
         """The FieldSet that covers the keys of a range and declares the fields. Raises: InvalidRequest."""

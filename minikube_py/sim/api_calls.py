@@ -105,7 +105,7 @@ class ApiCalls:
         for call in self._waiting.pop(link, ()):
             self.later(call, link)
 
-    # -- for a single client -----------------------------------------------------------------------------------------
+    # -- for a single client ------------------------------------------------------------------------------------------
 
     def spoil(self, client: str, fates: Sequence[str]) -> None:
         """Determines the outcome of its next writes, after those spoiled earlier."""

@@ -420,7 +420,7 @@ class SimCluster:
                 break
         return outcome == [True]
 
-    # -- state -------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     def running(self) -> list[Place]:
         return [place for place in self.places if place.member is not None]

@@ -221,7 +221,7 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "there is no file of this name", name)
         return inode
 
-    # -- for files ---------------------------------------------------------------------------------
+    # -- for files ----------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Counts an operation. True: the power fails with this one. Raises the error of `lost` if it failed earlier."""

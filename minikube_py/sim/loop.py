@@ -126,7 +126,7 @@ class Scheduler:
         self.beside = Beside(self, seed)
         self.interrupts = Interrupts()
 
-    # -- scheduling --------------------------------------------------------------------------------------------
+    # -- scheduling ---------------------------------------------------------------------------------------------------
 
     def next_number(self) -> int:
         self._number += 1

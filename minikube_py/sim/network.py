@@ -82,7 +82,7 @@ class Network:
         self.segments = 0
         self.bytes = 0
 
-    # -- for loops ---------------------------------------------------------------------------------------------
+    # -- for loops ----------------------------------------------------------------------------------------------------
 
     async def serve(
         self, loop: SimLoop, factory: Callable[[], Any], host: Any, port: int, **options: Any

@@ -64,7 +64,7 @@ class Parts:
         self.clients: list[str] = []
         self.led: list[list[str]] = []
 
-    # -- setup ------------------------------------------------------------------------------------------------
+    # -- setup --------------------------------------------------------------------------------------------------------
 
     def add_api_server(self, host: str, store_hosts: list[str]) -> None:
         async def main(part: Part, process: Process) -> None:

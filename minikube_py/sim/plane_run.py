@@ -172,7 +172,7 @@ class PlaneRun(Run):
         outcome.verdicts["acknowledged"] = violation(lost) if lost else OK
         outcome.verdicts["log"] = self.cluster.checks.agreement.verdict()
 
-    # -- phases ----------------------------------------------------------------------------------------------------
+    # -- phases -------------------------------------------------------------------------------------------------------
 
     async def _story(self) -> None:
         options, cluster, parts = self.options, self.cluster, self.parts

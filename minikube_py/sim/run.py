@@ -227,7 +227,7 @@ class Run:
         """Writes at the current leader must be visible through a member that still believes to lead."""
         self.traffic.ask(Rivals(new.host, old.host))
 
-    # -- phases -----------------------------------------------------------------------------------------------------
+    # -- phases --------------------------------------------------------------------------------------------------------
 
     async def _story(self) -> None:
         cluster, options = self.cluster, self.options

@@ -251,7 +251,7 @@ class SimTransport(asyncio.Transport):
             return
         self.attach(server.factory())
 
-    # -- arrivals (in the kernel: the process may be stopped) -------------------------------------------------
+    # -- arrivals (in the kernel: the process may be stopped) ---------------------------------------------------------
 
     def arrived(self, segment: Segment | bytes) -> None:
         if type(segment) is bytes:
@@ -315,7 +315,7 @@ class SimTransport(asyncio.Transport):
             self._read_due = True
             self.loop.call_soon(self._read_ready)
 
-    # -- received by the process ------------------------------------------------------------------------------------
+    # -- received by the process --------------------------------------------------------------------------------------
 
     def _read_ready(self) -> None:
         self._read_due = False
@@ -386,7 +386,7 @@ class SimTransport(asyncio.Transport):
         self._received.clear()
         self.connection.finish_if_closed()
 
-    # -- sending --------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
         """Sends what the window permits."""

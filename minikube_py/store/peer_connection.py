@@ -115,7 +115,7 @@ class PeerConnection(asyncio.Protocol):
         self.paused = False
         self.resumed()
 
-    # -- what subclasses implement ---------------------------------------------------------------------------
+    # -- what subclasses implement ------------------------------------------------------------------------------------
 
     def made(self) -> None: ...
 

@@ -47,7 +47,7 @@ class QuotientSlots:
         reach = np.append(places, 0)[before - 1] + 1 - starts
         self._offsets = array("I", np.where(before > 0, np.maximum(reach, 0), 0).astype(np.uint32).tobytes())
 
-    # -- lookup ------------------------------------------------------------------------------------------
+    # -- lookup ----------------------------------------------------------------------------------------------------
 
     def _runs_to(self, quotient: int) -> tuple[int, int]:
         """How many runs of the quotient's block have a quotient not above it, and where the block's runs begin."""
@@ -102,7 +102,7 @@ class QuotientSlots:
         # The runs end where the new slots begin: none reaches into a new block.
         self._offsets.extend([0] * (-(-self.slots // BLOCK) - len(self._offsets)))
 
-    # -- operations ------------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------------------
 
     def any_in(self, quotient: int, low: int, high: int) -> bool:
         """Whether the quotient has a remainder in [low, high]."""

@@ -188,7 +188,7 @@ class Bitmaps:
         packed = np.packbits(mask, bitorder="little").tobytes()
         return [int.from_bytes(packed[at : at + size], "little") for at in range(0, self._end() >> 3, size)]
 
-    # -- queries ----------------------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------------------
 
     def find(self, box: Box, limit: int = 0) -> Found:
         return self._search(self._state(), box, limit, self._columns.among)

@@ -257,7 +257,7 @@ class Sharded:
     def may_match(self, box: Box) -> bool:
         return next(self._candidates(box), None) is not None
 
-    # -- sizes and costs ---------------------------------------------------------------------------------------------
+    # -- sizes and costs -------------------------------------------------------------------------------------------
 
     def filter_bits(self) -> int:
         """The size of all filters together."""

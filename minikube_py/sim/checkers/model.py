@@ -202,7 +202,7 @@ class Model:
             rows[place] = Rows(field_set, self.standing(*ANY_KEY, revision))
         return rows[place]
 
-    # -- declarations ------------------------------------------------------------------------------------------
+    # -- declarations ----------------------------------------------------------------------------------------------
 
     def declaring(self, key: bytes, wanted: Iterable[str], now: int) -> str | None:
         """The FieldSet that covers the keys from `key` on and declares all `wanted` fields at revision `now`."""

@@ -76,7 +76,7 @@ def check(history: History, steps_max: int = STEPS_MAX) -> Checked:
     return Checked(verdict, model, search.writers, seen_us)
 
 
-# -- facts from the history, by revision ------------------------------------------------------------------------
+# -- facts from the history, by revision -----------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -417,7 +417,7 @@ class _Search:
         self._model.undo()
         return unlike
 
-    # -- checks once a revision is made ------------------------------------------------------------------------
+    # -- checks once a revision is made --------------------------------------------------------------------------------
 
     def _against_sightings(self, revision: int) -> str:
         left: dict[bytes, KeyValue] = {event.kv.key: event.kv for event in self._model.events[revision]}
