@@ -94,7 +94,7 @@ class HostedIndex(Answering):
         frozen_max: int = 1 << 30,
         **options: int | str,
     ) -> HostedIndex:
-        """One with a host of its own, changed by `apply`; the structure is given by name and options, or as an object.
+        """An index with its own host, changed by `apply`; the structure is given by name and options, or as an object.
 
         Raises: InvalidRequest for an unknown name or option, or an undeclared field."""
         names = tuple(fields)

@@ -10,7 +10,7 @@ that does not know a number stops there: it must not guess.
 | 1 | the rules without any such entry |
 | 2 | `path@2`, `resources@2`, `pod_requests@2` and `sum@3` may be declared; a revoke may name the grant that it means;
 the ranges and compares of one txn are bounded in the keys and bytes they read; alarms may be raised |
-| 3 | a `Release` may rewrite what stands under alarm NOSPACE |
+| 3 | a `Release` may rewrite existing values under alarm NOSPACE |
 | 4 | users and roles: `ChangeAuth`, and commands `AsUser` |
 
 Decision and reasons: docs/adr, "Apply is total"."""

@@ -69,17 +69,17 @@ class MessageType(IntEnum):
 class Message(NamedTuple):
     """A message to send, or the input of a step. The fields used depend on `type`:
 
-    - PRE_VOTE, VOTE: `index`, `log_term` of the sender's last entry; `context` b"transfer" where the leader asked for
+    - PRE_VOTE, VOTE: `index`, `log_term` of the sender's last entry; `context` b"transfer" if the leader requested
       this election. Their replies: `reject`. Both ways `commit` and, as `hint`, the term of the entry there.
     - APPEND: `index`, `log_term` of the entry before `entries`; `commit`. Its reply: `index` up to which the sender's
       log is durable and agrees with the leader's, `hint` the sender's `release`; with `reject`, `index` is the one
       refused, and (`hint`, `log_term`) the place where the logs may still agree (the thesis, 5.3; etcd-io/raft's fast
       backtracking).
     - HEARTBEAT: `commit`, `context` (a read's id, or empty). Its reply: the same `context`; `hint` as above.
-    - SNAPSHOT: `snapshot`; the data follows by other means, and the receiver steps the message when it has all of it.
-    - READ_INDEX (follower to leader): `context`. Its reply: `context`, `index`; `reject` where the leader cannot say.
+    - SNAPSHOT: `snapshot`; the data is sent separately, and the receiver steps the message when it is complete.
+    - READ_INDEX (follower to leader): `context`. Its reply: `context`, `index`; `reject` if the leader cannot tell.
     - TRANSFER (to the leader): make `hint` the leader. TIMEOUT_NOW (from the leader): stand for election at once.
-    - TELL: `context`, what the sender's driver has to say to the receiver's. Raft itself does not get it."""
+    - TELL: `context`, a message from the sender's driver to the receiver's. Raft itself ignores it."""
 
     type: int
     sender: NodeId

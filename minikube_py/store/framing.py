@@ -3,7 +3,7 @@ sender.
 
     length 4 (little endian, of what follows) | msgpack array
 
-The hello is [magic, version, token, ...]; what stands behind the token is each protocol's own."""
+The hello is [magic, version, token, ...]; each protocol defines what follows the token."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class MemberChange:
 
     - BOOTSTRAP: `members`, the first ones, and the `version` of the rules of apply (`mvcc.versions`) that they begin
       with; only the first entry of a log.
-    - EXPECT: a member `name` (`peer`, `client`, `learner`) will come; whoever joins under that name is let in.
+    - EXPECT: a member `name` (`peer`, `client`, `learner`) will join, and is then admitted by that name.
     - JOIN: `id` starts under `name`: as a learner, which is promoted once it has caught up unless it was expected as a
-      learner. With `rejoin` it takes the place of the member of that name, whose disk was lost.
+      learner. With `rejoin` it replaces the member of that name, whose disk was lost.
     - PROMOTE: the learner `id` becomes a voter.
-    - REMOVE: `id`, or `name` where `id` is 0. For ever: it may come back only under another id.
+    - REMOVE: `id`, or `name` where `id` is 0. Permanently: it may return only under another id.
     - UPDATE: new `peer` and `client` addresses (and `name`, if given) of `id`; empty ones stay."""
 
     kind: ChangeKind

@@ -1,10 +1,10 @@
 """The peer protocol: frames (`store.framing`) over mutual TLS.
 
-Who connects says hello: [magic, version, token, Ask, ...], and is answered. WHO and JOIN are one question and one
-answer. A LINK carries messages one way, from who connected to who accepted; each member has one to each other. The
-accepting side sends back only signs of life and how far a snapshot has come.
+The connecting side sends a hello, [magic, version, token, Ask, ...], and gets an answer. WHO and JOIN are one question
+and one answer. A LINK carries messages one way, from the connecting to the accepting side; each member has one to each
+other. The accepting side returns only heartbeats and the progress of a snapshot.
 
-An APPEND's entries are packed once for all that get the same ones."""
+An APPEND's entries are packed once for all receivers of the same ones."""
 
 from __future__ import annotations
 

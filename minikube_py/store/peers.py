@@ -1,6 +1,6 @@
 """One member's links to all others, over mutual TLS: implements `links.PeerLinks` on a separate port.
 
-Before a member takes part (`begin`) the port only says who it is. Afterwards it lets in who is a member of the same
+Before a member takes part (`begin`) the port only reports its identity. Afterwards it admits members of the same
 cluster, by both sides' ids; `peer_admission` holds the rules. docs/adr/0006-identity-bootstrap-and-rejoin.md says why.
 """
 

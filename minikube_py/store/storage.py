@@ -69,7 +69,7 @@ class Storage(Protocol):
     ) -> WatchHandle:
         """Sends every change in [key, range_end) from `start_revision` on (0: from now). prev_kv always filled.
 
-        With `where`, an object that enters the set comes as PUT without prev_kv, one that leaves as DELETE whose
+        With `where`, an object that enters the set is reported as PUT without prev_kv, one that leaves as DELETE whose
         kv.mod_revision is the revision at which it left (prev_kv: its last state), one that changes inside as PUT with
         prev_kv; a PUT's kv keeps the object's own mod_revision.
 

@@ -13,9 +13,9 @@ passes with at most 2 lg(L) eps, in n (1.44 lg(1/eps) + 1.44 lg(L)) bits or fewe
 nothing passes, and O(L) at worst. Updates: insert. Ranges longer than `max_probes` are not probed.
 
 How the bits are dealt out (`allocation`); upper levels only save probes, the lowest alone decides:
-- "bottom-heavy", what the paper comes to where bits are few: the lowest level gets 7/8 of them, and of the rest as many
+- "bottom-heavy", the paper's result for few bits: the lowest level gets 7/8 of them, and of the rest as many
   upper levels as it gives a bit a key, spread evenly.
-- "equilibrium", what the paper begins with: as in the bound above. It starves the lowest level where there are less
+- "equilibrium", the paper's first method: as in the bound above. It starves the lowest level where there are less
   than about 1.44 lg(L) + 8 bits a key.
 - "single": all to the lowest level; the same as probing a Bloom filter L times.
 - "equal": the same to each level."""
