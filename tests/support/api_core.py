@@ -1,4 +1,4 @@
-"""An API server on an embedded store, as tests want it: started on a folder, asked by method and path."""
+"""An API server on an embedded store for tests: started on a folder, called by method and path."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def node(name: str, cpu: str = "8", memory: str = "32Gi") -> Json:
 
 
 class Events:
-    """What one watch sees, one event at a time."""
+    """The events of one watch, one at a time."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -84,7 +84,7 @@ class Events:
 
 
 class Core:
-    """A server and its store. `ask` returns status and decoded body; `watch` what a watch sees."""
+    """A server and its store. `ask` returns status and decoded body; `watch` the events of a watch."""
 
     def __init__(self, folder: Path, limits: Limits | None = None, clock: Clock | None = None, seed: int = 1) -> None:
         self.clock = clock or LoopClock()
@@ -101,7 +101,7 @@ class Core:
         return self
 
     def server(self) -> ApiServer:
-        """A further API server on the same store."""
+        """Another API server on the same store."""
         rng = random.Random(self.seed + 1)
         return ApiServer(self.member.storage, self.clock, rng, tokens=self.tokens, limits=self.limits)
 

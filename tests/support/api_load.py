@@ -91,7 +91,7 @@ class ApiLoad:
         await self._client.close()
 
     async def progress(self, operations: int) -> None:
-        """Returns when so many more have been done."""
+        """Returns when this many more have been done."""
         wanted = self._done() + operations
 
         async def done() -> bool:
@@ -104,13 +104,13 @@ class ApiLoad:
         return sum(asked.status in DONE for asked in self.asked)
 
     def _check(self) -> None:
-        """Nobody has ended by a mistake of theirs, or of ours."""
+        """No task has failed, neither the load's nor ours."""
         for task in (*self._tasks, *self._watchers):
             if task.done() and not task.cancelled():
                 task.result()
 
     async def finish(self) -> dict[str, Verdict]:
-        """No more requests; once everybody has heard of all there is, a verdict by each checker."""
+        """Ends the requests; once all watches have received everything, returns a verdict of each checker."""
         self._stopping = True
         await asyncio.wait_for(asyncio.gather(*self._tasks), WITHIN_S)
         await self._cluster.settle()
@@ -143,7 +143,7 @@ class ApiLoad:
             name = f"own-{user}-{rng.randrange(OWN)}" if own else f"shared-{rng.randrange(SHARED)}"
             kind = rng.random()
             if kind < 0.25:
-                # One that nobody has named before or will again.
+                # A name never used before or again.
                 self._drawn += 1
                 await self._post(session, user, f"new-{user}-{self._drawn}")
             elif kind < 0.35:
@@ -243,14 +243,14 @@ class ApiLoad:
         return ApiRecord(self.store, self._store_from_us, self.asked, self.watches)
 
     def check_all(self, verdicts: dict[str, Verdict]) -> None:
-        """By the checkers, and by plain comparison with what each API server shows in the end."""
+        """By the checkers, and by comparison with the final content of each API server."""
         assert all(verdict.ok for verdict in verdicts.values()), verdicts
         problems = self.record.problems()
         assert not problems, problems
         assert len(self.record.created_for_good()) > 10
 
     def stall_s(self, since_us: int) -> float:
-        """The longest time from then on in which no write was acknowledged."""
+        """The longest time from then on without an acknowledged write."""
         moments = sorted(
             asked.return_us
             for asked in self.asked

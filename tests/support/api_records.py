@@ -1,10 +1,9 @@
-"""The answers that users of API servers got, as the checkers' records, as if they had asked the store itself.
+"""The answers of API servers to users as the checkers' records, as if they came from the store itself.
 
-What the API does to an object is a transaction on its key: a create is guarded by its absence, an update by its
-version. So the checkers of the store's histories judge the API's: nothing acknowledged lost, no read older than what
-was seen before, no watch event missed or repeated. What others than these users write (API servers have affairs of
-their own) is taken from a watch of the whole store.
-"""
+An API operation on an object is a transaction on its key: a create is guarded by its absence, an update by its version.
+So the checkers of the store's histories also check the API's: nothing acknowledged lost, no read older than what was
+seen before, no watch event missed or repeated. Writes by others (API servers have their own) are taken from a watch of
+the whole store."""
 
 from __future__ import annotations
 
@@ -40,13 +39,13 @@ DONE = (200, 201)
 REFUSED = (404, 409, 410, 422)
 """Nothing was changed."""
 OTHERS = -1
-"""Whoever else asks."""
+"""All other clients."""
 STORE_WATCHER = 1
 
 
 @dataclass(slots=True)
 class Asked:
-    """One request to an API server. `version`: of the object before, where the request names it."""
+    """One request to an API server. `version`: of the previous object, if the request names it."""
 
     user: int
     method: str
@@ -56,7 +55,7 @@ class Asked:
     version: int = 0
     return_us: int | None = None
     status: int = 0
-    """0: no answer came."""
+    """0: no answer arrived."""
     answer: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -66,7 +65,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Told:
-    """One event of a watch; `kind` as the API has it."""
+    """One event of a watch; `kind` as in the API."""
 
     at_us: int
     kind: str
@@ -75,8 +74,8 @@ class Told:
 
 @dataclass(slots=True)
 class ApiWatch:
-    """A watch through one API server, gone on with where its stream ended. `parts`: when each stream was opened, the
-    version it starts after, its events."""
+    """A watch through one API server, resumed where its stream ended. `parts`: when each stream was opened, the version
+    it starts after, its events."""
 
     user: int
     live: bool = True
@@ -84,13 +83,13 @@ class ApiWatch:
 
     @property
     def version(self) -> int:
-        """It has seen all up to there."""
+        """It has seen everything up to this version."""
         _, after, events = self.parts[-1]
         return version_of(events[-1].obj) if events else after
 
 
 class ApiRecord:
-    """All answers that users got, beside what a watch of the whole store from its first revision on received."""
+    """All answers to users, and the events of a watch of the whole store from its first revision on."""
 
     def __init__(
         self, store: Sequence[Delivery], store_from_us: int, asked: Sequence[Asked], watches: Sequence[ApiWatch]
@@ -109,11 +108,11 @@ class ApiRecord:
         return History(operations, watches)
 
     def problems(self) -> list[str]:
-        """What the checkers of the store's histories cannot know: see each."""
+        """Problems that the checkers of the store's histories cannot detect."""
         return [*self.stale_reads(), *self.wrong_refusals(), *self.lost()]
 
     def stale_reads(self) -> list[str]:
-        """Reads of one object that show it older than what was known before they were asked: the API does not tell the
+        """Reads of one object that are older than what was known before the request: the API does not report the
         revision of such a read."""
         truth = Truth(self._store)
         for asked in self._asked:
@@ -121,8 +120,8 @@ class ApiRecord:
         return [problem for asked in self._asked if asked.method == "GET" and (problem := truth.stale(asked))]
 
     def wrong_refusals(self) -> list[str]:
-        """A name that was never used before was taken; or one that only this user writes had another version than the
-        last one it was answered: a request was done twice."""
+        """A name never used before was taken; or an object that only this user writes had another version than its last
+        answer: a request was done twice."""
         doubtful = {asked.name for asked in self._asked if asked.writes and asked.status not in (*DONE, *REFUSED)}
         return [
             f"refused, and nobody else can have done it: {asked}"
@@ -135,7 +134,7 @@ class ApiRecord:
         ]
 
     def lost(self) -> list[str]:
-        """What was created for good is in the last list of each API server, at the version it was created at."""
+        """Every permanent object is in the last list of each API server, at the version of its creation."""
         created = self.created_for_good()
         lists = [asked for asked in self._asked if asked.user == OTHERS and asked.status == 200]
         problems = [] if lists else ["nobody has looked"]
@@ -146,7 +145,7 @@ class ApiRecord:
         return problems
 
     def created_for_good(self) -> dict[str, int]:
-        """The objects that were created and that nobody ever asked to change or delete, and their versions."""
+        """Objects that were created without any later request to change or delete them, and their versions."""
         touched = {asked.name for asked in self._asked if asked.method in ("PUT", "DELETE")}
         return {
             asked.name: version_of(asked.answer)
@@ -156,7 +155,7 @@ class ApiRecord:
 
 
 class Truth:
-    """What a watch of the whole store says: each version of each object, and which revisions nobody has claimed."""
+    """The events of a watch of the whole store: each version of each object, and the unclaimed revisions."""
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
         self._seen_us: dict[int, int] = {}
@@ -183,7 +182,7 @@ class Truth:
             self._deleted[kv.key, event.prev_kv.mod_revision] = kv.mod_revision
 
     def operation(self, asked: Asked) -> Operation | None:
-        """None: it does not count, as a write whose answer never came and which was never done."""
+        """None: it is ignored, such as a write without an answer that was never done."""
         if asked.status in REFUSED:
             refused = RequestError(f"HTTP {asked.status}")
             return self._made(asked, RangeRequest(_key(asked.name)), "refused", None)._replace(error=refused)
@@ -213,7 +212,7 @@ class Truth:
 
     def _read(self, asked: Asked) -> Operation:
         if asked.method == "GET":
-            # The API tells the object's version, and not that of the read: it was not before the object's own.
+            # The API reports the object's version, not the read's: it was not before the object's.
             kv = self._as_kv(asked.answer)
             request = RangeRequest(kv.key, revision=kv.mod_revision)
             return self._made(asked, request, "done", RangeResult([kv], 1, False, kv.mod_revision))._replace(
@@ -224,14 +223,14 @@ class Truth:
         return self._made(asked, RangeRequest(PREFIX, PREFIX_END), "done", RangeResult(kvs, len(kvs), False, revision))
 
     def _as_kv(self, obj: dict[str, Any]) -> KeyValue:
-        """As the API shows it; what the API does not show of it is as in the store."""
+        """As shown by the API; parts not shown are as in the store."""
         key, revision = _key(obj["metadata"]["name"]), version_of(obj)
         known = next((event.kv for event in self._events.get(revision, ()) if event.kv.key == key), None)
         value = encode(_copy(obj))
         return KeyValue(key, value, -1, revision, -1, 0) if known is None else known._replace(value=value)
 
     def stale(self, asked: Asked) -> str:
-        """Why this read is too old, once all writes were asked about; "" where it is not."""
+        """Why this read is stale, once all writes were processed; "" if it is not."""
         key = _key(asked.name)
         known = {
             revision: event.type
@@ -259,7 +258,7 @@ class Truth:
         return Operation(asked.user, asked.call_us, return_us, request, status, result)
 
     def others(self) -> list[Operation]:
-        """Who made the revisions that no user has claimed, after all users were asked about."""
+        """The writers of revisions that no user has claimed, once all users were processed."""
         found = []
         leases = {event.kv.lease for events in self._events.values() for event in events if event.kv.lease}
         found += [Operation(OTHERS, 0, None, LeaseGrant(lease, 1), "unknown") for lease in sorted(leases)]
@@ -293,7 +292,7 @@ class Truth:
         known = next((event for event in self._events.get(revision, ()) if event.kv.key == key), None)
         before = known.prev_kv if known else None
         if told.kind == "DELETED":
-            # It shows the object as it was.
+            # It shows the previous object.
             shown = before and before._replace(value=encode(_copy(told.obj)))
             return WatchBatch((Event("DELETE", KeyValue(key, b"", 0, revision, 0, 0), shown),), revision)
         kv = self._as_kv(told.obj)

@@ -51,7 +51,7 @@ async def served(core: ApiServer, folder: Path, port: int = 0) -> AsyncIterator[
 
 @contextmanager
 def original(*flags: str) -> Iterator[Path]:
-    """The kubeconfig of a running original."""
+    """The kubeconfig of a running upstream."""
     with needs.original(*flags) as ready:
         yield Path(ready["kubeconfig"])
 

@@ -26,7 +26,7 @@ class Tab:
         self._socket = socket
         self._number = 0
         self.errors: list[str] = []
-        """What the page logged as an error, threw, or was refused by its own policy."""
+        """Errors that the page logged, threw, or that its policy caused."""
 
     async def do(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
@@ -55,7 +55,7 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def opened(url: str, folder: Path) -> AsyncIterator[Tab]:
-    """Skips, or fails in CI, where there is no Chromium."""
+    """Skips, or fails in CI, without Chromium."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         absent("no Chromium: install the package chromium, or google-chrome")

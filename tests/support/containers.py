@@ -1,4 +1,4 @@
-"""Projects of `docker compose`, and what a test says to the API servers in them."""
+"""Projects of `docker compose`, and requests of tests to the API servers in them."""
 
 from __future__ import annotations
 
@@ -81,12 +81,13 @@ def docker(*arguments: str) -> str:
 
 
 def until(what: str, found: Callable[[], Any]) -> Any:
-    """Asks until the answer is true; there is no event to wait for from outside."""
+    """Polls until the answer is true; there is no event to wait for from outside."""
     return eventually(found, what, WITHIN_S, pause_s=0.5)
 
 
 class Api:
-    """`kept`: one connection for all requests, for who never pauses; the server closes one that is idle for 90 s."""
+    """`kept`: one connection for all requests, for callers without pauses; the server closes one that is idle for 90
+    s."""
 
     def __init__(self, access: ClusterAccess, kept: bool = False) -> None:
         self._kept = kept
@@ -95,7 +96,7 @@ class Api:
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Raises: OSError, http.client.HTTPException where no answer comes."""
+        """Raises: OSError, http.client.HTTPException without an answer."""
         if not self._kept:
             self.close()
         if self._connection is None:
@@ -124,7 +125,7 @@ def is_ready(node: Any) -> bool:
 
 
 class Writer(threading.Thread):
-    """Creates config maps one after another; notes each that was acknowledged."""
+    """Creates config maps one after another; records each acknowledged one."""
 
     def __init__(self, access: ClusterAccess) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Controllers over the API server in a dictionary, under a clock that is moved by hand."""
+"""Controllers on the dictionary-based API server, under a manual clock."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class World:
         )
 
     def run_pod(self, key: str, ip: str = "10.0.0.1", ready: bool = True, node: str = "n1") -> None:
-        """What a kubelet would do."""
+        """The actions of a kubelet."""
         pod = self.api.kind("pods")[key]
         self.api.change("pods", key, spec={**pod["spec"], "nodeName": node})
         condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": self.api._now()}

@@ -1,8 +1,7 @@
-"""Histories of a store that keeps its promises: clients that overlap in time, on one state machine.
+"""Histories of a correct store: concurrent clients on one state machine.
 
-Effects take place between call and return, or, where the outcome is unknown, at any time after the call or never.
-Watches are fed late, and break and go on elsewhere. Everything follows from the seed.
-"""
+Effects happen between call and return, or, if the outcome is unknown, at any time after the call or never. Watches are
+delayed, and break and resume elsewhere. The seed determines everything."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def pod(name: str, to: str, milli_cpu: int) -> bytes:
 
 
 class Recorder:
-    """Runs clients against one StateMachine until they have done `operations` in all, and keeps the history."""
+    """Runs clients against one StateMachine until they have done `operations` in total, and records the history."""
 
     def __init__(self, seed: int, operations: int = 60, clients: int = 4, unknown_share: float = 0.15) -> None:
         self.rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The modules of the store's packages, for tests that look at what they declare."""
+"""The modules of the store's packages, for tests of their declarations."""
 
 from __future__ import annotations
 

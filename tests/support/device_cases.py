@@ -1,4 +1,4 @@
-"""Upstream's answers to what an allocator is asked (from `conformance/record_devices.py`), and ours to the same."""
+"""Upstream's answers to allocator requests (from `conformance/record_devices.py`), and ours to the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cases() -> list[dict[str, Any]]:
 def slices_of(case: dict[str, Any]) -> list[SliceView]:
     found = [SliceView(each) for each in case["slices"] or ()]
     for place, each in enumerate(found):
-        # Upstream's table gives some of them the same name.
+        # Upstream's table uses some names twice.
         each.key = str(place)
     return found
 
@@ -53,7 +53,7 @@ def _id(text: str) -> DeviceId:
 
 
 class Told:
-    """Selects as upstream did, so that this judges the search alone."""
+    """Selects as upstream did, so that only the search is tested."""
 
     def __init__(self, case: dict[str, Any], slices: list[SliceView]) -> None:
         self._answers = case["answer"]["selected"]
@@ -70,7 +70,7 @@ class Told:
 
 
 def asked(case: dict[str, Any], selects: Selects | None = None) -> dict[str, Any]:
-    """What ours answers, in the form of upstream's; `selects` None: as upstream said of each expression."""
+    """Our answer, in upstream's form; `selects` None: upstream's result for each expression."""
     slices = slices_of(case)
     classes = {each["metadata"]["name"]: ClassView(each) for each in case["classes"] or ()}
     node = node_of(case)
@@ -86,7 +86,7 @@ def asked(case: dict[str, Any], selects: Selects | None = None) -> dict[str, Any
 
 
 def told(case: dict[str, Any]) -> dict[str, Any]:
-    """What upstream answered; the ids of shares are drawn."""
+    """Upstream's answer; the ids of shares are random."""
     answer = {name: each for name, each in case["answer"].items() if name != "selected"}
     for result in answer["results"] or ():
         for each in result["devices"].get("results") or ():

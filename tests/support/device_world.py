@@ -19,7 +19,7 @@ def device(name: str, **more: Any) -> dict[str, Any]:
 
 
 def device_slice(name: str, *devices: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """`spec`: where it can be used, and what else there is."""
+    """`spec`: where it can be used, and other parts."""
     pool = {"name": spec.pop("pool", name), "generation": 1, "resourceSliceCount": spec.pop("count", 1)}
     body = {"driver": DRIVER, "pool": pool, **spec}
     return {"metadata": {"name": name}, "spec": {**body, **({"devices": list(devices)} if devices else {})}}
@@ -78,6 +78,6 @@ class DeviceWorld:
         return found
 
     def devices(self, name: str) -> list[str]:
-        """What the claim holds."""
+        """The devices allocated to the claim."""
         allocation = self.status(name).get("allocation") or {"devices": {}}
         return [f"{each['pool']}/{each['device']}" for each in allocation["devices"].get("results") or ()]

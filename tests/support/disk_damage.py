@@ -1,9 +1,7 @@
-"""What becomes of a member's log on disk when the power goes, when the disk rots, when it is full.
+"""Damage to a member's log on disk: power cuts, bit rot, full disks.
 
-kill -9 alone loses nothing that was written: the page cache outlives the process. What a power cut may lose besides is
-what no sync has made durable; a record says up to where the log was durable when it was written, so that can be told
-from the file.
-"""
+kill -9 alone loses no written data: the page cache survives. A power cut may lose unsynced data; a record states up to
+where the log was durable when it was written, so the file shows what may be lost."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ DAMAGES = ("flip", "cut", "zero", "swap", "copy", "lose")
 
 
 def damage(image: dict[str, bytearray], name: str, other: str, how: str, offset: int) -> None:
-    """What an editor, a bad disk or a hasty restore does to the file `name` of a folder's image, one of DAMAGES: from
+    """Damage by an editor, a bad disk or a hasty restore to the file `name` of a folder's image, one of DAMAGES: from
     `offset` on, or to all of it, and with the file `other`."""
     data = image[name]
     if how == "flip" and offset < len(data):
@@ -37,7 +35,7 @@ def damage(image: dict[str, bytearray], name: str, other: str, how: str, offset:
 
 
 class LogEnd(NamedTuple):
-    """Of the newest segment: records reach to `end`, and up to `sure` they are durable for certain."""
+    """Of the newest segment: records reach to `end`, and up to `sure` they are certainly durable."""
 
     path: Path
     sure: int
@@ -45,7 +43,7 @@ class LogEnd(NamedTuple):
 
 
 def log_end(files: Path) -> LogEnd:
-    """Of the log in this folder, of a member that runs or not."""
+    """Of the log in this folder, of a running or stopped member."""
     names = [name for name in (path.name for path in files.iterdir()) if segment_sequence(name) is not None]
     path = files / max(names)
     data = path.read_bytes()
@@ -56,7 +54,7 @@ def log_end(files: Path) -> LogEnd:
 
 
 def tear(files: Path, rng: random.Random) -> int:
-    """The power went: of what was not synced, some sectors are on the disk and others are not. How many bytes are lost
+    """A power cut: of unsynced data, some sectors are on the disk and others are not. Returns how many bytes are lost
     or garbage."""
     path, sure, end = log_end(files)
     lost = 0
@@ -74,7 +72,7 @@ def tear(files: Path, rng: random.Random) -> int:
 
 
 def rot(files: Path, rng: random.Random) -> int:
-    """A byte that was durable is another one now. Where it is."""
+    """Changes a durable byte. Returns its position."""
     path, sure, _ = log_end(files)
     assert sure > HEAD_BYTES, "nothing is durable yet"
     place = rng.randrange(HEAD_BYTES, sure)

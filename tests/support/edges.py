@@ -74,12 +74,12 @@ from minikube_py.sim.edges import (
 
 
 def one_of_these(values: Sequence[Any]) -> SearchStrategy[Any]:
-    """`sampled_from` whose description does not hold all the values."""
+    """`sampled_from` with a description that omits the values."""
     return st.integers(0, len(values) - 1).map(lambda at: values[at])
 
 
 def _brief(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
-    """`strategy` whose description is short: those of nested ones hold all that they are made of."""
+    """`strategy` with a short description: those of nested ones contain all their parts."""
 
     @st.composite
     def drawn(draw: st.DrawFn) -> Any:
@@ -128,7 +128,7 @@ json_values: SearchStrategy[Any] = _brief(
 
 
 def as_json(value: Any) -> bytes:
-    """`value` as JSON bytes; what JSON has no form for (numbers beyond 64 bits) goes by the text of it."""
+    """`value` as JSON bytes; values without a JSON form (numbers beyond 64 bits) as their text."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -186,7 +186,7 @@ _lists = st.dictionaries(
 
 
 def _or_anything(usual: SearchStrategy[Any]) -> SearchStrategy[Any]:
-    """Mostly what it should be, now and then any JSON at all."""
+    """Usually what it should be, sometimes any JSON at all."""
     return st.one_of(usual, usual, usual, usual, usual, json_values)
 
 
@@ -273,7 +273,7 @@ stored_values = st.one_of(
     st.sampled_from(DEPTHS).map(lambda depth: deep_json(depth).encode()),
     byte_strings,
 )
-"""What may stand under a key: objects, other JSON, and what is none."""
+"""Possible values of a key: objects, other JSON, and invalid data."""
 
 puts_of_objects = st.one_of(
     st.builds(Put, st.sampled_from(POD_KEYS), pods.map(as_json)),
@@ -362,7 +362,7 @@ wheres = st.lists(comparisons, min_size=1, max_size=3).map(lambda found: Where(t
 def requests(
     numbers: SearchStrategy[int] = wire_ints, where: SearchStrategy[Where | None] | None = None
 ) -> SearchStrategy[RangeRequest]:
-    """Range requests whose numbers are of `numbers`; without `where` none has a where or fields."""
+    """Range requests with numbers from `numbers`; without `where` none has a where or fields."""
     fields = st.just(()) if where is None else st.lists(st.sampled_from(_ASKED), max_size=2).map(tuple)
     bounds = st.one_of(st.just(0), st.just(0), numbers)
     return st.builds(
@@ -403,7 +403,7 @@ deletes = st.builds(lambda bounds, prev_kv: DeleteRange(*bounds, prev_kv), range
 
 
 def compares(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Compare]:
-    """Now and then one whose operand is of the wrong type, or whose target or operator is none."""
+    """Some have an operand of the wrong type, or an invalid target or operator."""
     return st.builds(
         lambda bounds, target, op, operand: Compare(bounds[0], target, op, operand, bounds[1]),
         ranges,
@@ -414,7 +414,7 @@ def compares(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Compare
 
 
 def txns(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Txn]:
-    """Nested ones too."""
+    """Including nested ones."""
     leaves: SearchStrategy[Op] = st.one_of(puts(numbers), puts_of_objects, deletes, requests(numbers))
     compared = st.lists(compares(numbers), max_size=2).map(tuple)
 
@@ -428,7 +428,7 @@ def txns(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Txn]:
 
 
 def deep_txn(depth: int, op: Op | None = None) -> Txn:
-    """One nested `depth` levels down."""
+    """Nested `depth` levels deep."""
     txn = Txn(success=() if op is None else (op,))
     for _ in range(depth):
         txn = Txn(success=(txn,))
@@ -436,7 +436,7 @@ def deep_txn(depth: int, op: Op | None = None) -> Txn:
 
 
 def wide_txn(nested: int, ops: int, key: bytes = b"k", value: bytes = b"") -> Txn:
-    """`nested` txns beside each other, each of `ops` puts and deletes of keys of their own."""
+    """`nested` txns side by side, each with `ops` puts and deletes of separate keys."""
     return Txn(
         success=tuple(
             Txn(
@@ -453,7 +453,7 @@ def wide_txn(nested: int, ops: int, key: bytes = b"k", value: bytes = b"") -> Tx
 
 
 def auth_changes(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[ChangeAuth]:
-    """Of few names, so that users get roles and roles permissions."""
+    """With few names, so that users get roles and roles permissions."""
     names = one_of_these((ROOT, ROOT, "u", "r", "", "a" * 2000))
     kinds = st.one_of(st.integers(0, 2), numbers)
     return st.builds(
@@ -463,13 +463,13 @@ def auth_changes(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[Cha
 
 
 def as_users(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[AsUser]:
-    """By one who may, may not, is not there or was looked up long ago."""
+    """By a user with or without permission, an unknown one, or one looked up long ago."""
     inner = st.one_of(puts(numbers), deletes, txns(numbers), st.builds(LeaseRevoke, numbers), auth_changes(numbers))
     return st.builds(AsUser, one_of_these((ROOT, "u", "", "nobody")), st.one_of(st.integers(0, 9), numbers), inner)
 
 
 def session_commands(numbers: SearchStrategy[int] = wire_ints) -> SearchStrategy[SessionCommand]:
-    """What may be sent in a session; the numbers in them are of `numbers`."""
+    """Commands permitted in a session, with numbers from `numbers`."""
     return _brief(
         st.one_of(
             puts(numbers),

@@ -1,4 +1,4 @@
-"""Clients of members' etcd API over gRPC, written down as the simulator writes down its own, and judged alike."""
+"""Clients of members' etcd API over gRPC, recorded and checked like those of the simulator."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ from minikube_py.store.storage import WatchHandle, WatchSink
 
 TIMEOUTS_S: Final = (1.0, 3.0, 8.0)
 ASK_S: Final = 0.25
-"""How often a watch asks how far it is."""
+"""How often a watch requests its progress."""
 SILENT_S: Final = 4.0
-"""A member that says nothing on a watch for so long is left: it may be stopped."""
+"""A member silent on a watch for this long is left: it may be stopped."""
 STREAMED: Final = 0.4
-"""Of the lists, those that go by RangeStream."""
+"""Share of the lists that use RangeStream."""
 BRIEF_S: Final = 1.5
 BRIEF_WATCHES: Final = 4
 
 
 class SameKeys(Keys):
-    """Every key is its own name."""
+    """Keys without a prefix."""
 
     def out(self, key: bytes) -> bytes:
         return key
@@ -74,7 +74,7 @@ WORDING: Final = Wording(SameKeys())
 
 
 class Seen:
-    """What the clients of one run know together: how far any of them has asked to compact."""
+    """The shared knowledge of one run's clients: the highest revision they asked to compact."""
 
     def __init__(self) -> None:
         self.compacts = 0
@@ -84,7 +84,7 @@ class Seen:
 
 
 class EtcdAccess:
-    """sim.access.Access by etcd's API: one member at a time, the next when that fails; no sessions."""
+    """sim.access.Access by etcd's API: one member at a time, the next after a failure; no sessions."""
 
     def __init__(self, endpoints: Endpoints, process: RealProcess, seen: Seen) -> None:
         self._endpoints, self._process, self._seen = endpoints, process, seen
@@ -93,7 +93,7 @@ class EtcdAccess:
         self.client: EtcdClient
 
     async def start(self) -> None:
-        """A new one each time; watches of the one before go on by theirs."""
+        """A new one each time; older watches continue with theirs."""
         rng = self._process.rng
         places = tuple(rng.sample(self._endpoints.places, len(self._endpoints.places)))
         mine = replace(self._endpoints, places=places)
@@ -190,7 +190,7 @@ class EtcdAccess:
 
 
 class Watching:
-    """One stream with one watch. A batch goes as far as its last event; one without events is progress."""
+    """One stream with one watch. A batch reaches to its last event; one without events is progress."""
 
     def __init__(self, client: EtcdClient, create: Any, sink: WatchSink, seen: Seen) -> None:
         self._client, self._create, self._sink, self._seen = client, create, sink, seen
@@ -254,7 +254,7 @@ class Watching:
 
 
 class Leaving(Follower):
-    """One that has seen enough at some time."""
+    """Stops once it has seen enough."""
 
     def end(self) -> None:
         self._watch.live, self._part = False, None
@@ -265,7 +265,7 @@ class Leaving(Follower):
 
 @dataclass(eq=False)
 class TrafficClient(Client):
-    """With the traffic of one profile. After a list it watches from there on for a while, where its profile does."""
+    """With the traffic of one profile. After a list it watches from there on for a while, if the profile does."""
 
     profile: type[EtcdTraffic] = EtcdTraffic
 
@@ -293,7 +293,7 @@ class TrafficClient(Client):
 
 
 class DoorCluster(StoreCluster):
-    """Members that serve etcd's API as well, and compact when a client asks."""
+    """Members that also serve etcd's API, and compact at a client's request."""
 
     def __init__(self, folder: Path, secrets: Path, rng: random.Random, scheme: str = "https") -> None:
         super().__init__(folder, secrets, rng)
@@ -354,8 +354,8 @@ class EtcdLoad(StoreLoad):
 
 
 def fill_in(history: History) -> int:
-    """etcd leaves prev_kv out where that revision was compacted in the meantime; what others saw there is put in its
-    place. How many there were."""
+    """etcd omits prev_kv if that revision was compacted meanwhile; fills in what others saw. Returns how many there
+    were."""
     known: dict[bytes, dict[int, Any]] = {}
     compacts = [each for each in history.operations if isinstance(each.request, Compact) and each.status != "refused"]
     parts = [part for watch in history.watches for part in watch.parts]

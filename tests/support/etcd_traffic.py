@@ -1,8 +1,7 @@
-"""The traffic of etcd's robustness tests, drawn by us: its etcd profile and its Kubernetes profile.
+"""The traffic of etcd's robustness tests with our generator: its etcd profile and its Kubernetes profile.
 
-Source: etcd tests/robustness/traffic (etcd.go, kubernetes.go): which requests, how often, on how many keys. Each
-profile draws the requests of one client, as `sim.workload.Workload` does.
-"""
+Source: etcd tests/robustness/traffic (etcd.go, kubernetes.go): the requests, their frequency, the number of keys. Each
+profile draws the requests of one client, as `sim.workload.Workload` does."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ from minikube_py.sim.workload import Memory
 KEYS: Final = 10
 LEASE_TTL_S: Final = 7200
 COMPACTIONS: Final = 0.01
-"""Of the requests; etcd's tests compact by the clock, every 200 ms."""
+"""Share of the requests; etcd's tests compact by the clock, every 200 ms."""
 Drawn = tuple[Request, bool]
 
 
 class EtcdTraffic:
-    """etcd's EtcdPutDeleteLease: ten keys, reads of now and of the past, txns of several operations, leases."""
+    """etcd's EtcdPutDeleteLease: ten keys, reads of current and past revisions, txns of several operations, leases."""
 
     prefix, end = b"key/", b"key0"
 
@@ -96,7 +95,7 @@ class EtcdTraffic:
         return Txn((Compare(key, "MOD", "=", self.memory.mods.get(key, 0)),), (Put(key, self._value()),), ())
 
     def _compact(self) -> Request:
-        """What is compacted already and what is to come yet is asked for as well, and refused."""
+        """Compacted and future revisions are also requested, and refused."""
         memory = self.memory
         return Compact(self._rng.randint(max(1, memory.compacted), memory.revision + 5))
 
@@ -114,11 +113,11 @@ _ETCD: Final[list[tuple[Callable[[Any], Request], int]]] = [
     (EtcdTraffic._swap, 5),
     (EtcdTraffic.write, 20),
 ]
-"""What is drawn, and how often. A list goes by Range or RangeStream, as the access chooses."""
+"""Requests and their frequency. A list uses Range or RangeStream, as the access chooses."""
 
 
 class Following(Memory):
-    """What is learned is somebody else's to keep."""
+    """Another client records the results."""
 
     learned: Callable[[Any, Any], None]
 
@@ -127,8 +126,8 @@ class Following(Memory):
 
 
 class KubernetesTraffic(EtcdTraffic):
-    """What API servers do: pages of lists, each followed by a watch from there; txns that are guarded by a revision
-    and say what is there where that is another; compaction by a key that says who did it last."""
+    """The requests of API servers: pages of lists, each followed by a watch from there; txns guarded by a revision that
+    return the current state on a mismatch; compaction coordinated by a key."""
 
     prefix, end = b"/registry/pods/", b"/registry/pods0"
     compact_key = b"compact_rev_key"
@@ -200,7 +199,7 @@ class KubernetesTraffic(EtcdTraffic):
             self._known.pop(key, None)
 
     def _compaction(self, result: TxnResult) -> None:
-        """Source: apiserver pkg/storage/etcd3/compact.go: what was current one turn before is compacted."""
+        """Source: apiserver pkg/storage/etcd3/compact.go: compacts the revision that was current one turn before."""
         if result.succeeded:
             self._time += 1
             if self._compact_next:

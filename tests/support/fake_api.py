@@ -1,9 +1,8 @@
-"""An API server in a dictionary, with faults: what the tests of clients and controllers talk to.
+"""An API server in a dictionary, with faults, for the tests of clients and controllers.
 
 It knows resourceVersions, watches with history, compaction, graceful deletion, finalizers, propagation, subresources
-and patches, as far as the components use them; it validates nothing. The components are judged against real servers in
-the integration tests; here their logic is, step by step.
-"""
+and patches, as far as the components use them; it validates nothing. The integration tests check the components with
+real servers; here their logic is tested, step by step."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ class Record(NamedTuple):
 
 
 class FakeApi:
-    """An ApiTransport. `calls` are the requests so far, `refuse` answers some of them with an error of one's own."""
+    """An ApiTransport. `calls` are the requests so far, `refuse` answers some of them with a given error."""
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock

@@ -1,7 +1,6 @@
-"""A store of several members that misbehaves as told: one state machine, real sockets, the native protocol's words.
+"""A store of several members with faults on demand: one state machine, real sockets, the native protocol.
 
-What becomes of each command is decided by `fate`, which a test replaces.
-"""
+`fate`, which a test replaces, decides the outcome of each command."""
 
 from __future__ import annotations
 
@@ -42,12 +41,12 @@ TOKEN = "fake"
 Fate = Literal[
     "done", "lost before", "lost after", "unknown before", "unknown after", "refused", "no room", "never answered"
 ]
-"""Whether a command is executed, and what its sender hears: its answer, the end of the connection, that the outcome is
-unknown, a refusal for now, one for good that does not come from the log, or nothing."""
+"""Whether a command is executed, and what its sender gets: its answer, the end of the connection, an unknown outcome, a
+temporary refusal, a permanent one that does not come from the log, or nothing."""
 
 
 class FakeStore:
-    """`leader` is a member's number from 1 on, 0 for nobody."""
+    """`leader` is a member's number from 1 on, 0 for none."""
 
     def __init__(self, count: int) -> None:
         self.state = StateMachine()
@@ -84,8 +83,8 @@ class FakeStore:
 
 
 class FakeMember:
-    """`silent`: takes connections and says nothing, until it is not any more, as a process that stands still. `lag`:
-    its welcome and serializable reads are so many revisions behind. `advertised` may lead nowhere."""
+    """`silent`: accepts connections without answering, as a stopped process does. `lag`: how many revisions its welcome
+    and serializable reads are behind. `advertised` may be unreachable."""
 
     def __init__(self, store: FakeStore, number: int) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Stores and handlers as informers have them, fed by hand."""
+"""Stores and handlers like those of informers, fed by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minikube_py.client.store import ObjectStore
 
 
 class FedKinds:
-    """In place of `LentKinds`."""
+    """Replaces `LentKinds`."""
 
     def __init__(self) -> None:
         self.stores: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A cluster in virtual time with the gates of gangs on, and what must hold of groups in it."""
+"""A cluster in virtual time with the feature gates of gangs, and the invariants of its groups."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class World:
             self.ask("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
 
     def partial(self, min_counts: dict[str, int]) -> list[str]:
-        """The gangs of which some pods are bound, and fewer than their minimum."""
+        """The gangs with some bound pods, but fewer than their minimum."""
         by_group: dict[str, int] = {}
         for each in self.pods().values():
             named = (each["spec"].get("schedulingGroup") or {}).get("podGroupName")
@@ -97,7 +97,7 @@ class World:
         assert len(self.scheduler.waiting_pods) == 0
 
     def require_books(self) -> None:
-        """What is counted of each group is what a recount finds."""
+        """The counts of each group equal a recount."""
         scheduler = self.scheduler
         for key in {pod.group for pod in scheduler._pods.store.values() if pod.group}:
             members = {pod.uid: pod for pod in scheduler._pods.store.values() if pod.group == key}

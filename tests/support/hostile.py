@@ -1,8 +1,7 @@
 # ruff: noqa: E501
-"""Requests that are meant to take long: every shape of body at a given size, and what else one request can ask for.
+"""Requests designed to be slow: every shape of body at a given size, and other expensive requests.
 
-`bodies(size)` makes each shape about `size` bytes long; tests count the work they cause, `bench_stalls` measures it.
-"""
+`bodies(size)` makes each shape about `size` bytes long; tests count the work they cause, `bench_stalls` measures it."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ SIZES: Final = (64 << 10, 256 << 10, 3_000_000)
 
 
 class Hostile(NamedTuple):
-    """`undo`: what is to be deleted after it, so that it can be asked again."""
+    """`undo`: what to delete after it, so that it can be repeated."""
 
     name: str
     method: str
@@ -68,7 +67,7 @@ def _many(size: int, each: str) -> str:
 
 
 def _pod(size: int, part: str, item: Callable[[int], Any]) -> bytes:
-    """A pod whose list `part` of its first container, or of its spec, is as long as fits."""
+    """A pod whose list `part` of its first container, or of its spec, is as long as possible."""
     count = size // (len(_dump(item(10_000))) + 1)
     items = [item(at) for at in range(count)]
     obj = pod("hostile")
@@ -209,11 +208,11 @@ OTHER_KINDS: Final[dict[str, tuple[str, Shape]]] = {
     "members of a secret": (f"{NS}/secrets", lambda size: _dump({"metadata": {"name": "hostile"}, "data": _map(size, "k", "YWJj")})),
     "images of a node": ("/api/v1/nodes", lambda size: _dump({"metadata": {"name": "hostile"}, "status": {"images": [{"names": [f"i{at}"], "sizeBytes": at} for at in range(size // 40)]}})),
 }  # fmt: skip
-"""Where an object is sent, and its shape, of kinds beside pods and config maps."""
+"""The path and shape of kinds other than pods and config maps."""
 
 
 class Change(NamedTuple):
-    """A write to a stored object: both as large as asked for. `content_type` JSON: a PUT."""
+    """A write to a stored object, both of the requested size. `content_type` JSON: a PUT."""
 
     plural: str
     stored: Shape
@@ -294,7 +293,7 @@ CHANGES: Final[dict[str, Change]] = {
 
 
 def stored_by(change: Change, size: int) -> bytes:
-    """The object as it would be stored: past all checks, so that it may be of any shape."""
+    """Stores the object directly, without any check, so that it may have any shape."""
     obj = json.loads(change.stored(size))
     metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "namespace": "default", **obj.pop("metadata")}
     return _dump(
@@ -322,7 +321,7 @@ EDGES: Final = [int(600 * 1.1**step) for step in range(43)]
 
 
 def at_the_edge(is_large: Callable[[Hostile], bool]) -> list[Hostile]:
-    """Of each shape the largest, to a tenth, that is not large."""
+    """The largest of each shape, within a tenth, that does not count as large."""
     found = {one.name: one for size in EDGES for one in bodies(size) if not is_large(one)}
     return list(found.values())
 
@@ -443,7 +442,7 @@ def _patches(size: int) -> Iterator[Hostile]:
 
 
 def small() -> Iterator[Hostile]:
-    """Two kilobytes or less, and no body at all."""
+    """Two kilobytes or less, or no body."""
     target = f"{NS}/configmaps/map-00003"
     doubling = [
         {"op": "add", "path": "/data/a", "value": {"x": 1}},
@@ -508,7 +507,7 @@ def small() -> Iterator[Hostile]:
 
 
 def goes_elsewhere(one: Hostile) -> bool:
-    """Whether workers take it; of a patch, if what it changes is small."""
+    """Whether workers handle it; for a patch, if its target is small."""
     if one.method == "PATCH":
         return is_large_patch(one.body, one.content_type, b'{"metadata":{}}')
     return is_large(one.body, one.content_type)
@@ -529,7 +528,7 @@ LARGE: Final = 6
 
 
 async def prepare(core: Any, pods: int = PODS, maps: int = MAPS, large: int = LARGE) -> None:
-    """Where the requests are sent."""
+    """Prepares the target of the requests."""
     from minikube_py.apiserver.auth import ADMIN
 
     async def create(plural: str, obj: Any) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What others may say that is meant to take long: answers of webhooks and extenders, selectors of devices."""
+"""External input designed to be slow: answers of webhooks and extenders, selectors of devices."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ WEBHOOK_ANSWERS: Final[dict[str, Callable[[int], tuple[int, str, bytes]]]] = {
     "blanks": lambda size: (200, JSON, b" " * size),
     "an error's text": lambda size: (500, "text/plain", b"<\xff" * (size // 2)),
 }  # fmt: skip
-"""Status, Content-Type and body, of a size; UID stands for the request's."""
+"""Status, Content-Type and body, of a size; UID is replaced by the request's."""
 
 
 def long_selector(driver: str, deep: int) -> str:
-    """Of devices: every attribute with every one, as often as that; upstream lets it pass, by its estimate."""
+    """Of devices: every attribute with every other, that many times; upstream accepts it, by its estimate."""
     expression = "true"
     for at in range(deep):
         expression = f'device.attributes["{driver}"].all(k{at}, {expression})'

@@ -1,4 +1,4 @@
-"""A client's side of HTTP/2 for tests: frames as bytes, whatever they say, and what a server's bytes are as frames."""
+"""The client side of HTTP/2 for tests: arbitrary frames as bytes, and a server's bytes as frames."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def number(value: int) -> bytes:
 
 
 def block(*fields: tuple[str, str]) -> bytes:
-    """One that no table is needed for."""
+    """Without the use of a table."""
     out = b""
     for name, value in fields:
         out += b"\0" + b"".join(
@@ -60,7 +60,7 @@ def varint(value: int) -> bytes:
 
 
 def request(stream: int, *more: tuple[str, str], end: bool = False, **changed: str) -> bytes:
-    """`changed`: fields of REQUEST by their name with _ for - and without colons; empty: left out."""
+    """`changed`: fields of REQUEST by name, with _ for - and without colons; empty: omitted."""
     fields = []
     for name, value in REQUEST:
         value = changed.get(name.lstrip(":").replace("-", "_"), value)
@@ -74,7 +74,7 @@ def message(data: bytes) -> bytes:
 
 
 def frames_of(data: bytes) -> Iterator[Frame]:
-    """Those that are whole."""
+    """The complete ones."""
     at = 0
     while len(data) - at >= 9:
         high, low, kind, flags, stream = struct.unpack_from(">HBBBL", data, at)
@@ -104,7 +104,7 @@ class RawPeer:
         self.socket.sendall(data)
 
     def next(self) -> Frame | None:
-        """None where the server has closed the connection. Raises: TimeoutError."""
+        """None if the server has closed the connection. Raises: TimeoutError."""
         while True:
             found = next(frames_of(self._read), None)
             if found is not None:
@@ -119,7 +119,7 @@ class RawPeer:
             self._read += data
 
     def until(self, kind: int, stream: int = 0) -> Frame | None:
-        """The next of that kind and, unless it is 0, stream; what is between is passed over."""
+        """The next of that kind and, unless it is 0, stream; others are skipped."""
         while (found := self.next()) is not None:
             if found.kind == kind and stream in (0, found.stream):
                 return found
@@ -129,7 +129,7 @@ class RawPeer:
         return {str(name): str(value) for name, value in self._decoder.decode(found.payload)}
 
     def answer(self, stream: int) -> dict[str, str]:
-        """The fields of all its header blocks, with what ended it: `code` of a reset or of the connection."""
+        """The fields of all its header blocks, and how it ended: `code` of a reset or of the connection."""
         got: dict[str, str] = {}
         while (found := self.next()) is not None:
             if found.kind == GOAWAY:
@@ -137,7 +137,7 @@ class RawPeer:
                     "goaway": str(struct.unpack(">L", found.payload[4:8])[0]),
                     "why": found.payload[8:].decode(),
                 }
-            # Those of other streams build up the table, too.
+            # Those of other streams also change the table.
             fields = self.fields(found) if found.kind == HEADERS else {}
             if found.stream != stream:
                 continue

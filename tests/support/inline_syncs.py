@@ -1,4 +1,4 @@
-"""Syncs of simulated members where `FsyncRunner` has them on a fast disk: on the loop, but for those of a leader."""
+"""Syncs of simulated members as by `FsyncRunner` on a fast disk: on the loop, except for leaders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONG_S = 0.1
 
 
 class InlineSyncs(SimSyncs):
-    """`long`: how many held up a loop for `LONG_S` or longer, of all members. `leaders_too`: those of leaders, too."""
+    """`long`: how many blocked a loop for `LONG_S` or longer, of all members. `leaders_too`: also for leaders."""
 
     long = 0
     leaders_too = False

@@ -1,4 +1,4 @@
-"""What the transaction checker is to say of a history."""
+"""Expected verdicts of the transaction checker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def assert_passes(operations: Sequence[Operation]) -> None:
 
 
 def assert_found(operations: Sequence[Operation], said: str) -> None:
-    """A violation, whose text has `said` in it."""
+    """A violation, with `said` in its text."""
     verdict = transactions.check(History(list(operations))).verdict
     assert verdict.outcome == "violation", verdict
     assert said in verdict.text, verdict.text

@@ -1,4 +1,4 @@
-"""What a `PeerSender` sees: its port, which makes no link by itself, and a link that is up."""
+"""The environment of a `PeerSender`: a port that makes no link by itself, and a link that is up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def size_of(message: Message) -> int:
 
 
 class Link:
-    """As the sender sees an `OutgoingLink` that is up."""
+    """An `OutgoingLink` that is up, for the sender."""
 
     def __init__(self) -> None:
         self.paused = self.ending = False
@@ -57,7 +57,7 @@ class Link:
 
 
 class Port:
-    """As the sender sees `Peers`; no link comes about by itself."""
+    """`Peers` for the sender, without automatic links."""
 
     def __init__(self, limits: PeerLimits) -> None:
         self.loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ class Port:
 
 
 async def sending(limits: PeerLimits = PLAIN, link: Link | None = None) -> tuple[Port, PeerSender, Link]:
-    """A sender whose link is up, if none is made by itself."""
+    """A sender with a link that is up, unless links are made automatically."""
     port, link = Port(limits), link or Link()
     sender = PeerSender(port, TO)  # type: ignore[arg-type]
     sender._task.cancel()

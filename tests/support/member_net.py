@@ -86,7 +86,7 @@ class MemberNet:
         self.removed: dict[int, list[str]] = {}
         self.cut: set[tuple[int, int]] = set()
         self.arrives: Callable[[Message], Message | None] = lambda message: message
-        """The message that arrives in place of one that was sent; None: none does."""
+        """The message delivered in place of one that was sent; None: none."""
 
     def __getitem__(self, id: int) -> StoreMember:
         return self.members[id]
@@ -99,7 +99,7 @@ class MemberNet:
         if message.sender not in self.links[message.to].removed:
             target.receive(arrived)
         elif message.sender in self.members:
-            # As the links between processes do: who was removed is refused, and told why.
+            # As the links between processes: a removed member is refused, with the reason.
             self.members[message.sender].expelled(f"member {message.sender:x} was removed from the cluster")
 
     async def start(self, id: int, bootstrap: Bootstrap | None = None, disk: Disk | None = None) -> StoreMember:
@@ -121,7 +121,7 @@ class MemberNet:
             await self.start(member.id, bootstrap, (disks or {}).get(member.id))
 
     def kill(self, id: int) -> None:
-        """As if its process was gone: no word more from it, none to it. What it wrote is in the page cache."""
+        """As if its process had ended: no messages from it or to it. Its writes are in the page cache."""
         member = self.members.pop(id)
         member.failed = True
         member._turns.stop()
@@ -150,7 +150,7 @@ class MemberNet:
         return max(self.leaders(but=but), key=lambda member: member.replica.leading)
 
     async def settled(self) -> StoreMember:
-        """The leader, once it has applied an entry of its term and all the others follow it: such a one lasts."""
+        """The leader, once it has applied an entry of its term and all others follow it, so that it is stable."""
 
         def lasts(leader: StoreMember) -> bool:
             term = leader.replica.leading
@@ -161,8 +161,8 @@ class MemberNet:
         return await self.leader()
 
     async def moved(self, id: int, transfer: Callable[[NodeId], Awaitable[None]] | None = None) -> None:
-        """Leadership goes to `id`, however often `transfer` (by default, the leader's own) must be asked for it: one
-        may come too late on a slow disk."""
+        """Leadership moves to `id`, with as many calls of `transfer` (by default, the leader's) as needed: one may be
+        too late on a slow disk."""
         while not self.members[id].replica.leading:
             ask = transfer or (await self.leader()).transfer
             with contextlib.suppress(Unavailable, OutcomeUnknown):
@@ -173,7 +173,7 @@ class MemberNet:
         return [id for id in self.members if id != member.member_id]
 
     async def put(self, key: bytes, value: bytes = b"v") -> int:
-        """Through whoever leads, until it is done."""
+        """Through the current leader, until it is done."""
         async with patience():
             while True:
                 try:

@@ -1,7 +1,6 @@
-"""What some tests need from outside: upstream, kubectl, the published trace, numba.
+"""External requirements of some tests: upstream, kubectl, the published trace, numba.
 
-Where it is absent, a test fails in CI and is skipped with its reason on a user's machine.
-"""
+Without them, a test fails in CI and is skipped with its reason on a user's machine."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ def absent(reason: str) -> NoReturn:
 
 @contextlib.contextmanager
 def original(*flags: str) -> Iterator[dict[str, Any]]:
-    """Upstream's control plane, running: url, token, kubeconfig, pids. `flags` name its parts beside the API server."""
+    """Upstream's control plane, running: url, token, kubeconfig, pids. `flags` names its parts other than the API
+    server."""
     with contextlib.ExitStack() as stack:
         try:
             ready = stack.enter_context(upstream.running("run", *flags))
@@ -40,7 +40,7 @@ def etcd_binary() -> str:
 
 
 def original_program(name: str) -> Path:
-    """One of upstream's programs, as a file."""
+    """An upstream program, as a file."""
     try:
         return Path(upstream.binary(name))
     except upstream.Absent as reason:

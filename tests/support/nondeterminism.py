@@ -1,6 +1,5 @@
-"""Finds in source code what could make two runs of one seed differ: time, randomness and identity that are not handed
-in, and orders that nothing decides. By the syntax tree; what it cannot see, the digests of virtual time show.
-"""
+"""Finds nondeterminism in source code: time, randomness and identity that are not passed in, and undefined orders. It
+uses the syntax tree; the digests of virtual time show the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ MODULES: Final = {
     "concurrent.futures": THREAD,
     "multiprocessing": THREAD,
 }
-"""Their very import."""
+"""Forbidden imports."""
 CALLS: Final = {
     "datetime.now": TIME,
     "datetime.utcnow": TIME,
@@ -51,7 +50,7 @@ UNORDERED: Final = ("set", "frozenset")
 INDIFFERENT: Final = frozenset(
     ("sorted", "len", "any", "all", "min", "max", "sum", "set", "frozenset", "bool", "Counter", "isdisjoint")
 )
-"""What comes to the same in any order."""
+"""Functions whose result does not depend on the order."""
 WALKING: Final = frozenset(("list", "tuple", "iter", "next", "enumerate", "map", "filter", "zip", "join", "fromkeys"))
 WALKING_METHODS: Final = frozenset(("extend", "appendleft", "extendleft", "writelines"))
 
@@ -83,7 +82,7 @@ class Hunt:
                 yield from self._called(node)
             yield from self._walked(node)
 
-    # -- what is called -----------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
     def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
@@ -120,7 +119,7 @@ class Hunt:
         elif function.attr == "pop" and not node.args and self._is_set(function.value):
             yield self._finding(node, ORDER)
 
-    # -- what is walked -----------------------------------------------------------------------------------------------
+    # -- iterations -----------------------------------------------------------------------------------------------
 
     def _walked(self, node: ast.AST) -> Iterator[Finding]:
         if isinstance(node, ast.For | ast.AsyncFor):
@@ -142,7 +141,7 @@ class Hunt:
                 yield self._finding(each, ORDER)
 
     def _indifferent(self, node: ast.AST) -> bool:
-        """Whether what this gives goes straight to where order does not matter."""
+        """Whether the result is used only where order does not matter."""
         parent = self._parents.get(node)
         if isinstance(parent, ast.SetComp | ast.comprehension):
             outer = self._parents[parent] if isinstance(parent, ast.comprehension) else parent
@@ -154,7 +153,7 @@ class Hunt:
         return isinstance(parent, ast.Call) and dotted(parent.func).rpartition(".")[2] in INDIFFERENT
 
     def _is_set(self, node: ast.expr) -> bool:
-        """As far as this module alone tells."""
+        """As far as this module shows."""
         if isinstance(node, ast.Set | ast.SetComp):
             return True
         if isinstance(node, ast.Call):
@@ -189,7 +188,7 @@ class Hunt:
         return names
 
     def _is_set_attribute(self, node: ast.Attribute) -> bool:
-        """Of `self`: what its class says; of others: where all classes of the module that have it say the same."""
+        """For `self`: by its class; for others: if all classes of the module with it agree."""
         if dotted(node.value) == "self":
             return self._attributes.get(self._class_of(node), {}).get(node.attr, False)
         said = [attributes[node.attr] for attributes in self._attributes.values() if node.attr in attributes]
@@ -224,7 +223,7 @@ class Hunt:
 
 
 def dotted(node: ast.expr) -> str:
-    """`a.b.c`; "" for what is no name."""
+    """`a.b.c`; "" if it is not a name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -237,7 +236,7 @@ def is_number(node: ast.expr, number: int) -> bool:
 
 
 def is_fresh(node: ast.expr) -> bool:
-    """Coroutines made here, of which none can be done."""
+    """New coroutines, none of which can be done."""
     value = node.value if isinstance(node, ast.Starred) else node
     if isinstance(value, ast.GeneratorExp | ast.ListComp):
         value = value.elt
@@ -245,7 +244,7 @@ def is_fresh(node: ast.expr) -> bool:
 
 
 def is_unseeded(name: str, node: ast.Call) -> bool:
-    """A generator without a seed, or a function of a module's own generator."""
+    """A generator without a seed, or a function of a module's global generator."""
     if name in ("random.Random", "Rng", "Random"):
         return not (node.args or node.keywords)
     module, _, function = name.rpartition(".")
@@ -269,7 +268,7 @@ def is_stable(node: ast.Call) -> bool:
 
 
 def is_set_type(node: ast.expr) -> bool:
-    """`set[...]`, `frozenset[...]`, or one of these or None. Not of int: numbers hash alike in every process."""
+    """`set[...]`, `frozenset[...]`, or one of these or None. Not of int: numbers hash the same in every process."""
     if isinstance(node, ast.BinOp):
         return is_set_type(node.left) or is_set_type(node.right)
     if isinstance(node, ast.Subscript):

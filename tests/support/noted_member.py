@@ -1,4 +1,4 @@
-"""A stand-in for a store's member: what it has is the test's, what it is asked is noted with its time."""
+"""A stand-in for a store member: attributes from the test, calls recorded with their time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minikube_py.store.upkeep import Upkeep
 
 
 class Noted:
-    """A stand-in for a member: its attributes are the test's, its calls are noted with their time."""
+    """A stand-in for a member: attributes from the test, calls recorded with their time."""
 
     def __init__(self, **config: Any) -> None:
         self.loop = asyncio.get_running_loop()

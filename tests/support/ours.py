@@ -1,4 +1,4 @@
-"""Our control plane as a process of its own, for whoever compares it with upstream."""
+"""Our control plane as a separate process, for comparisons with upstream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import yaml
 STOP_TIMEOUT_S = 30
 
 BEHIND = "MINIKUBE_PY_BEHIND"
-"""Where this says `etcd`, all that is compared with upstream runs on a real etcd."""
+"""If this is `etcd`, everything compared with upstream runs on a real etcd."""
 SERVE = """
 ETCD = ""
 GATES = ""
@@ -49,7 +49,7 @@ asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("
 
 
 def gated(gates: str) -> tuple[str, str, str]:
-    """What `serve` starts for a control plane with these feature gates."""
+    """Starts `serve` for a control plane with these feature gates."""
     return sys.executable, "-c", SERVE.replace('GATES = ""', f'GATES = "{gates}"')
 
 

@@ -19,7 +19,7 @@ PAUSE_S = 0.005
 
 
 class Deadline:
-    """For a loop that asks again and again: `check` raises once it has taken too long."""
+    """For polling loops: `check` raises once it has taken too long."""
 
     def __init__(self, within_s: float = 0.0) -> None:
         self._within_s = max(within_s, PATIENCE_S)
@@ -30,15 +30,15 @@ class Deadline:
 
 
 def patience() -> asyncio.Timeout:
-    """`async with patience():` ends what hangs."""
+    """`async with patience():` ends a hung block."""
     return asyncio.timeout(PATIENCE_S)
 
 
 async def until(
     condition: Callable[[], Any | Awaitable[Any]], what: str | Callable[[], str] = "", within_s: float = 0.0
 ) -> Any:
-    """What `condition` gives, once it is true; asked again and again. `what`: for the failure's text. `within_s`: where
-    patience alone is too short."""
+    """The result of `condition`, once it is true; polled. `what`: for the failure's text. `within_s`: if the default is
+    too short."""
     loop = asyncio.get_running_loop()
     within_s = max(within_s, PATIENCE_S)
     ends_s = loop.time() + within_s
@@ -54,7 +54,7 @@ async def until(
 
 
 def eventually(condition: Callable[[], Any], what: str, within_s: float = 0.0, pause_s: float = 0.02) -> Any:
-    """As `until`, for plain code and what costs more to ask."""
+    """As `until`, for plain code and expensive conditions."""
     deadline = Deadline(within_s)
     while not (found := condition()):
         deadline.check(what)

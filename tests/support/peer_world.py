@@ -1,4 +1,4 @@
-"""Members that only talk: `Peers` with a driver that remembers its calls, and snapshots in memory."""
+"""Members that only communicate: `Peers` with a driver that records its calls, and snapshots in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAST = PeerLimits(beat_s=0.1, retry_s_max=0.2, connect_s=5.0)
 
 
 class MemorySource:
-    """A snapshot as its sender has it. `spoil` changes bytes as they are read."""
+    """A snapshot at its sender. `spoil` changes bytes as they are read."""
 
     def __init__(self, data: bytes, index: int = 100, spoil: Callable[[int, bytes], bytes] | None = None) -> None:
         meta = SnapshotMeta(LogIndex(index), Term(3), Configuration(frozenset((NodeId(1), NodeId(2)))))
@@ -47,7 +47,7 @@ class MemorySource:
 
 
 class MemoryIncoming:
-    """A snapshot as its receiver has it; asks for a sync after each `sync_bytes`."""
+    """A snapshot at its receiver; requests a sync after each `sync_bytes`."""
 
     def __init__(self, offer: SnapshotOffer, sync_bytes: int = 1 << 20) -> None:
         self.offer = offer
@@ -76,7 +76,7 @@ class MemoryIncoming:
 
 
 class Driver:
-    """Stands for a `StoreMember`, as its links see it: remembers."""
+    """Replaces a `StoreMember` for its links: records calls."""
 
     def __init__(self) -> None:
         self.received: list[Message] = []
@@ -121,7 +121,7 @@ class Driver:
 
 
 class Talker:
-    """One member. `membership` and `applied` are what its log says."""
+    """One member. `membership` and `applied` are those of its log."""
 
     def __init__(self, member: Member, peers: Peers, membership: Membership, cluster_id: int = CLUSTER) -> None:
         self.member = member

@@ -1,9 +1,7 @@
 """Ports for servers whose addresses others must know before they listen.
 
-Above the ports at which roles answer for their health, and below what systems give to outgoing connections: one of
-those may take a port between a look at it and its use. Each process of a test run has a part of its own, and gives none
-twice until most were given.
-"""
+Above the roles' health ports, and below the ephemeral range: an outgoing connection might take a port between the check
+and its use. Each process of a test run has a separate range, and reuses none until most were used."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones on which nobody listens now."""
+    """This many different ones without a current listener."""
     if len(_given) + count > len(_OWN) * 3 // 4:
         _given.clear()
     found: list[int] = []

@@ -1,7 +1,7 @@
-"""Preemption by brute force, for clusters so small that every set of victims can be tried; and such clusters, drawn.
+"""Preemption by brute force, for clusters so small that every set of victims can be tried; and a generator of such
+clusters.
 
-Nothing here is shared with the scheduler: a node's room is its cpu and its host port, and pods are plain records.
-"""
+It shares no code with the scheduler: a node's resources are its cpu and its host port, and pods are plain records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = 8080
 
 @dataclass(frozen=True)
 class Running:
-    """A pod. `start_s`: None where it has not started; `team`: its label."""
+    """A pod. `start_s`: None if it has not started; `team`: its label."""
 
     name: str
     node: str
@@ -38,7 +38,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Case:
-    """`waiting` is to be placed. `nominated`: pods that are promised a node."""
+    """`waiting` is to be placed. `nominated`: pods nominated to a node."""
 
     nodes: dict[str, int]
     running: tuple[Running, ...]
@@ -50,7 +50,7 @@ class Case:
 
 
 def fits(case: Case, node: str, there: list[Running]) -> bool:
-    """With the pods nominated to the node that are not below the waiting one, and without them."""
+    """With the pods nominated to the node that have no lower priority than the waiting one, and without them."""
     above = [other for other in case.nominated if other.node == node and other.priority >= case.waiting.priority]
     for all_there in (there + above, there):
         cpu = sum(pod.cpu for pod in all_there) + case.waiting.cpu
@@ -77,8 +77,8 @@ def _violating(case: Case, pods: list[Running]) -> set[str]:
 
 
 def victims_on(case: Case, node: str) -> tuple[list[Running], int] | None:
-    """Of all sets of victims that make room, the one that keeps the most important pods: those that a budget protects
-    first. None where there is none."""
+    """Of all sufficient sets of victims, the one that keeps the most important pods, with those protected by a budget
+    first. None if there is none."""
     there = [pod for pod in case.running if pod.node == node]
     below = [pod for pod in there if pod.priority < case.waiting.priority]
     below.sort(key=lambda pod: (-pod.priority, _start(pod)))
@@ -94,7 +94,7 @@ def victims_on(case: Case, node: str) -> tuple[list[Running], int] | None:
 
 
 def best(case: Case) -> set[tuple[str, tuple[str, ...]]]:
-    """(node, victims) that preemption may come to; several only where all that it compares is equal."""
+    """Possible results (node, victims) of preemption; several only if all criteria are equal."""
     if case.never:
         return set()
     costs: dict[tuple[str, tuple[str, ...]], tuple[float, ...]] = {}

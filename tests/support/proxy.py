@@ -1,17 +1,16 @@
-"""Links between members that can be held up, lost or cut without root: a TCP proxy as a process of its own.
+"""Links between members that can be delayed, lossy or cut without root: a TCP proxy as a separate process.
 
-All members reach one of them at the same address, its listener here; who it is that connects is found in /proc, as the
-process that holds the other end of the socket. So there is a rule for each direction between each two members, and it
-applies to the bytes that go that way, over whichever connection.
+All members reach one of them at the same address, its listener here; the connecting one is identified in /proc, as the
+process with the other end of the socket. So there is a rule for each direction between each two members, which applies
+to the bytes in that direction, on any connection.
 
     pass    as they come, `delay_s` later
     hold    they wait, as does the news that a connection has ended: what a router that is down for a while makes of TCP
     drop    they are lost, and so is every connection that lost any, once both its ends can learn of it
     cut     connections are reset, and new ones too
 
-Commands are JSON objects, a line each, on standard input, and each is answered by a line. It ends when its input
-ends, and kills the processes that were announced to it: none outlives its starter, not even one that was stopped.
-"""
+Commands are JSON objects, a line each, on standard input, and each is answered by a line. It ends when its input ends,
+and kills the registered processes: none outlives its parent, not even a stopped one."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HELD_BYTES_MAX = 256 << 10
-"""What one direction of a connection holds back before its sender has to wait."""
+"""The bytes buffered for one direction of a connection before its sender has to wait."""
 FIND_ATTEMPTS = 40
 FIND_PAUSE_S = 0.05
 END = b""
@@ -43,7 +42,7 @@ PASS = Rule()
 
 
 class Pipe:
-    """One direction of a connection: what `source` says to `destination`."""
+    """One direction of a connection: from `source` to `destination`."""
 
     def __init__(self, proxy: Proxy, source: str, destination: str) -> None:
         self._proxy = proxy
@@ -53,9 +52,9 @@ class Pipe:
         self._timer: asyncio.TimerHandle | None = None
         self._full = False
         self.reader: Side | None = None
-        """The side that takes what comes from the source."""
+        """The side that reads from the source."""
         self.writer: Side | None = None
-        """The side that gives to the destination; None until it is connected."""
+        """The side that writes to the destination; None until it is connected."""
         self.lossy = False
 
     @property
@@ -73,7 +72,7 @@ class Pipe:
         self.pump()
 
     def pump(self) -> None:
-        """Gives what is due, and no more than is taken."""
+        """Writes what is due, as far as the peer accepts it."""
         if self.writer is not None and not self.lossy and self.rule.mode != "hold":
             now_s = self._proxy.loop.time()
             while self._queue and not self._full and self._queue[0][0] <= now_s:
@@ -104,7 +103,7 @@ class Pipe:
 
 
 class Side(asyncio.Protocol):
-    """One of a connection's two sockets: what it says goes into `out`, what `into` brings is said to it."""
+    """One of a connection's two sockets: its input goes to `out`, its output comes from `into`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -207,13 +206,13 @@ class Connection:
         if self.far is None:
             self.abort()
         elif self._open:
-            # The other end learns of it as it would of any word.
+            # The other end learns of it in order with the data.
             side.out.feed(END)
         if not self._open:
             self._over()
 
     def changed(self) -> None:
-        """There are other rules now."""
+        """The rules changed."""
         modes = [pipe.rule.mode for pipe in self.pipes]
         broken = any(pipe.lossy for pipe in self.pipes) and "drop" not in modes and "hold" not in modes
         if "cut" in modes or broken:
@@ -249,7 +248,7 @@ class Proxy:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     async def listen(self, name: str, host: str, port: int) -> dict[str, Any]:
-        """Others reach `name`, which listens at `host:port`, through the port that is answered."""
+        """Others reach `name`, which listens at `host:port`, through the returned port."""
         self.targets[name] = (host, port)
         server = await self.loop.create_server(lambda: self._accept(name), "127.0.0.1", 0)
         self._servers.append(server)
@@ -263,7 +262,7 @@ class Proxy:
         return {}
 
     async def obey(self, rules: list[tuple[str, str, str, float]]) -> dict[str, Any]:
-        """The rules from now on; what they do not name passes."""
+        """Sets the rules; unnamed directions pass."""
         self.rules = {(source, destination): Rule(mode, delay_s) for source, destination, mode, delay_s in rules}
         self.changed.set()
         self.changed = asyncio.Event()
@@ -293,7 +292,7 @@ class Proxy:
         return Connection(self, to).near
 
     async def holder(self, theirs: tuple[str, int], ours: tuple[str, int]) -> str:
-        """Whose socket it is at the other end: "" where that cannot be found, as of one that has ended already."""
+        """The owner of the socket at the other end: "" if it cannot be found, as after it ended."""
         for _ in range(FIND_ATTEMPTS):
             inode = _inode(theirs, ours)
             for name, pid in list(self.pids.items()):
@@ -316,7 +315,7 @@ class Proxy:
 
 
 def _inode(local: Sequence[Any], remote: Sequence[Any]) -> str:
-    """That of the established socket with these two ends, "" where there is none."""
+    """Of the established socket with these two ends, "" if there is none."""
     ends = [_hex(local), _hex(remote)]
     with open("/proc/net/tcp", encoding="ascii") as table:
         for line in table:
@@ -327,7 +326,7 @@ def _inode(local: Sequence[Any], remote: Sequence[Any]) -> str:
 
 
 def _hex(address: Sequence[Any]) -> str:
-    """As /proc/net/tcp writes it: the host's bytes turned round."""
+    """In the format of /proc/net/tcp: the host's bytes reversed."""
     host, port = address[:2]
     return "".join(f"{int(part):02X}" for part in reversed(host.split("."))) + f":{port:04X}"
 

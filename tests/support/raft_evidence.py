@@ -1,8 +1,7 @@
-"""What a member may conclude from what has reached it, and no more: majorities are those it has heard from.
+"""Checks that a member concludes only what its input justifies: majorities are those it has heard from.
 
-The laws of `raft_laws` look at the truth; a member that guesses right breaks none of them. These look at its reasons:
-votes, acknowledgements and heartbeat answers count when they were delivered to it, in the term they are of.
-"""
+The invariants of `raft_laws` check facts, which a lucky guess does not violate. These check reasons: votes,
+acknowledgements and heartbeat answers count once delivered to the member, in their term."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ class Before(NamedTuple):
 
 
 class Question(NamedTuple):
-    """When a read was asked for, and in which term its asker led; 0: it did not."""
+    """When a read was requested, and in which term its member led; 0: it did not."""
 
     time: int
     term: int
 
 
 class Evidence:
-    """`time` counts what happens, so that before and after can be told."""
+    """`time` counts events, to order them."""
 
     def __init__(self) -> None:
         self.time = 0
@@ -109,7 +108,7 @@ class Evidence:
         require(theirs >= own, "no vote for a log that is behind (5.4.1)", member.id, raft_term, own, message)
 
     def _check_commit_told(self, member: Member, message: Message, before: Before) -> None:
-        """Figure 2: min(leaderCommit, index of last new entry); or what a later change in the log tells by itself."""
+        """Figure 2: min(leaderCommit, index of last new entry); or what a later change in the log implies."""
         log = member.up.log
         if log.committed == before.commit:
             return
@@ -126,7 +125,7 @@ class Evidence:
         require(log.committed <= told, "a follower commits only what it was sent", member.id, log.committed, message)
 
     def _check_accepted(self, member: Member, message: Message, before: Before) -> None:
-        """Figure 2, AppendEntries: what conflicts goes, with all after it; what is there stays."""
+        """Figure 2, AppendEntries: conflicting entries are removed, with all after them; matching ones stay."""
         log = member.up.log
         if log.offset != before.offset or message.term < before.term:
             return
@@ -149,7 +148,7 @@ class Evidence:
     # What a member does
 
     def ticked(self, member: Member) -> None:
-        """6.2: a leader that checks its quorum does not stay one for long without it."""
+        """6.2: a leader that checks its quorum steps down soon without it."""
         raft = member.up
         self._ticks[member.id] += 1
         now = self._ticks[member.id]
@@ -195,7 +194,7 @@ class Evidence:
         )  # fmt: skip
 
     def committed(self, member: Member, index: int) -> None:
-        """A leader has moved its commit index to `index` by itself."""
+        """A leader has advanced its commit index to `index` by itself."""
         raft = member.up
         have = {node for node, known in self._acknowledged[raft.term, raft.id].items() if known >= index}
         if member.disk.holds(index, raft.log.term(index)):
@@ -221,8 +220,8 @@ class Evidence:
             self._check_confirmed(member, question.term, question.time, about)
 
     def _check_confirmed(self, member: Member, term: int, asked: int, about: object) -> None:
-        """6.4: a majority has answered a heartbeat that was sent after the read was asked for; by one of the
-        configurations in force since then."""
+        """6.4: a majority has answered a heartbeat sent after the read was requested, in one of the configurations in
+        force since then."""
         own = member.id
         heard = {node for node, sent in self._heard[term, own].items() if sent > asked} | {own}
         history = self._configurations[member.id]

@@ -1,8 +1,7 @@
-"""What must hold of Raft at every step, whatever the schedule; checked from outside, against records of its own.
+"""Invariants of Raft at every step, whatever the schedule; checked from outside, against separate records.
 
 Sources: the paper's figure 3 (election safety, leader append-only, log matching, leader completeness, state machine
-safety), 5.1-5.4, 6 and 8; the thesis, 4.1-4.3, 6.4 and 9.6; and the contract of `Ready`. A broken law is a `Broken`.
-"""
+safety), 5.1-5.4, 6 and 8; the thesis, 4.1-4.3, 6.4 and 9.6; and the contract of `Ready`. A broken law is a `Broken`."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from raft_world import Member, Snapshot, World
 
 PROMISES = {MessageType.VOTE, MessageType.VOTE_REPLY, MessageType.APPEND_REPLY}
-"""What says something that a crash must not undo: it is sent when that is durable, and may be sent at once if it is."""
+"""Messages that a crash must not undo: sent once durable, or at once if already durable."""
 
 
 class Seen(NamedTuple):
-    """What a member looked like when it was last observed."""
+    """A member's state when it was last observed."""
 
     term: int
     role: str
@@ -53,7 +52,7 @@ class Laws:
     # Lives
 
     def born(self, member: Member) -> None:
-        """What a member is given at its birth counts as committed as far as its snapshot and hard state say."""
+        """A member's initial state counts as committed up to its snapshot and hard state."""
         meta = member.disk.snapshot.meta
         self.commit = max(self.commit, meta.index, member.disk.hard_state.commit)
         self.configurations.setdefault(meta.index, meta.configuration)
@@ -140,7 +139,7 @@ class Laws:
         require(has == self.committed[index].term, "leader completeness (5.4)", member.id, self.committed[index], has)
 
     def _check_commit(self, member: Member, before: int, *, led: bool) -> None:
-        """`led`: a moment ago. A leader that a change removes commits once more, by the new majority."""
+        """`led`: a moment ago. A leader removed by a change commits once more, by the new majority."""
         raft = member.up
         log = raft.log
         require(log.applied <= log.delivered <= log.committed <= log.last_index, "applied <= committed <= last")
@@ -195,8 +194,8 @@ class Laws:
         require(self.committed.get(entry.index) == entry, "state machine safety (5.4.3)", member.id, entry)
 
     def applied(self, member: Member) -> None:
-        """The configuration in force is a function of the log, and two that follow each other share no disjoint
-        majorities (6)."""
+        """The configuration in force is a function of the log, and two consecutive ones have no disjoint majorities
+        (6)."""
         self.observe(member)
         now = member.up.configuration
         leads = member.up.role == "LEADER"
@@ -288,7 +287,7 @@ class Laws:
         for entry, index in zip(message.entries, range(message.index + 1, log.last_index + 2)):
             require(entry.index == index, "entries are sent without holes", message)
         until = message.index + len(message.entries)
-        # Of the term it led in: what it queued then may leave after a newer leader has cut its log.
+        # Of the term it led in: messages queued then may leave after a newer leader has truncated its log.
         handed = self.led_to.get((member.id, message.term), 0)
         require(until <= handed, "entries are sent when they are handed out for writing", handed, message)
         size = sum(len(entry.data) for entry in message.entries)
@@ -300,7 +299,7 @@ class Laws:
     # Reads
 
     def asked(self, member: Member, context: bytes) -> None:
-        """All that any member knows to be committed may have been acknowledged already."""
+        """Everything that any member knows to be committed may already have been acknowledged."""
         question = Question(self.evidence.time, member.up.term if member.up.role == "LEADER" else 0)
         self.evidence.time += 1
         self._asked[member.id, context] = (self.commit, question)

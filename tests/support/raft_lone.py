@@ -1,4 +1,4 @@
-"""One Raft member whose peers are played by the test: what they say is stepped in, what it says is looked at."""
+"""One Raft member whose peers are simulated by the test: it steps their messages and checks the member's."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from minikube_py.raft.ready import ReadState, Ready
 
 ME = 1
 PLAIN = {"pre_vote": False, "check_quorum": False}
-"""As the paper has it, without the thesis' refinements."""
+"""As in the paper, without the thesis' refinements."""
 
 
 def entries(terms: Iterable[int], *, after: int = 0) -> list[Entry]:
-    """Entries with these terms, and data that tells them apart."""
+    """Entries with these terms, and distinct data."""
     return [Entry(term, index, f"{index}@{term}".encode()) for index, term in enumerate(terms, start=after + 1)]
 
 
 class Lone:
-    """`log`: the terms of its entries after `offset`. All of it is durable; `commit` says how far it is committed."""
+    """`log`: the terms of its entries after `offset`. All of it is durable; `commit` is the commit index."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Lone:
     # The driver
 
     def ready(self, *, can_write: bool = True) -> Ready:
-        """One Ready, of which everything is done but the write."""
+        """Handles one Ready except the write."""
         ready = self.raft.ready(can_write)
         self.readies.append(ready)
         if ready.committed:
@@ -74,7 +74,7 @@ class Lone:
             self.raft.persisted(self.raft.term, index)
 
     def run(self) -> list[Message]:
-        """All there is to do; what was sent by it."""
+        """Handles all Readys; returns the messages sent."""
         sent: list[Message] = []
         for _ in range(100):
             ready = self.ready()
@@ -85,10 +85,10 @@ class Lone:
             self.persist(ready)
         raise AssertionError("it is never done")
 
-    # What is said to it
+    # Messages to it
 
     def step(self, type: MessageType, sender: int, **fields: object) -> list[Message]:
-        """Steps one message, and does what follows; what was sent then. `term` is its own unless given."""
+        """Steps one message and handles the result; returns the messages sent. `term` is its own unless given."""
         fields.setdefault("term", self.raft.term)
         self.raft.step(Message(type, sender, self.raft.id, **fields))
         return self.run()
@@ -118,13 +118,13 @@ class Lone:
         return sent
 
     def lead(self) -> Lone:
-        """Elected, and its opening entry is everywhere and committed."""
+        """Elected, with its opening entry replicated and committed."""
         self.elect()
         self.acknowledge()
         return self
 
     def acknowledge(self, *who: int, index: int | None = None) -> list[Message]:
-        """These (or all others) say that they have the log up to `index` (or all of it)."""
+        """These (or all others) report that they have the log up to `index` (or all of it)."""
         configuration = self.raft.configuration
         everyone = configuration.voters | configuration.outgoing | configuration.learners
         sent: list[Message] = []

@@ -41,7 +41,7 @@ UNBORN = HardState()
 
 
 class Write(NamedTuple):
-    """A Ready on its way to the disk, the hard state written beside it, and the state its snapshot brings."""
+    """A Ready in flight to the disk, the hard state written with it, and the state of its snapshot."""
 
     ready: Ready
     hard_state: HardState
@@ -50,7 +50,7 @@ class Write(NamedTuple):
 
 @dataclass
 class Disk:
-    """What is durable. `written` is what was handed over and is not synced yet, oldest first."""
+    """Durable state. `written` is handed over but not synced, oldest first."""
 
     configuration: Configuration
     hard_state: HardState = UNBORN
@@ -82,7 +82,7 @@ class Disk:
 
 
 class Node:
-    """One member: its Raft, its disk, and what it applied since the beginning of the world."""
+    """One member: its Raft, its disk, and everything it has applied."""
 
     def __init__(self, net: Net, node: NodeId, disk: Disk) -> None:
         self.net = net
@@ -104,7 +104,7 @@ class Node:
             self.raft.snapshot_taken(meta)
 
     def work(self) -> bool:
-        """One Ready, as a driver treats it; and a sync, unless the disk is held. False: there was nothing."""
+        """Handles one Ready as a driver does; and a sync, unless the disk is held. False: there was nothing."""
         can_write = not self.disk.written
         ready = self.raft.ready(can_write)
         self.net.post(ready.messages)
@@ -163,7 +163,7 @@ class Net:
             self.add(node)
 
     def add(self, node: int) -> None:
-        """A member with an empty disk that is in no configuration and waits to be found."""
+        """A member with an empty disk that is in no configuration yet."""
         self.nodes[node] = Node(self, NodeId(node), Disk(Configuration(frozenset())))
 
     def __getitem__(self, node: int) -> Node:
@@ -190,7 +190,7 @@ class Net:
         return index
 
     def read(self, node: int, context: bytes) -> list[ReadState]:
-        """Asks and settles; all answers that `node` got since the last call."""
+        """Requests a read and settles; all answers that `node` got since the last call."""
         self[node].raft.read_index(context)
         self.settle()
         answers, self[node].read_states = self[node].read_states, []
@@ -204,13 +204,13 @@ class Net:
             self.settle()
 
     def work(self, *nodes: int) -> bool:
-        """One turn of each of the nodes (none named: all that run). False: nobody had anything to do."""
+        """One turn of each of the nodes (default: all running). False: there was no work."""
         busy = [node.work() for node in self.up if not nodes or node.id in nodes]
         self.check_leaders()
         return any(busy)
 
     def deliver(self, most: int | None = None) -> int:
-        """Delivers what is under way now (at most so many), oldest first; returns how many were taken off."""
+        """Delivers messages now in flight (at most a number), oldest first; returns how many were removed."""
         count = len(self.mail) if most is None else min(most, len(self.mail))
         for _ in range(count):
             self.hand_over(self.mail.popleft())
@@ -294,7 +294,7 @@ class Net:
         try:
             receiver.raft.step(message)
         except UnknownPeer:
-            pass  # as a driver does: who was removed may go on talking for a while
+            pass  # as a driver does: a removed member may keep sending for a while
         self.report_snapshot(message, arrived=True)
 
     def report_snapshot(self, message: Message, *, arrived: bool) -> None:

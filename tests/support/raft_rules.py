@@ -1,4 +1,4 @@
-"""The few notions that Raft's laws are stated in, counted here and not by the code under test."""
+"""The few notions used by Raft's invariants, computed here and not by the code under test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.raft.message import Entry, EntryKind
 
 
 class Broken(AssertionError):
-    """A law of Raft does not hold."""
+    """An invariant of Raft is violated."""
 
 
 def require(holds: object, law: str, *about: object) -> None:
@@ -25,7 +25,7 @@ def is_quorum(configuration: Configuration, members: Collection[int]) -> bool:
 
 
 def is_change(entry: Entry) -> bool:
-    """Whether it changes who decides; an entry with a context alone does not."""
+    """Whether it changes the voters; an entry with only a context does not."""
     if entry.kind != EntryKind.CHANGE:
         return False
     change = decode_change(entry.data)

@@ -1,4 +1,4 @@
-"""Where many of Raft's tests begin: a cluster that waits, passes time, changes its members."""
+"""Common starting points of Raft's tests: a cluster that waits, passes time, changes its members."""
 
 from __future__ import annotations
 

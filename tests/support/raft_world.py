@@ -1,8 +1,7 @@
-"""Raft members on simulated disks and links, stepped by hand: nothing moves by itself.
+"""Raft members on simulated disks and links, stepped by hand: nothing happens by itself.
 
-Each member has a driver that does what `Ready` says and no more: writes wait in order until they are synced, what had
-to wait for them is sent then, and a crash keeps some first part of what waited. What it observes goes to `Laws`.
-"""
+Each member has a driver that does exactly what `Ready` requires: writes wait in order until they are synced, dependent
+messages are sent then, and a crash keeps a prefix of the waiting writes. Its observations go to `Laws`."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ from minikube_py.raft.ready import ProposalDropped, ReadState, Ready, UnknownPee
 
 NOTHING = Configuration(frozenset())
 WRITES_MAX = 3
-"""As many writes wait for a slow disk."""
+"""Limit of writes waiting for a slow disk."""
 
 
 class FixedRng(random.Random):
-    """Draws always the same: by default the least, so that timeouts are exactly what the configuration says."""
+    """Always draws the same: by default the least, so that timeouts are exactly as configured."""
 
     value = 0
 
@@ -38,14 +37,14 @@ class FixedRng(random.Random):
 
 
 class Snapshot(NamedTuple):
-    """The state is all entries that were applied: equal prefixes are then equal states."""
+    """The state is the list of applied entries: equal prefixes are equal states."""
 
     meta: SnapshotMeta
     state: tuple[Entry, ...]
 
 
 class Write(NamedTuple):
-    """What one Ready wants durable, in the order it reaches the disk, and what follows once it is."""
+    """The content of one Ready to make durable, in disk order, and the actions that follow."""
 
     records: tuple[HardState | Entry | Snapshot, ...]
     messages: tuple[Message, ...]
@@ -54,14 +53,14 @@ class Write(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """A message under way. `snapshot` is the data that goes with a SNAPSHOT message."""
+    """A message in flight. `snapshot` is the data of a SNAPSHOT message."""
 
     message: Message
     snapshot: Snapshot | None = None
 
 
 class Disk:
-    """What is durable: a snapshot, the entries after it, the hard state. Then the writes that are not."""
+    """Durable state: a snapshot, the entries after it, the hard state. Then the writes that are not durable."""
 
     def __init__(self, snapshot: Snapshot, entries: Iterable[Entry] = (), hard_state: HardState | None = None) -> None:
         self.snapshot = snapshot
@@ -74,7 +73,7 @@ class Disk:
         return self.snapshot.meta.index + len(self.entries)
 
     def term(self, index: int) -> int | None:
-        """None where no such entry is; entries beneath the snapshot count as the snapshot's."""
+        """None if there is no such entry; entries below the snapshot count as the snapshot's."""
         first = self.snapshot.meta.index
         if first < index <= self.last_index:
             return self.entries[index - first - 1].term
@@ -94,11 +93,11 @@ class Disk:
             self.entries[position:] = [record]
 
     def install(self, snapshot: Snapshot) -> None:
-        """One from elsewhere: the log begins again after it."""
+        """One from another member: a new log begins after it."""
         self.snapshot, self.entries = snapshot, []
 
     def take(self, snapshot: Snapshot) -> None:
-        """One's own: the entries beneath it go."""
+        """Its own: the entries below it are removed."""
         self.entries = self.entries[snapshot.meta.index - self.snapshot.meta.index :]
         self.snapshot = snapshot
 
@@ -126,7 +125,7 @@ class Member:
 
 
 class Listener:
-    """What a transcript wants to know of. Each method is called before its effect on others."""
+    """Events for a transcript. Each method is called before its effect on others."""
 
     def sent(self, member: Member, message: Message, *, after: bool) -> None: ...
 
@@ -134,8 +133,8 @@ class Listener:
 
 
 class World:
-    """`links` holds what is under way, oldest first; a message over a cut link is lost when it is sent. The disks of
-    `slow` members sync only on request."""
+    """`links` holds messages in flight, oldest first; a message over a cut link is lost when sent. The disks of `slow`
+    members sync only on request."""
 
     def __init__(self, *, seed: int | None = None, listener: Listener | None = None) -> None:
         self.members: dict[int, Member] = {}
@@ -160,7 +159,7 @@ class World:
         hard_state: HardState | None = None,
         **knobs: object,
     ) -> Member:
-        """A member that has `entries` after a snapshot at `index`, where `configuration` is in force."""
+        """A member with `entries` after a snapshot at `index`, where `configuration` is in force."""
         snapshot = Snapshot(SnapshotMeta(index, term, configuration), ())
         member = Member(RaftConfig(id=id, **knobs), Disk(snapshot, entries, hard_state))
         self.members[id] = member
@@ -175,7 +174,7 @@ class World:
         return [member for member in self.members.values() if member.raft is not None]
 
     def crash(self, id: int, kept: int = 0) -> None:
-        """Keeps the first `kept` records of what was written and not synced."""
+        """Keeps the first `kept` unsynced records."""
         member = self.members[id]
         pending = [record for write in member.disk.pending for record in write.records]
         member.disk.pending.clear()
@@ -206,13 +205,13 @@ class World:
     # The driver
 
     def call(self, id: int, what: Callable[[Raft], object]) -> None:
-        """Any of Raft's methods that only changes it; the laws are checked behind it."""
+        """Any method of Raft that only changes it; then checks the invariants."""
         member = self.members[id]
         what(member.up)
         self.laws.observe(member)
 
     def turn(self, id: int, *, can_write: bool = True) -> Ready:
-        """Does what one Ready says, up to the write, which then waits for `sync`."""
+        """Handles one Ready up to the write, which then waits for `sync`."""
         member = self.members[id]
         raft = member.up
         self.laws.evidence.time += 1
@@ -244,7 +243,7 @@ class World:
         return ready
 
     def sync(self, id: int) -> Write:
-        """The oldest write is durable now, and what waited for it goes out."""
+        """Makes the oldest write durable, and sends what waited for it."""
         member = self.members[id]
         write = member.disk.pending.popleft()
         for record in write.records:
@@ -257,7 +256,7 @@ class World:
         return write
 
     def work(self, id: int) -> None:
-        """Turns and syncs until there is nothing to do; with a slow disk it is one turn, and nothing is synced."""
+        """Turns and syncs until there is nothing to do; with a slow disk one turn without a sync."""
         member = self.members[id]
         if id in self.slow:
             self.turn(id, can_write=len(member.disk.pending) < WRITES_MAX)
@@ -271,7 +270,7 @@ class World:
         raise AssertionError(f"node {id} is never done")
 
     def take_snapshot(self, id: int, index: int | None = None, *, compact: int | None = None) -> SnapshotMeta:
-        """A snapshot of what is applied, durable at once; then the log may be forgotten up to `compact`."""
+        """A snapshot of the applied state, durable at once; then the log may be compacted up to `compact`."""
         member = self.members[id]
         raft = member.up
         index = member.applied if index is None else index
@@ -288,7 +287,7 @@ class World:
         return meta
 
     def give_wanted_snapshots(self) -> None:
-        """As drivers do, when a peer can be helped by a newer snapshot only."""
+        """As drivers do when a peer needs a newer snapshot."""
         for member in self.up():
             if member.up.snapshot_wanted and member.disk.last_index >= member.applied > member.disk.snapshot.meta.index:
                 self.take_snapshot(member.id, compact=member.up.log.offset)
@@ -312,7 +311,7 @@ class World:
         self.links.append(Envelope(message, snapshot))
 
     def _lost(self, message: Message) -> None:
-        """A lost snapshot is always noticed by its stream; other losses only where a test says so."""
+        """A lost snapshot is always detected by its stream; other losses only if a test reports them."""
         if message.type == MessageType.SNAPSHOT:
             self._ended(message, whole=False)
 
@@ -322,7 +321,7 @@ class World:
             self.call(message.sender, lambda raft: raft.report(message.to, True, snapshot=whole))
 
     def deliver(self, position: int = 0, *, keep: bool = False) -> Message:
-        """Hands over the message at `position`; `keep`: a duplicate stays under way."""
+        """Delivers the message at `position`; `keep`: a duplicate stays in flight."""
         envelope = self.links[position] if keep else self.links.pop(position)
         message = envelope.message
         target = self.members.get(message.to)
@@ -348,7 +347,7 @@ class World:
         return envelope.message
 
     def partition(self, *groups: Iterable[int]) -> None:
-        """Only members of the same group hear each other; what is under way between groups is lost."""
+        """Only members of the same group are connected; messages between groups are lost."""
         group_of = {id: number for number, group in enumerate(groups) for id in group}
         ids = list(self.members)
         self.cut = {(a, b) for a in ids for b in ids if a != b and group_of.get(a, -a) != group_of.get(b, -b)}
@@ -370,7 +369,7 @@ class World:
     # All at once
 
     def settle(self, rounds_max: int = 200, only: Callable[[Message], bool] | None = None) -> None:
-        """Works and delivers until nothing is left to do, all in order; `only`: what may pass, the rest is lost."""
+        """Works and delivers until nothing is left to do, in order; `only`: messages that pass, the rest is lost."""
         for _ in range(rounds_max):
             busy = False
             for member in self.up():
@@ -396,7 +395,7 @@ class World:
             self.laws.evidence.ticked(self.members[id])
 
     def leader(self) -> Member | None:
-        """Of those that think they lead, the one with the highest term."""
+        """Of those that believe to lead, the one with the highest term."""
         leaders = [member for member in self.up() if member.up.role == "LEADER"]
         return max(leaders, key=lambda member: member.up.term, default=None)
 
@@ -404,13 +403,13 @@ class World:
         self.call(id, lambda raft: raft.step(Message(MessageType.HUP, id, id)))
 
     def elect(self, id: int) -> None:
-        """Makes `id` the leader, by an election in which all that is up takes part."""
+        """Makes `id` the leader, by an election among all running members."""
         self.campaign(id)
         self.settle()
         assert self[id].role == "LEADER", f"node {id} is {self[id].role}"
 
     def propose(self, id: int, data: bytes) -> int | None:
-        """None where it was refused."""
+        """None if it was refused."""
         try:
             index = self[id].propose(data)
         except ProposalDropped:
@@ -428,7 +427,7 @@ def entries_of(raft: Raft) -> list[Entry]:
 
 
 def cluster(size: int, *, seed: int | None = None, **knobs: object) -> World:
-    """`size` voters with empty logs that were configured from the start."""
+    """`size` voters with empty logs, configured from the start."""
     world = World(seed=seed)
     voters = Configuration(frozenset(range(1, size + 1)))
     for id in range(1, size + 1):

@@ -24,7 +24,7 @@ from minikube_py.store.storage import CommandStorage, WatchHandle, WatchSink
 
 
 class RecordedStorage(CommandStorage):
-    """As `client`. Watches are not written down: the result is judged where it arrives."""
+    """As `client`. Watches are not recorded: their results are checked at the receiver."""
 
     def __init__(self, storage: StoreClient, recorder: Recorder, client: int) -> None:
         self._storage = storage
@@ -42,7 +42,7 @@ class RecordedStorage(CommandStorage):
             self._recorder.end(number, "refused", None, error)
             raise
         except BaseException:
-            # Whoever asked gave up; the request goes on.
+            # The caller gave up; the request continues.
             self._recorder.end(number, "unknown")
             raise
         self._recorder.end(number, "done", result)

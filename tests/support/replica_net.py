@@ -70,7 +70,7 @@ class Node:
         return self.replica
 
     def work(self) -> bool:
-        """All turns there are, and their syncs unless this member's disk is slow. False: there were none."""
+        """All available turns, with their syncs unless this member's disk is slow. False: there were none."""
         worked = False
         while self.replica is not None and not self.failed:
             try:
@@ -96,7 +96,7 @@ class Node:
         return worked
 
     def crash(self, *, power: bool = True) -> None:
-        """The process dies; with `power`, what was not synced is lost as the seed decides."""
+        """The process dies; with `power`, a random part of unsynced data is lost."""
         disk = self.disk
         self.disk = disk.crash(self.net.rng) if power else disk.killed()
         disk.lose()
@@ -133,7 +133,7 @@ class ReplicaNet:
         self.queue.extend(messages)
 
     def settle(self) -> None:
-        """Until nothing moves any more."""
+        """Until there is nothing left to do."""
         while sum(node.work() for node in self.nodes.values()) or self.queue:
             while self.queue:
                 self.deliver(self.queue.popleft())
@@ -145,7 +145,7 @@ class ReplicaNet:
         lost = (message.sender, message.to) in self.cut or self.drop(message)
         if lost or target is None or target.replica is None or target.failed:
             if message.type == MessageType.SNAPSHOT and source is not None and source.replica is not None:
-                # The driver owes this word: Raft sends that peer nothing else meanwhile.
+                # The driver must report this: Raft sends that peer nothing else meanwhile.
                 source.replica.report(message.to, False, snapshot=False)
             return
         if message.type == MessageType.SNAPSHOT:
@@ -210,7 +210,7 @@ class ReplicaNet:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def leader(self, *, of: tuple[int, ...] = ()) -> Replica:
-        """The one who leads the latest term, after as many ticks as that takes."""
+        """The leader of the latest term, after as many ticks as needed."""
 
         def leaders() -> list[Replica]:
             running = [node.replica for id, node in self.nodes.items() if node.replica and (not of or id in of)]
@@ -225,13 +225,13 @@ class ReplicaNet:
         return outcome
 
     def put(self, key: bytes, value: bytes = b"v") -> Outcome:
-        """Through whoever leads, to its end."""
+        """Through the current leader, until it is done."""
         outcome = self.propose(self.leader(), Put(key, value))
         self.until(lambda: outcome.ended)
         return outcome
 
     def change(self, kind: ChangeKind, **fields: object) -> Outcome:
-        """A change of members, tried until it is taken and has ended."""
+        """A change of members, retried until it is accepted and has ended."""
         outcome = Outcome()
 
         def taken() -> bool:
@@ -248,14 +248,14 @@ class ReplicaNet:
         return outcome
 
     def snapshot(self, id: int) -> None:
-        """Takes one, while everything else moves."""
+        """Takes one, while everything else continues."""
         for sync in self[id].take_snapshot():
             if sync is not None:
                 sync()
             self.settle()
 
     def snapshot_of(self, id: int) -> None:
-        """Takes one while nothing moves. Raises: OSError."""
+        """Takes one while everything else is stopped. Raises: OSError."""
         for sync in self[id].take_snapshot():
             if sync is not None:
                 sync()
@@ -264,7 +264,7 @@ class ReplicaNet:
         return {kv.key: kv.value for kv in self[id].state.range(ALL).kvs}
 
     def assert_alike(self, *ids: int) -> None:
-        """They have applied the same, and hold the same."""
+        """They have applied the same, and have the same content."""
         running = [self[id] for id in ids or [id for id, node in self.nodes.items() if node.replica]]
         self.until(lambda: len({replica.raft.log.applied for replica in running}) == 1)
         assert len({replica.state.hash() for replica in running}) == 1

@@ -1,4 +1,4 @@
-"""What a run of the tests says at its end: what was skipped and how it is had, and in CI which files took longest."""
+"""The report at the end of a test run: what was skipped and how to enable it, and in CI which files took longest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SLOWEST_SHOWN = 10
 
 
 class RunReport:
-    """A plugin for the process that gathers all reports, which is no worker of xdist."""
+    """A plugin for the process that collects all reports, which is not an xdist worker."""
 
     def __init__(self) -> None:
         self._duration_s: Counter[str] = Counter()

@@ -1,8 +1,7 @@
-"""What must hold inside a scheduler at any moment, whatever happened before: for every test that has one at hand.
+"""Invariants of a scheduler at any moment, for every test that has one.
 
-Each count that is kept up equals what counting again gives, each form of a plugin agrees with its others, what is kept
-of earlier pods is what would be worked out now, and what is written down twice says the same twice.
-"""
+Each maintained count equals a recount, the forms of a plugin agree, cached results of earlier pods equal a new
+computation, and duplicated data agree."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ Counts = Mapping[Any, Any]
 
 
 def check(scheduler: Scheduler, asked: Iterable[PodInfo] = ()) -> None:
-    """All laws. `asked`: pods to put to the plugins, beside those that wait."""
+    """All invariants. `asked`: pods to pass to the plugins, in addition to the waiting ones."""
     pods = [*scheduler._pods.store.values(), *asked]
     check_columns(scheduler)
     check_counts(scheduler.columns)
@@ -66,7 +65,7 @@ def check(scheduler: Scheduler, asked: Iterable[PodInfo] = ()) -> None:
 
 
 def check_columns(scheduler: Scheduler) -> None:
-    """Against those of a new cache, which knows only nodes and pods as they are now."""
+    """Compared with a new cache of the current nodes and pods."""
     fresh = Cache()
     for node in scheduler._nodes.store.values():
         fresh.put_node(node)
@@ -101,7 +100,7 @@ def same_columns(ours: NodeColumns, fresh: NodeColumns) -> None:
 
 
 def named(columns: NodeColumns, by_slot: Mapping[Any, Mapping[int, Any]]) -> dict[Any, dict[str, Any]]:
-    """What is kept by slot, by the names of the nodes."""
+    """Values kept by slot, by the names of the nodes."""
     return {key: {_name(columns, slot): value for slot, value in slots.items()} for key, slots in by_slot.items()}
 
 
@@ -153,7 +152,7 @@ def _means(selector: PodSelector, pod: PodInfo, topology: Topology) -> bool:
 
 
 def check_counts(columns: NodeColumns) -> None:
-    """All that is counted by topology, against counting again."""
+    """All counts by topology, compared with a recount."""
     topology = columns.topology
     running = [(node, pod) for node in columns.by_slot if node is not None for pod in node.pods.values()]
     for asked in topology._asked.values():
@@ -206,7 +205,7 @@ def _check_view(view: DomainCounts, slots: dict[int, int], columns: NodeColumns)
 
 
 def check_storage(scheduler: Scheduler) -> None:
-    """What is assumed stands in for what is served, and only for that version of it."""
+    """An assumed object replaces the served one, and only for that version of it."""
     storage: Storage | None = scheduler.kinds._shared.get("storage")
     if storage is None:
         return
@@ -219,14 +218,14 @@ def check_storage(scheduler: Scheduler) -> None:
 def check_devices(
     devices: Devices, claims: Iterable[str], slices: Iterable[SliceView], nodes: Iterable[NodeInfo]
 ) -> None:
-    """What claims hold, against adding up what each of them holds; pools of nodes, against gathering them again.
-    `claims`: the keys of all that are served."""
+    """Devices held by claims, compared with a recount; pools of nodes, compared with new ones. `claims`: the keys of
+    all served ones."""
     fresh, held = Allocated(), {}
     promised = dict(devices._pending.values())
     for key in dict.fromkeys((*claims, *promised)):
         claim = devices.claim(key)
         results: Any = claim.results if claim is not None else ()
-        # A claim that is gone holds nothing, unless it never was more than a promise.
+        # A deleted claim holds nothing, unless it was only an assumption.
         if key in promised and (key in devices._pending if claim is None else claim.allocation is None):
             results = promised[key]["devices"].get("results") or ()
         if results:
@@ -255,7 +254,7 @@ def _pool(pool: Any) -> Any:
 
 
 def check_queue(queue: SchedulingQueue) -> None:
-    """Each pod is in one place, which it says itself; each group holds those that would be put into it now."""
+    """Each pod is in one place, which it also records; each group holds those that would be put into it now."""
     places: dict[str, set[str]] = {name: set() for name in queue.pending()}
     for key, queued in queue._all.items():
         assert queued.pod.key == key
@@ -272,7 +271,7 @@ def check_queue(queue: SchedulingQueue) -> None:
 
 
 def check_groups(queue: SchedulingQueue, sleeping: set[str]) -> None:
-    """Each pod is in the group that it would be put into now; the indexes of groups hold the same ones."""
+    """Each pod is in the group that it would be put into now; the group indexes agree."""
     groups = queue._groups
     grouped = {key: name for name, group in groups._by_key.items() for key in group.members}
     assert sum(len(group.members) for group in groups._by_key.values()) == len(grouped)
@@ -287,7 +286,7 @@ def check_groups(queue: SchedulingQueue, sleeping: set[str]) -> None:
 
 
 def check_waiting(scheduler: Scheduler) -> None:
-    """Pods that share an answer would each be given it, and none is passed over whom the node would help."""
+    """Pods that share an answer would each get it, and none is skipped that the node would help."""
     groups = scheduler.queue._groups
     for node in scheduler.columns.by_name.values():
         for group in groups._by_row.values():
@@ -306,7 +305,7 @@ def check_nominations(nominations: Nominations) -> None:
 
 
 def check_forms(evaluator: Evaluator, pod: PodInfo) -> None:
-    """Whatever a plugin says of many nodes, it says of each."""
+    """A plugin's answer for many nodes equals that for each."""
     try:
         prepared = evaluator.prepare(pod)
     except (Rejected, PluginError):
@@ -356,7 +355,7 @@ def _passes(prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
 
 
 def check_kept(evaluator: Evaluator, pod: PodInfo) -> None:
-    """What is kept for pods like this one, against evaluating all nodes now."""
+    """Cached results for pods like this one, compared with a new evaluation of all nodes."""
     signature = evaluator.profile.sign(pod)
     results, columns = evaluator._results, evaluator.columns
     kept = None if signature is None else results.get(signature, pod)
@@ -374,7 +373,7 @@ def check_kept(evaluator: Evaluator, pod: PodInfo) -> None:
 
 
 def _raised(tops: Mapping[str, int]) -> dict[str, int]:
-    """A maximum of 0 and one that was not looked for are the same."""
+    """A maximum of 0 and one that was not computed are the same."""
     return {name: top for name, top in tops.items() if top}
 
 

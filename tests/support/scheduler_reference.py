@@ -24,7 +24,7 @@ MI = 1 << 20
 
 
 class Lent:
-    """What a scheduler lends to its plugins, without one. `informers` are never started: tests fill their stores."""
+    """What a scheduler provides to its plugins, without one. `informers` are never started: tests fill their stores."""
 
     client = None
 
@@ -271,10 +271,10 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("node"), nodes()),
-        # One that keeps its name and all else but a facet.
+        # One with the same name, and everything but a facet.
         st.tuples(st.just("change node"), st.tuples(st.sampled_from(("labels", "taints", "allocatable")), nodes())),
         st.tuples(st.just("drop node"), st.integers(0, 5)),
-        # Several of one spec in a row, as controllers make them: what is kept of the first serves the others.
+        # Several of one spec in a row, as controllers create them: the first one's cached result serves the others.
         st.tuples(st.just("schedule"), st.integers(0, 3)),
         st.tuples(st.just("schedule three"), st.integers(0, 3)),
         st.tuples(st.just("schedule three"), st.integers(0, 3)),

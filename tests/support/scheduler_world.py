@@ -1,4 +1,4 @@
-"""An API server reduced to what the scheduler asks of one, in memory, and a clock that moves only when told to."""
+"""A minimal API server for the scheduler, in memory, and a manual clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minikube_py.client.transport import ApiResponse, WatchEvent
 
 
 class ManualClock:
-    """`advance` wakes what sleeps until then, in order."""
+    """`advance` wakes sleepers up to then, in order."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -47,7 +47,7 @@ class ManualClock:
 
 
 async def settle() -> None:
-    """Lets everything run that can run without time passing."""
+    """Runs everything that can run without time passing."""
     for _ in range(60):
         await asyncio.sleep(0)
 
@@ -64,7 +64,7 @@ def _parts(path: str) -> list[str]:
 
 
 class FakeApi:
-    """An ApiTransport. `on_bind(pod name, node)`, where set, may return an answer of its own, raise, or return None."""
+    """An ApiTransport. `on_bind(pod name, node)`, if set, may return an answer, raise, or return None."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
@@ -157,7 +157,7 @@ class FakeApi:
         self.put("pods", changed)
 
     def _delete(self, key: str, pod: dict[str, Any]) -> ApiResponse:
-        """Marks the pod, as for one that a kubelet ends; `delete` is what takes it away."""
+        """Marks the pod, as for one that a kubelet ends; `delete` removes it."""
         name = key.split("/")[1]
         if self.on_delete is not None and (answer := self.on_delete(name)) is not None:
             return answer

@@ -44,7 +44,7 @@ class ServedNet(MemberNet):
         return member
 
     def kill(self, id: int) -> None:
-        """Its sockets are closed by the system, as those of a process that is gone."""
+        """The system closes its sockets, as those of an ended process."""
         super().kill(id)
         server = self.servers.pop(id)
         server.port.stop_listening()

@@ -1,4 +1,4 @@
-"""The server's end of a client's connection, with a member that does what the test says and a wire that may be full."""
+"""The server's end of a client's connection, with a member controlled by the test and a wire that may be full."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CLUSTER = 7
 
 
 class Wire:
-    """A transport that keeps what is written, each write by itself. With `room_bytes` it is full beyond so many, and
-    says so as asyncio's do; `drain` makes room again."""
+    """A transport that records each write separately. With `room_bytes` it is full beyond that, and reports it as
+    asyncio's do; `drain` empties it."""
 
     def __init__(self, tls: bool = False) -> None:
         self.tls = tls
@@ -87,7 +87,7 @@ class Handle:
 
 @dataclass
 class Member:
-    """What a connection asks of a member, remembered until the test answers it."""
+    """A connection's requests to a member, recorded until the test answers them."""
 
     state: StateMachine = field(default_factory=StateMachine)
     member_id: int = 1

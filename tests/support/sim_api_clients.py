@@ -1,8 +1,7 @@
-"""Clients of simulated API servers: they make, change, read and delete a few ConfigMaps, and watch them all.
+"""Clients of simulated API servers: they create, change, read and delete a few ConfigMaps, and watch them all.
 
-Each object is a register whose content is the value under one key of its data: so what the API answers is judged by
-the same checker as the store's own registers. Values are unique.
-"""
+Each object is a register whose content is the value under one key of its data: so the API's answers are checked by the
+same checker as the store's registers. Values are unique."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def key_of(name: str) -> bytes:
 
 
 class ApiClient:
-    """`seen`: name to (value, resourceVersion), as it was last answered."""
+    """`seen`: name to (value, resourceVersion), from the last answer."""
 
     def __init__(
         self, rest: RestClient, clock: Clock, rng: Rng, number: int, traffic: Traffic, recorder: Recorder
@@ -100,7 +99,7 @@ class ApiClient:
         await self._write(name, request, "PUT", path, orjson.dumps(body), "Conflict", "NotFound")
 
     async def _write(self, name: str, request: Txn, method: str, path: str, body: bytes, *no: str) -> None:
-        """`no`: the reasons that say that the object was not as it had to be."""
+        """`no`: the reasons that mean that the object was not in the required state."""
         number = self._recorder.begin(self._number, request, False)
         try:
             answer = await self._rest.raw(method, path, None, body)
@@ -151,7 +150,7 @@ class ApiClient:
         self._recorder.end(number, "done", self._read(name))
 
     async def _list(self) -> None:
-        """In one piece or in pages; either way all of it is of one moment within the first request."""
+        """In one piece or in pages; either way at one moment within the first request."""
         numbers = {name: self._recorder.begin(self._number, RangeRequest(key_of(name)), False) for name in NAMES}
         try:
             page = await self._rest.list_page(CONFIG_MAPS, NAMESPACE, limit=self._rng.choice((0, LIST_PAGE)))
@@ -199,8 +198,8 @@ def _content(obj: Any) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Stretch:
-    """What one list, and the watches that followed it without a gap, told: `start`, the list's version, what it held,
-    and then the events: (version, type, name, value). `reached`: up to where the server said that this is all."""
+    """A list and the gapless watches after it: `start`, the list's version, its content, and then the events: (version,
+    type, name, value). `reached`: the version up to which the server reported completeness."""
 
     start: int
     listed: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -210,7 +209,7 @@ class Stretch:
 
 
 class ApiFollower:
-    """Lists and watches as an informer does, whichever API server answers."""
+    """Lists and watches like an informer, at any API server."""
 
     def __init__(self, rest: RestClient, clock: Clock, rng: Rng, stretches: list[Stretch]) -> None:
         self._rest = rest
@@ -239,7 +238,7 @@ class ApiFollower:
             stretch.live = False
 
     async def _watch(self, stretch: Stretch) -> bool:
-        """False: it cannot go on from where it was."""
+        """False: it cannot resume from where it was."""
         params = {"resourceVersion": str(stretch.reached), "allowWatchBookmarks": "true"}
         params["timeoutSeconds"] = str(self._rng.choice((1, 3, 30)))
         stream = self._rest.transport.watch(path_of(CONFIG_MAPS, NAMESPACE), params)
@@ -261,11 +260,11 @@ class ApiFollower:
 
 
 def check_stretches(stretches: list[Stretch], last: int, names: dict[str, tuple[int, str]]) -> str:
-    """What is wrong with what the watches told, "" if nothing is. `last`: the version of a list at the end, when all
-    had been told, and `names` what it held, as (version, value).
+    """The error in the watches' events, "" if there is none. `last`: the version of a final list, after all events, and
+    `names` its content, as (version, value).
 
-    None twice, none out of order, none missed: what one reported, all whose stretch holds that version were; and
-    what a live one made of it all is what is there."""
+    No event twice, out of order or missed: an event of one watch is in all stretches that include its version; and the
+    result of a live watch is the final content."""
     truth: dict[int, tuple[str, str, str]] = {}
     for stretch in stretches:
         reached = stretch.start

@@ -1,9 +1,9 @@
-"""A run with API servers on the simulated store: their clients' requests and watches, under the same faults and more.
+"""A run with API servers on the simulated store: their clients' requests and watches, under the same faults and
+more.
 
     PYTHONPATH=tests/support python tests/support/sim_api_run.py 17
 
-The API servers' core is the product's, on its own StoreClient; requests come to it by `sim.api_calls`, not over HTTP.
-"""
+The API servers' core is the product's, on its own StoreClient; requests reach it by `sim.api_calls`, not over HTTP."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ TROUBLES: Final = (0, 1, 3, 6)
 
 
 def run_seed(seed: int, told: Told | None = None) -> Outcome:
-    """The run of one seed, judged."""
+    """The run of one seed with its verdict."""
     return ApiRun(drawn_options(seed), told).go()
 
 
 class ApiRun(Run):
-    """As Run, with API servers between clients and store. What they ask of the store is judged as well."""
+    """As Run, with API servers between clients and store. Their requests to the store are checked as well."""
 
     def __init__(self, options: RunOptions, told: Told | None = None) -> None:
         super().__init__(options, told)
@@ -66,7 +66,7 @@ class ApiRun(Run):
         self._hosts = [f"api-{number}" for number in range(API_SERVERS)]
         self._servers = 0
         self._watch_problem = ""
-        # Nobody here goes to one member or the other.
+        # No client here chooses between members.
         self.cluster.rivals = None
         ended = self.world.on_end
         assert ended is not None
@@ -115,7 +115,8 @@ class ApiRun(Run):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Once all is reported, every API server must show the same, and every watch must have made just that of it."""
+        """Once everything is delivered, every API server must show the same, and every watch must have resulted in
+        exactly that."""
         loop = cast(SimLoop, asyncio.get_running_loop())
         clock = SimClock(loop, MachineClock())
         rest = RestClient(CallTransport(self.calls, loop, self._rng, self._hosts))
@@ -136,7 +137,7 @@ class ApiRun(Run):
         self._watch_problem = check_stretches(self.stretches, last, shown[0][1])
 
     def _told_up_to(self, last: int) -> bool:
-        """A watch to which nothing happened hears of it by a bookmark, or when it is opened again."""
+        """A watch without events gets there by a bookmark, or when it is reopened."""
         return all(stretch.reached >= last for stretch in self.stretches if stretch.live)
 
     # -- processes ----------------------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ class ApiRun(Run):
         try:
             await storage.compact(request.revision)
         except MinikubeError:
-            # Nobody needs it.
+            # It is not needed.
             return
 
     def _start_client(self, host: str, watched: Sequence[Watched]) -> None:
@@ -182,7 +183,7 @@ class ApiRun(Run):
         self.world.start(host, main)
 
     async def _trouble_servers(self) -> None:
-        """API servers are killed and stopped too; one at a time or both."""
+        """API servers are also killed and stopped; one at a time or both."""
         troubles = self._rng.choice(TROUBLES)
         for _ in range(troubles):
             await asyncio.sleep(self._rng.random() * SPAN_US / 1e6 / troubles)

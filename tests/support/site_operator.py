@@ -1,8 +1,7 @@
-"""An operator as users write them, in three wrong ways and the right one; `minikube_explore` tells them apart.
+"""A typical operator in three wrong versions and a right one; `minikube_explore` distinguishes them.
 
 A site is a config map labelled `site=yes`, with `replicas` and `port`. The operator keeps a replication controller and
-a service of the same name for each, and removes them when the site goes.
-"""
+a service of the same name for each, and removes them when the site is deleted."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ SITE = {
 
 
 class TryAgain(Exception):
-    """What the server says will pass."""
+    """A temporary error of the server."""
 
 
 class SiteOperator:
-    """Looks at everything again for each name that something happened to: what was missed or forgotten does no harm."""
+    """Reconciles the complete state for each changed name: missed or forgotten events do no harm."""
 
     def __init__(self, clients: Any) -> None:
         self.http = clients.httpx_asyncio()
@@ -54,7 +53,7 @@ class SiteOperator:
             await asyncio.sleep(0.2)
 
     async def listed(self, path: str, names: list[str]) -> None:
-        """What is no longer in the list went while nobody looked."""
+        """Objects no longer in the list were deleted unseen."""
         self.known.update(dict.fromkeys(names))
         for name in self.known:
             self.names.put_nowait(name)
@@ -98,7 +97,7 @@ class SiteOperator:
             await self.ask("PUT", f"{path}/{wanted['metadata']['name']}", found)
 
     async def ask(self, method: str, path: str, body: Any = None, params: Any = None) -> Any:
-        """None where it is not there. Raises: TryAgain."""
+        """None if it does not exist. Raises: TryAgain."""
         answer = await self.http.request(method, path, json=body, params=params)
         if answer.status_code == 404:
             return None
@@ -109,7 +108,7 @@ class SiteOperator:
 
 
 class TakesOneForBoth(SiteOperator):
-    """Where the controller is there it takes the service to be there: so it is, but for a crash between the two."""
+    """If the controller exists it assumes the service does: true, except after a crash between the two."""
 
     async def reconcile(self, name: str) -> None:
         site = await self.ask("GET", f"{SITES}/{name}")
@@ -125,7 +124,7 @@ class TakesOneForBoth(SiteOperator):
 
 
 class BelievesItsList(SiteOperator):
-    """Removes what has no site in the list that it got: an API server that is behind knows nothing of new sites."""
+    """Removes objects without a site in its list: a lagging API server does not have new sites."""
 
     async def listed(self, path: str, names: list[str]) -> None:
         await super().listed(path, names)
@@ -136,7 +135,7 @@ class BelievesItsList(SiteOperator):
 
 
 class NeedsTheEvent(SiteOperator):
-    """Removes when it sees a site being deleted; what happens while it does not look is never seen."""
+    """Removes when it sees a site being deleted; it misses deletions while it does not watch."""
 
     async def seen(self, path: str, event: str, name: str) -> None:
         if path == SITES and event == "DELETED":

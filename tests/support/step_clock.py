@@ -1,4 +1,4 @@
-"""A clock that moves only when told to, for code whose waiting is all done through it."""
+"""A manual clock, for code that only waits through it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepClock:
         await future
 
     async def advance(self, duration_s: float) -> None:
-        """Moves on, waking sleepers in order, and lets all that follows from each settle."""
+        """Advances, waking sleepers in order, and lets the consequences of each settle."""
         target_s = self.now_s + duration_s
         await settle()
         while self._sleepers and self._sleepers[0][0] <= target_s:
@@ -47,13 +47,13 @@ class StepClock:
 
 
 async def settle() -> None:
-    """Returns when nothing is ready to run any more."""
+    """Returns when no task is ready to run."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop), "only a virtual loop knows that it is at rest"
     for _ in range(TURNS_MAX):
         before = loop.scheduler.steps
         await asyncio.sleep(0)
         if loop.scheduler.steps == before + 1:
-            # Nobody but this task had anything to do since it was asked last.
+            # Only this task was ready since the last check.
             return
     raise AssertionError("the loop never comes to rest")

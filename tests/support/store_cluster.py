@@ -1,8 +1,7 @@
-"""Store members as users run them: `minikube-py store` over TLS, linked through a proxy of ours, to be broken at will.
+"""Store members as users run them: `minikube-py store` over TLS, linked through our proxy, with faults on demand.
 
-Nothing here needs root, and whatever was started ends with the cluster: members end with their standard input, and the
-proxy takes those along that cannot.
-"""
+Nothing here needs root, and all processes end with the cluster: members end with their standard input, and the proxy
+kills those that cannot."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 
 
 class Role:
-    """One of our roles as a process. `out`, `errors`: what it has said so far."""
+    """One of our roles as a process. `out`, `errors`: its output so far."""
 
     def __init__(self, *arguments: str) -> None:
         self.arguments = arguments
@@ -50,7 +49,7 @@ class Role:
         self._where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def start(self, file_bytes_max: int | None = None) -> None:
-        """`file_bytes_max`: no file may be written beyond that; the disk is full."""
+        """`file_bytes_max`: writes beyond that size fail, as on a full disk."""
         command = ["-m", "minikube_py", *self.arguments, "--with-parent"]
         if file_bytes_max is not None:
             command = ["-c", LIMITED, str(file_bytes_max), *command]
@@ -79,7 +78,7 @@ class Role:
         return self._process.returncode is None
 
     async def ready(self) -> str:
-        """Where it is reached, once it serves."""
+        """Its address, once it serves."""
         ended = asyncio.ensure_future(self._process.wait())
         try:
             await asyncio.wait({ended, self._where}, timeout=READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +88,7 @@ class Role:
             ended.cancel()
 
     async def ended(self, within_s: float = ENDS_WITHIN_S) -> int:
-        """Its exit code, once it has ended by itself and all it said was read."""
+        """Its exit code, once it has ended by itself and all its output was read."""
         try:
             async with asyncio.timeout(within_s):
                 code = await self._process.wait()
@@ -146,7 +145,7 @@ class Links:
 
 
 class Place:
-    """Where a member lives: its folder, and its ports. `peer` is its own, `address` where the others find it."""
+    """A member's location: its folder, and its ports. `peer` is its own, `address` the one that others use."""
 
     def __init__(self, name: str, folder: Path, client: int, peer: int, address: str) -> None:
         self.name, self.folder, self.client, self.peer, self.address = name, folder, client, peer, address
@@ -164,7 +163,7 @@ class Place:
 
 
 class StoreCluster(Members):
-    """`places` by name: those that are to be members now. `ends`: how members ended, and how often."""
+    """`places` by name: the current members. `ends`: how members ended, and how often."""
 
     def __init__(self, folder: Path, secrets: Path, rng: random.Random) -> None:
         admin = secrets / "admin"
@@ -184,7 +183,7 @@ class StoreCluster(Members):
         return self.places[name]
 
     def forget(self, name: str) -> None:
-        """It is no member any more, and does not run."""
+        """It is no longer a member, and not running."""
         assert not self.places[name].runs
         del self.places[name], self.where[name]
 
@@ -263,7 +262,7 @@ class StoreCluster(Members):
         await self.links.stop()
 
     def complaints(self) -> list[str]:
-        """What members said on their standard error, in all their lives."""
+        """Members' output on standard error, in all their runs."""
         return [line for role in self.lives for line in role.errors]
 
     def _role(self, name: str) -> Role:
@@ -274,13 +273,13 @@ class StoreCluster(Members):
     # -- links --------------------------------------------------------------------------------------------------------
 
     async def part(self, *names: str, mode: str = "hold") -> None:
-        """Nothing goes between these and all others."""
+        """Nothing passes between these and all others."""
         others = [name for name in self.places if name not in names]
         ways = [way for one in names for other in others for way in ((one, other), (other, one))]
         await self.links.set(dict.fromkeys(ways, (mode, 0.0)))
 
     async def mute(self, source: str, *destinations: str, mode: str = "hold") -> None:
-        """What `source` says does not reach these; what they say reaches it."""
+        """Messages of `source` do not reach these; theirs reach it."""
         await self.links.set({(source, to): (mode, 0.0) for to in destinations})
 
     async def slow(self, delay_s: float, *names: str) -> None:
