@@ -1,8 +1,7 @@
-"""How long a test on the machine's own clock waits before it takes something for hung.
+"""How long a test in real time waits before it considers something hung.
 
-No test measures time: a deadline only ends what would otherwise hang for ever, so it is generous. On a machine so slow
-that even this is too short, set MINIKUBE_PY_TEST_PATIENCE to 4, say.
-"""
+No test measures time: a deadline only prevents waiting forever, so it is generous. On a machine so slow that even this
+is too short, set MINIKUBE_PY_TEST_PATIENCE to 4, say."""
 
 from __future__ import annotations
 

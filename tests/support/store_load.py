@@ -1,4 +1,4 @@
-"""Clients of real members, written down as the simulator writes down its own, and judged by the same checkers."""
+"""Clients of real members, recorded and checked like those of the simulator."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ENDLESS = 1 << 60
 EVERYTHING = RangeRequest(ALL, ALL)
 PROGRESS_WITHIN_S = PATIENCE_S
 GRACE_US = 20_000_000
-"""How long the end of a lease may take beyond its TTL on a machine that others use too."""
+"""How long a lease's expiry may take beyond its TTL on a shared machine."""
 CLOCK_DRIFT = 1.01
-"""Processes of one machine share a clock; what is rounded on the way is within this."""
+"""Processes of one machine share a clock; rounding errors are below this."""
 WATCHED = ((ALL, ALL), (b"/r/", b"/r0"), (b"/m/", b"/m0"), (b"/l/", b"/l0"))
 
 
 class RealTime:
-    """For the simulator's recorder: the time of this process, and nobody who follows step by step."""
+    """For the simulator's recorder: the time of this process, without step-by-step observation."""
 
     trace = None
 
@@ -83,14 +83,14 @@ class RealAccess:
 
 
 class Life:
-    """One client's: its number, how it reaches the store, and what it is busy with."""
+    """One run of a client: its number, its access to the store, and its tasks."""
 
     def __init__(self, number: int, access: RealAccess, task: asyncio.Task[None]) -> None:
         self.number, self.access, self.task = number, access, task
 
 
 class StoreLoad:
-    """All clients of one run. The first one watches everything, so that whatever happens is seen by somebody."""
+    """All clients of one run. The first one watches everything, so that every event is observed."""
 
     def __init__(
         self, cluster: Members, rng: random.Random, clients: int = 3, workers: int = 3, think_s: float = 0.02
@@ -120,7 +120,7 @@ class StoreLoad:
             await self._end(life)
 
     def be_born(self) -> None:
-        """One client more."""
+        """Starts one more client."""
         self._born += 1
         process = RealProcess(SystemClock(), random.Random(self._rng.getrandbits(64)))
         access, client = self._made(process, self._born)
@@ -135,7 +135,7 @@ class StoreLoad:
         return access, Client(*given)
 
     async def die(self) -> None:
-        """Any client but the first ends without a word: what it waited for may or may not be done."""
+        """Kills any client but the first: its pending requests may or may not be done."""
         life = self._lives[self._rng.choice([number for number in self._lives if number != 1])]
         self.recorder.abandon(life.number)
         await self._end(life)
@@ -150,7 +150,7 @@ class StoreLoad:
             raise AssertionError(f"client {life.number} ended by itself: {ended!r}") from ended
 
     async def progress(self, operations: int) -> None:
-        """Returns when so many more have been done."""
+        """Returns when this many more have been done."""
         wanted = self._done() + operations
 
         async def done() -> bool:
@@ -159,7 +159,7 @@ class StoreLoad:
         await until(done, lambda: f"{operations} operations done, {wanted - self._done()} missing", PROGRESS_WITHIN_S)
 
     async def ask(self, *requests: Request) -> None:
-        """These besides, by whichever client; returns when all have ended."""
+        """Additional requests, by any client; returns when all have ended."""
         self.traffic.ask(*requests)
         wanted = {id(request) for request in requests}
 
@@ -172,8 +172,8 @@ class StoreLoad:
         return sum(operation.status == "done" for operation in self.recorder.history.operations)
 
     async def finish(self, leases_s: float = 0.0) -> dict[str, Verdict]:
-        """Once all is well: a few requests more, nothing after them, and a verdict by each checker. `leases_s`: so long
-        leases have to end."""
+        """Once all is healthy: a few more requests, nothing after them, and a verdict of each checker. `leases_s`: the
+        time for leases to expire."""
         cluster = self._cluster
         await cluster.settle()
         self._settled_us = self.recorder.now_us()
@@ -190,7 +190,7 @@ class StoreLoad:
             last = self._last_read()
             shown = {_shown(watch) for watch in self.history.watches if watch.live}
             if {view.revision for view in views} | shown != {last}:
-                # Something has not arrived yet, or a lease has ended meanwhile.
+                # Something has not arrived yet, or a lease has expired meanwhile.
                 return False
             found.append((_copy(self.history), views))
             return True
@@ -204,7 +204,7 @@ class StoreLoad:
         return judge(history, views, None, bounds)
 
     def _last_read(self) -> int:
-        """The revision of the last read of everything that was answered; 0 while none was."""
+        """The revision of the last answered read of everything; 0 before the first."""
         answered = (each.result for each in reversed(self.history.operations) if each.request is EVERYTHING)
         return next((result.revision for result in answered if result is not None), 0)
 
@@ -227,7 +227,7 @@ class StoreLoad:
         return time.monotonic_ns() // 1000
 
     def stall_s(self, since_us: int, until_us: int = 1 << 62) -> float:
-        """The longest time in [since, until) in which no write was acknowledged."""
+        """The longest time in [since, until) without an acknowledged write."""
         returns = [each.return_us for each in self.history.operations if _is_write(each) and each.return_us]
         moments = sorted(each for each in returns if since_us <= each < until_us)
         return max((later - earlier for earlier, later in zip([since_us, *moments], moments)), default=0) / 1e6
@@ -248,7 +248,7 @@ def _is_write(operation: Operation) -> bool:
 
 
 def _copy(history: History) -> History:
-    """As it is now, whatever is still to come."""
+    """The current state, independent of later changes."""
     watches = [
         replace(watch, parts=[replace(part, deliveries=list(part.deliveries)) for part in watch.parts])
         for watch in history.watches

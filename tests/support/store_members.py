@@ -1,4 +1,4 @@
-"""What the members of a store say when they are asked one by one: by tests, of members that run anywhere."""
+"""Requests of tests to a store's members one by one, wherever they run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from minikube_py.store.protocol import SERIALIZABLE, Op, decode_range
 ASK_WITHIN_S = 2.0
 PAUSE_S = 0.05
 HASHES = 12
-"""So many revisions at which members are compared, spread over all that they answer at."""
+"""The number of revisions at which members are compared, spread over all they answer at."""
 
 
 class Members:
-    """Requests to a store's members, one by one. `where`: the addresses of those that should be members now, by name.
-    `changed`: the membership changes that were done."""
+    """Requests to a store's members, one by one. `where`: the addresses of the expected members, by name. `changed`:
+    the completed membership changes."""
 
     def __init__(self, access: StoreAccess) -> None:
         self.where: dict[str, tuple[str, int]] = {}
@@ -39,7 +39,7 @@ class Members:
         self._clock = SystemClock()
 
     def answers(self, name: str) -> bool:
-        """It is worth asking."""
+        """Whether a request may succeed."""
         return True
 
     def endpoints(self) -> list[Endpoint]:
@@ -78,19 +78,19 @@ class Members:
             return None
 
     async def answer(self, name: str) -> dict[str, Any]:
-        """The same, once it does."""
+        """The same, retried until it answers."""
         found = await until(lambda: self.status(name), f"{name} answers")
         assert found is not None
         return found
 
     async def statuses(self, names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-        """Of those that answer."""
+        """Of all that answer."""
         there = [name for name in names or self.where if self.answers(name)]
         found = await asyncio.gather(*map(self.status, there))
         return {name: status for name, status in zip(there, found) if status is not None}
 
     async def leader(self, *of: str) -> str:
-        """The name of who leads, by its own word and the latest term; `of`: those who are asked."""
+        """The name of the leader, by its own report and the latest term; `of`: the members to ask."""
 
         async def found() -> str:
             statuses = await self.statuses(of)
@@ -106,7 +106,7 @@ class Members:
         return [name for name in self.where if name != leader]
 
     async def change(self, change: MemberChange) -> None:
-        """Tried again where it certainly was not done."""
+        """Retried if it was certainly not done."""
 
         async def done() -> bool:
             try:
@@ -119,8 +119,8 @@ class Members:
         self.changed += 1
 
     async def unsettled(self) -> str:
-        """Why it is not so that all members run, follow one leader and have applied all that any of them knew to be
-        committed when this was asked before; "": it is so. More may be written meanwhile."""
+        """Why not all members run, follow one leader and have applied everything known as committed at the previous
+        call; "": they do. More may be written meanwhile."""
         statuses = await self.statuses()
         missing = self.where.keys() - statuses.keys()
         if missing:
@@ -149,7 +149,7 @@ class Members:
         await until(settled, lambda: f"all is well again: {reason}")
 
     async def views(self) -> list[MemberView]:
-        """What the members hold, all at the same entry."""
+        """The members' contents, all at the same entry."""
         views: list[MemberView] = []
 
         async def same() -> bool:
@@ -173,12 +173,12 @@ class Members:
         return await asyncio.gather(*(self._view(name, sorted(revisions)) for name in statuses))
 
     async def _view(self, name: str, revisions: list[int]) -> MemberView | None:
-        """None: it did not answer, or applied something while it was looked at."""
+        """None: it did not answer, or applied something meanwhile."""
         try:
             async with self.asked(name) as asked:
                 before = await asked.ask(Op.STATUS)
                 result = await asked.range(RangeRequest(b"\0", b"\0"))
-                # At 0 open sessions count as well.
+                # At 0 open sessions also count.
                 hashes = {each: (await asked.ask(Op.HASH, each))[0] for each in (0, *revisions)}
                 status = await asked.ask(Op.STATUS)
         except MinikubeError:
@@ -196,10 +196,10 @@ class Members:
 
 
 class Asked(Asking):
-    """One connection to one member, for questions it cannot pass on."""
+    """One connection to one member, for requests it cannot forward."""
 
     async def send(self, call: Call) -> Any:
-        """Raises: as Asking; Unavailable also where nothing comes in time."""
+        """Raises: as Asking; Unavailable also after a timeout."""
         try:
             async with asyncio.timeout(ASK_WITHIN_S):
                 return await super().send(call)
@@ -207,7 +207,7 @@ class Asked(Asking):
             raise Unavailable("no answer in time") from None
 
     async def range(self, request: RangeRequest) -> RangeResult:
-        """What this member has."""
+        """This member's content."""
         call = Call(Op.RANGE, pack(request), asyncio.get_running_loop().create_future(), SERIALIZABLE)
         answer = await self.send(call)
         return decode_range(call.parts, answer)

@@ -1,7 +1,6 @@
-"""PodTopologySpread and InterPodAffinity pod by pod and node by node, as upstream's source has them, on plain objects.
+"""PodTopologySpread and InterPodAffinity pod by pod and node by node, as in upstream's source, on plain objects.
 
-Follows pkg/scheduler/framework/plugins/podtopologyspread and interpodaffinity line by line; nothing is kept.
-"""
+Follows pkg/scheduler/framework/plugins/podtopologyspread and interpodaffinity line by line, without caches."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def namespace_of(pod: Obj) -> str:
 
 
 class Cluster:
-    """What there is: nodes by name, the pods on each (known or not), namespaces' labels, Services and owners."""
+    """The contents: nodes by name, the pods on each (known or not), namespaces' labels, Services and owners."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Obj] = {}
@@ -144,7 +143,7 @@ class Cluster:
         return found
 
     def spread_reasons(self, pod: Obj, defaults: list[Obj]) -> dict[str, str]:
-        """By node that is turned down."""
+        """By rejected node."""
         constraints = self.constraints(pod, "DoNotSchedule", defaults)
         counted = self.spread_counts(pod, constraints)
         found: dict[str, str] = {}
@@ -163,7 +162,7 @@ class Cluster:
         return found
 
     def spread_scores(self, pod: Obj, fitting: list[str], defaults: list[Obj], of_the_system: bool) -> dict[str, int]:
-        """Normalised; empty where there is nothing to score."""
+        """Normalised; empty if there is nothing to score."""
         constraints = self.constraints(pod, "ScheduleAnyway", defaults)
         if not constraints:
             return {}
@@ -230,7 +229,7 @@ class Cluster:
         return picked and selects(term.get("labelSelector"), labels_of(incoming))
 
     def existing(self) -> list[tuple[dict[str, str], Obj]]:
-        """(labels of the node, pod) of all pods on nodes that there are."""
+        """(labels of the node, pod) of all pods on existing nodes."""
         return [(labels_of(node), pod) for name, node in self.nodes.items() for pod in self.pods(name)]
 
     def affinity_reasons(self, pod: Obj) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A turn of the loop, counted: lines of Python that it runs, and bytes of JSON that it reads and writes in C."""
+"""Counts the cost of a turn of the loop: lines of Python run, and bytes of JSON read and written in C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES_MAX = 300_000
 
 
 class Turns:
-    """The most of each that one turn did. What `Elsewhere` does in it does not count."""
+    """The maximum of each in one turn. The work of `Elsewhere` does not count."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -45,7 +45,7 @@ class Turns:
                 sys.settrace(before)
 
         def stepped() -> None:
-            """A callback, which is what nobody else can interrupt, has ended."""
+            """A callback, which cannot be interrupted, has ended."""
             self.most = max(self.most, self._count)
             self.most_bytes = max(self.most_bytes, self._bytes)
             self._count = self._bytes = 0
@@ -75,7 +75,7 @@ class Turns:
             orjson.loads, orjson.dumps = loads, dumps
 
     def uncounted(self, work: Any) -> Any:
-        """What another process would do."""
+        """Work of another process."""
         before, count, size = sys.gettrace(), self._count, self._bytes
         sys.settrace(None)
         try:
@@ -86,7 +86,7 @@ class Turns:
 
 
 class Elsewhere(WorkHere):
-    """Stands for worker processes: its jobs are not counted."""
+    """Replaces worker processes: its jobs are not counted."""
 
     def __init__(self, turns: Turns) -> None:
         super().__init__()

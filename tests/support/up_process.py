@@ -1,4 +1,4 @@
-"""`minikube-py up` as a process, for tests that meet it as a user does."""
+"""`minikube-py up` as a process, for tests from a user's view."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDS_WITHIN_S = PATIENCE_S
 
 
 class Up:
-    """What it prints is read as it comes, so that it is never held up by a full pipe."""
+    """Its output is read continuously, so that a full pipe never blocks it."""
 
     def __init__(self, *flags: str) -> None:
         self.process = subprocess.Popen(
@@ -52,7 +52,7 @@ class Up:
             self._said.notify_all()
 
     def until_said(self, text: str, after: int = 0, timeout_s: float = READY_WITHIN_S) -> bool:
-        """Whether a line with `text` came, among those from number `after` on, before the process ended."""
+        """Whether a line with `text` came, from line `after` on, before the process ended."""
 
         def found() -> bool:
             return any(text in line for line in self.lines[after:])
@@ -63,7 +63,7 @@ class Up:
             return found()
 
     def ready(self) -> bool:
-        """False where it ended instead; what it had to say stands in `errors`."""
+        """False if it ended instead; its output is in `errors`."""
         try:
             return self.until_said("kubectl --kubeconfig")
         except BaseException:
@@ -118,14 +118,14 @@ class Up:
 
 
 LEGITIMATE = ("by no node's fault", "no node is ready")
-"""Of what the node monitor says: that it was held up itself; that all nodes are new, or none has reported yet."""
+"""Messages of the node monitor: that it was delayed itself; that all nodes are new, or none has reported yet."""
 ROLES = ("store", "apiserver", "scheduler", "controllers", "kubelet")
 
 
 @contextlib.contextmanager
 def up(*flags: str, expected: str = "") -> Iterator[Up]:
-    """A control plane that is ready, and ends without having complained, but for lines that hold `expected`, and for
-    what it says where it got no processor for a while, or where no node was ready yet."""
+    """A ready control plane that ends without complaints, except lines that contain `expected`, and messages about
+    missing CPU time or nodes that were not ready yet."""
     running = Up(*flags)
     try:
         assert running.ready(), running.errors
@@ -138,7 +138,7 @@ def up(*flags: str, expected: str = "") -> Iterator[Up]:
 
 
 def again(*flags: str) -> Up:
-    """Up on the data of one that was killed, whose children end by themselves, a moment later."""
+    """Starts again on the data of a killed one, whose children end by themselves a moment later."""
     deadline = Deadline()
     while not (running := Up(*flags)).ready():
         running.end()

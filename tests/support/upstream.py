@@ -1,7 +1,6 @@
-"""Upstream as tests and benches use it: by `tools/upstream`, of binaries that are built already.
+"""Upstream for tests and benchmarks: by `tools/upstream`, from binaries already built.
 
-Nothing is built here: that takes minutes, and is asked for by name (`make upstream`).
-"""
+Nothing is built here: that takes minutes, and has a separate command (`make upstream`)."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _PARTS = ("--scheduler", "--controllers", "--kubelets", "--fairness")
 
 
 class Absent(Exception):
-    """Says what is missing, and how to get it."""
+    """The text states what is missing, and how to get it."""
 
 
 def binary(name: str) -> Path:
@@ -35,7 +34,7 @@ def binary(name: str) -> Path:
 
 @contextlib.contextmanager
 def running(command: str, *flags: str, log: IO[str] | None = None) -> Iterator[dict[str, Any]]:
-    """`command`: run or etcd, with its flags. What the script says when all is ready. Raises: Absent."""
+    """`command`: run or etcd, with its flags. Returns the script's output when all is ready. Raises: Absent."""
     parts = Parts(**{flag.removeprefix("--"): True for flag in flags if flag in _PARTS})
     _require(["etcd"] if command == "etcd" else parts.programs)
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What makes two runs of one seed differ, planted into the product, to show that the digest finds it."""
+"""Nondeterminism planted into the product, to show that the digest detects it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minikube_py.scheduler.queue import SchedulingQueue
 
 
 def wall_clock() -> None:
-    """A lease says when it was renewed by the machine's clock, not by the one that was handed in."""
+    """A lease's renewal time comes from the machine's clock instead of the injected one."""
     proper = nodes.micro_timestamp
     nodes.micro_timestamp = lambda _: proper(time.time())  # type: ignore[attr-defined]
 

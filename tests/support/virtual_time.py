@@ -1,8 +1,7 @@
 """Virtual time for tests: a loop that jumps to the next timer instead of waiting for it, and its clock.
 
-All asynchronous tests below `tests/unit` run on such a loop (`tests/conftest.py`), so that how fast or how busy the
-machine is decides nothing. What a test waits for comes, or the loop says that nobody will ever bring it (Deadlock).
-"""
+All asynchronous tests below `tests/unit` run on such a loop (`tests/conftest.py`), so the machine's speed and load do
+not matter. An awaited event happens, or the loop raises Deadlock because it never will."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from minikube_py.store.fsync import Done, FsyncMode, Histogram
 
 T = TypeVar("T")
 WALL_S = 1_800_000_000.0
-"""The date that the tests begin at, as Unix time: later than any that they write down."""
+"""The date at which tests begin, as Unix time: later than any they record."""
 OPTIONS = LoopOptions(turn_s=0.00002)
-"""A turn of the loop costs a little time, so that what is busy does not keep all timers waiting for ever."""
+"""A turn of the loop takes a little time, so that busy tasks do not delay timers forever."""
 
 
 class VirtualLoop(SimLoop):
-    """A loop of one test: what `asyncio.Runner` asks of a loop, on simulated time and a simulated network."""
+    """A loop of one test: the interface `asyncio.Runner` needs, on simulated time and a simulated network."""
 
     def __init__(self, seed: object = 0, options: LoopOptions = OPTIONS) -> None:
         scheduler = Scheduler(seed, options)
@@ -39,7 +38,7 @@ class VirtualLoop(SimLoop):
         pass
 
     async def shutdown_asyncgens(self) -> None:
-        """Generators that were left behind end when they are cleared away."""
+        """Abandoned generators end when they are collected."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
@@ -54,8 +53,8 @@ class VirtualLoop(SimLoop):
 
 
 class LoopClock:
-    """The `Clock` of whatever loop runs: its time moves with that loop's timers, virtual or not. On a virtual loop each
-    reading costs `reading_s`."""
+    """The `Clock` of the running loop: its time advances with that loop's timers, virtual or not. On a virtual loop
+    each reading costs `reading_s`."""
 
     def __init__(self, reading_s: float = 0.0) -> None:
         self._reading_s = reading_s
@@ -74,8 +73,8 @@ class LoopClock:
 
 
 class LoopSyncs:
-    """A `SyncRunner` on the loop that runs: a sync is done, and seen to be done, after `sync_s` of its time; `inline`:
-    before `run` returns. `running`: one of them is being done; `held`: how many a closed gate keeps from their end."""
+    """A `SyncRunner` on the running loop: a sync completes after `sync_s` of its time; `inline`: before `run` returns.
+    `running`: one is in progress; `held`: how many a closed gate delays."""
 
     def __init__(self, sync_s: float = 0.0005, *, inline: bool = False) -> None:
         self.sync_s = sync_s
@@ -89,7 +88,7 @@ class LoopSyncs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def use(self, mode: FsyncMode) -> None:
-        """All are as if in a thread, whatever is wished."""
+        """All run as in a thread, whatever is requested."""
         self.mode = mode
 
     def run(self, sync: Callable[[], None], done: Done) -> None:
@@ -103,7 +102,7 @@ class LoopSyncs:
             task.add_done_callback(self._tasks.discard)
 
     async def wait(self, sync: Callable[[], None]) -> None:
-        """Runs on where it is cancelled, as a thread does. Raises: OSError."""
+        """Continues even if cancelled, as a thread does. Raises: OSError."""
         if self.inline:
             self._charge()
             self._sync(sync)
@@ -119,14 +118,14 @@ class LoopSyncs:
             raise
 
     def close_gate(self) -> None:
-        """No sync comes to its end."""
+        """No sync completes."""
         self._gate.clear()
 
     def open_gate(self) -> None:
         self._gate.set()
 
     def close(self) -> None:
-        """Nothing runs beside the loop."""
+        """There are no threads to end."""
 
     def _charge(self) -> None:
         loop = asyncio.get_running_loop()
@@ -158,6 +157,6 @@ class LoopSyncs:
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], seed: object = 0) -> T:
-    """As `asyncio.run(main())`, for tests that are plain functions: those of hypothesis."""
+    """As `asyncio.run(main())`, for tests that are plain functions, such as those of hypothesis."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
         return runner.run(main())

@@ -1,4 +1,4 @@
-"""Seven workloads in virtual time, each with what must hold at its end whatever the seed, and the digests they come to.
+"""Seven workloads in virtual time, each with the conditions at its end for any seed, and their digests.
 
 python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
     python virtual_workloads.py golden                              writes the committed digests again
@@ -48,7 +48,8 @@ def scale(cluster: VirtualCluster) -> None:
 
 
 def node_down(cluster: VirtualCluster) -> None:
-    """A node falls silent; after the grace and the pods' tolerations of 300 s its pods run elsewhere; it comes back."""
+    """A node goes silent; after the grace period and the pods' tolerations of 300 s its pods run elsewhere; it comes
+    back."""
     create(cluster, f"{NAMESPACE}/replicationcontrollers", controller("web", 8))
     cluster.advance(15)
     lost = running(cluster)[0]["spec"]["nodeName"]
@@ -65,7 +66,7 @@ def node_down(cluster: VirtualCluster) -> None:
 
 
 def burst(cluster: VirtualCluster) -> None:
-    """The first 150 pods of the openb trace on 40 of its nodes, as fast as they are taken; each leaves at its time."""
+    """The first 150 pods of the openb trace on 40 of its nodes, as fast as they are accepted; each ends at its time."""
     replay = Replay(openb(), cluster.transport(), cluster.clock, in_flight=16)
     cluster.run(lambda: replay.run_with_departures(Unseen()))
     assert len(replay.recorder.pods) == 150
@@ -74,7 +75,7 @@ def burst(cluster: VirtualCluster) -> None:
 
 
 def namespace(cluster: VirtualCluster) -> None:
-    """A namespace full of objects, some owned by others, is deleted; nothing of it is left."""
+    """A namespace full of objects, some owned by others, is deleted completely."""
     create(cluster, "/api/v1/namespaces", {"metadata": {"name": "work"}})
     cluster.advance(1)
     for number in range(4):
@@ -94,7 +95,7 @@ def namespace(cluster: VirtualCluster) -> None:
 
 
 def leases(cluster: VirtualCluster) -> None:
-    """A service follows its pods; of three candidates one leads, falls silent, and another takes over."""
+    """A service follows its pods; of three candidates one leads, goes silent, and another takes over."""
     port = {"port": 80, "protocol": "TCP"}
     service = {"metadata": {"name": "web"}, "spec": {"selector": LABELS, "ports": [port]}}
     create(cluster, f"{NAMESPACE}/services", service)
@@ -136,7 +137,7 @@ def rollover(cluster: VirtualCluster) -> None:
 
 
 def daemons_and_state(cluster: VirtualCluster) -> None:
-    """A DaemonSet and a StatefulSet roll; a node goes and comes back; the set shrinks in order."""
+    """A DaemonSet and a StatefulSet roll; a node fails and comes back; the set shrinks in order."""
     path = "/apis/apps/v1/namespaces/default"
 
     def workload(name: str, **spec: Any) -> dict[str, Any]:
@@ -168,8 +169,8 @@ def daemons_and_state(cluster: VirtualCluster) -> None:
 
 
 def volumes(cluster: VirtualCluster) -> None:
-    """Claims wait for their pods: some get disks of single nodes, others volumes that are made for them. A pod that is
-    made again goes back to its disk."""
+    """Claims wait for their pods: some get disks of single nodes, others dynamically provisioned volumes. A recreated
+    pod returns to its disk."""
     path, storage = "/api/v1/namespaces/default", "/apis/storage.k8s.io/v1/storageclasses"
     for name, provisioner in (("disks", "kubernetes.io/no-provisioner"), ("made", "simulated.minikube-py")):
         kind = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
@@ -221,7 +222,7 @@ FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Fo
 
 
 def versions() -> dict[str, str]:
-    """Of what could change the bytes of objects, or scores."""
+    """The versions of everything that could change the bytes of objects, or scores."""
     return {"numpy": numpy.__version__, "orjson": orjson.__version__}
 
 
@@ -242,11 +243,11 @@ def openb() -> Any:
 
 class Unseen:
     def update(self, done: int, note: str = "") -> None:
-        """Nobody looks."""
+        """No observer."""
 
 
 class Idle:
-    """What a leader does: nothing."""
+    """A leader that does nothing."""
 
     async def start(self) -> None:
         """At once."""
@@ -307,8 +308,8 @@ def addresses(cluster: VirtualCluster) -> list[str]:
 
 
 def scatter_heap() -> list[object]:
-    """Leaves holes of all small sizes all over the heap, other ones in each process: so new objects come to lie in an
-    order that nothing decides. What is returned must be kept."""
+    """Leaves holes of all small sizes in the heap, different in each process, so that the order of new objects in
+    memory is undefined. Keep the returned value."""
     chance = random.SystemRandom()
     kept: list[object] = []
     for slots in range(24):

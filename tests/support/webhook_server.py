@@ -1,4 +1,4 @@
-"""A webhook over HTTPS: the path says how it answers, and what it was sent is kept by its path."""
+"""A webhook over HTTPS: the path determines its answer, and requests are recorded by path."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class WebhookServer:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
-        # Those who do not trust the certificate end the handshake.
+        # Clients that do not trust the certificate end the handshake.
         self._http.handle_error = lambda *_: None  # type: ignore[method-assign]
         self._http.socket = certificates.server_context().wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self._http.server_address[1]
