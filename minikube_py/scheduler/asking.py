@@ -166,4 +166,3 @@ def _matches(rules: Rules, plugin: str, event: ClusterEvent) -> bool:
 
 def _number(group: Group) -> int:
     return group.number
-

@@ -75,11 +75,31 @@ class DryRuns:
 
     def goes_alone(self, node: NodeInfo) -> bool:
         """Whether columns do not say all that counts of the node."""
-        return bool(self._rivals(node)) or not is_counted_whole(node)
+        return not is_counted_whole(node, self._joining(node))
 
-    def together(self, nodes: Sequence[NodeInfo], gone: Sequence[Sequence[PodInfo]]) -> Lockstep:
-        """Only where `can_go_together`, and of nodes that need not go alone."""
-        return Lockstep(self._prepared, self._columns, self._pod, nodes, gone)
+    def _joining(self, node: NodeInfo) -> list[PodInfo]:
+        return [rival for rival in self._rivals(node) if rival.uid not in node.pods]
+
+    def with_rivals(self, nodes: Sequence[NodeInfo]) -> dict[int, Status]:
+        """By slot, what turns the pod down where its rivals are there as well. Raises: PluginError."""
+        counted = self.can_go_together
+        together = [node for node in nodes if counted and not self.goes_alone(node)]
+        found = {}
+        if together:
+            runs = self.together(together)
+            found = {together[place].slot: status for place, status in runs.rejections().items()}
+        decided = {node.slot for node in together}
+        for node in nodes:
+            rejected = None if node.slot in decided else self(node).with_rivals()
+            if rejected is not None:
+                found[node.slot] = rejected
+        return {node.slot: found[node.slot] for node in nodes if node.slot in found}
+
+    def together(self, nodes: Sequence[NodeInfo], gone: Sequence[Sequence[PodInfo]] = ()) -> Lockstep:
+        """Only where `can_go_together`, and of nodes that need not go alone. Where the pod passes with its rivals it
+        passes without them, since all that such filters look at is what is requested."""
+        joining = [self._joining(node) for node in nodes]
+        return Lockstep(self._prepared, self._columns, self._pod, nodes, gone, joining if any(joining) else ())
 
 
 class Trial:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from minikube_py.scheduler.afresh import Afresh, pick, score_of_one
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.dry_run import DryRuns, Trial, charge, copied
+from minikube_py.scheduler.dry_run import DryRuns, charge, copied
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
@@ -29,7 +29,6 @@ from minikube_py.scheduler.framework import (
     FitError,
     IntArray,
     NoNodesAvailable,
-    Status,
 )
 from minikube_py.scheduler.kept import KEPT_MAX, Kept, KeptResults
 from minikube_py.scheduler.matcher import Matcher
@@ -123,35 +122,28 @@ class Evaluator:
 
     def _choose_beside(self, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Choice:
         """Where pods are nominated to nodes: the pod's own node first, then those that its rivals leave it."""
-        prepared = self._beside(self.prepare(pod), pod, rivals)
+        prepared = self.prepare(pod)
         if pod.nominated_node:
+            own = self._beside(prepared, pod, (pod.nominated_node,))
             slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
-            fits = fitting_of(prepared, pod, self.columns, slots)
+            fits = fitting_of(own, pod, self.columns, slots)
             if len(fits):
-                return self.afresh.only(pod, prepared, fits, 1)
-        return self.afresh.choose(pod, prepared)
+                return self.afresh.only(pod, own, fits, 1)
+        return self.afresh.choose(pod, self._beside(prepared, pod, rivals))
 
     def beside(self, pod: PodInfo) -> Prepared:
         """As `prepare`, without the nodes that pods nominated there need. Raises: Rejected, PluginError."""
         prepared = self.prepare(pod)
         return self._beside(prepared, pod, self._nominations.rivals(pod)) if self._nominations else prepared
 
-    def _beside(self, prepared: Prepared, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Prepared:
-        barred: dict[int, Status] = {}
-        for name in rivals:
-            node = self.columns.by_name.get(name)
-            if node is not None and node.present:
-                rejected = self._trial(prepared, pod, node).with_rivals()
-                if rejected is not None:
-                    barred[node.slot] = rejected
-        return prepared._replace(barred=barred)
+    def _beside(self, prepared: Prepared, pod: PodInfo, names: Iterable[str]) -> Prepared:
+        """Without those of the named nodes whose nominated pods leave no room."""
+        nodes = [node for name in names if (node := self.columns.by_name.get(name)) is not None and node.present]
+        return prepared._replace(barred=self._dry_runs(prepared, pod).with_rivals(nodes))
 
     def pick(self, totals: IntArray) -> int:
         """The place of one of the highest."""
         return pick(totals, self._rng)
-
-    def _trial(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> Trial:
-        return self._dry_runs(prepared, pod)(node)
 
     def _dry_runs(self, prepared: Prepared, pod: PodInfo) -> DryRuns:
         return DryRuns(prepared, self.profile.extensions, self.columns, pod, partial(self._rivals_on, pod))

@@ -1,13 +1,14 @@
-"""Many nodes as each would be without some of its pods, and whether one pod then passes every filter there. Pure.
+"""Many nodes as each would be with some pods more or fewer, and whether one pod then passes every filter there. Pure.
 
 Where all filters look at nothing of a node's pods but what they request, preemption tries its candidates together: one
-pass over columns for the first pod that is let back in on each of them, one for the second, and so on. The result is
-what `dry_run.Trial` says of each node alone.
+pass over columns for the first pod that is let back in on each of them, one for the second, and so on. So are the nodes
+that other pods are nominated to. The result is what `dry_run.Trial` says of each node alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,20 @@ def can_go_together(prepared: Prepared) -> bool:
     return all(getattr(plugin, "of_pods", None) in (OF_NO_PODS, OF_REQUESTS) for _, plugin in prepared.filters)
 
 
-def is_counted_whole(node: NodeInfo) -> bool:
-    """Whether no sum is so large that its column says less."""
-    return all(amount < COLUMN_MAX for amount in node.requested.values())
+def is_counted_whole(node: NodeInfo, joining: Collection[PodInfo] = ()) -> bool:
+    """Whether no sum, with the pods that join, is so large that its column says less."""
+    requested: Mapping[str, int] = node.requested
+    if joining:
+        sums = Counter(requested)
+        for pod in joining:
+            for resource, amount in pod.spec.requests:
+                sums[resource] += amount
+        requested = sums
+    return all(amount < COLUMN_MAX for amount in requested.values())
 
 
 class Supposed(Nodes):
-    """`less(resource)`: by node, how much of it goes with the pods that are supposed gone."""
+    """`less(resource)`: by node, how much less of it is requested than the columns say."""
 
     __slots__ = ("_less",)
 
@@ -50,15 +58,23 @@ class Supposed(Nodes):
 
 
 class Lockstep:
-    """`gone`: by node, the pods that are supposed gone to begin with."""
+    """`gone`: by node, the pods that are supposed gone to begin with. `joining`: those that are supposed there as well;
+    none of them is yet."""
 
     def __init__(
-        self, prepared: Prepared, columns: NodeColumns, pod: PodInfo, nodes: Sequence[NodeInfo], gone: Sequence[Any]
+        self,
+        prepared: Prepared,
+        columns: NodeColumns,
+        pod: PodInfo,
+        nodes: Sequence[NodeInfo],
+        gone: Sequence[Sequence[PodInfo]] = (),
+        joining: Sequence[Sequence[PodInfo]] = (),
     ) -> None:
         self._prepared, self._columns, self._pod = prepared, columns, pod
         self._moving = [each for each in prepared.filters if each[1].of_pods == OF_REQUESTS]
         self._slots = np.array([node.slot for node in nodes], np.int64)
-        self._gone: list[dict[str, PodInfo]] = [{pod.uid: pod for pod in pods} for pods in gone]
+        self._gone: list[dict[str, PodInfo]] = [{pod.uid: pod for pod in pods} for pods in gone or ((),) * len(nodes)]
+        self._joining = joining
         self._less: dict[str, IntArray] = {}
 
     def rejections(self) -> dict[int, Status]:
@@ -102,7 +118,10 @@ class Lockstep:
     def _less_of(self, resource: str) -> IntArray:
         less = self._less.get(resource)
         if less is None:
-            less = self._less[resource] = np.array([_sum(pods.values(), resource) for pods in self._gone], np.int64)
+            less = np.array([_sum(pods.values(), resource) for pods in self._gone], np.int64)
+            if self._joining:
+                less -= np.array([_sum(pods, resource) for pods in self._joining], np.int64)
+            self._less[resource] = less
         return less
 
 

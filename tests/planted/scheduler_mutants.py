@@ -359,6 +359,18 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a trial that is not undone",
     ),
     SchedulerMutant(
+        "nominations: in lockstep a pod that is nominated makes room", FORCE, "lockstep.py",
+        "                less -= np.array([_sum(pods, resource)",
+        "                less += np.array([_sum(pods, resource)",
+        "the wrong sign",
+    ),
+    SchedulerMutant(
+        "nominations: one that is bound meanwhile counts twice", FORCE, "dry_run.py",
+        "        return [rival for rival in self._rivals(node) if rival.uid not in node.pods]",
+        "        return list(self._rivals(node))",
+        "the nomination outlives the binding",
+    ),
+    SchedulerMutant(
         "preemption: in lockstep the first of several filters has the last word", FORCE, "lockstep.py",
         "            left = left[passing]\n        return found",
         "            left = left[passing] if not len(rejected) else rejected\n        return found",

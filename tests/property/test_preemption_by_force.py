@@ -93,18 +93,52 @@ def test_the_same_node_and_victims_as_by_brute_force(seed: int) -> None:
         assert not needs_preemption(case), (case, choice.node.name)
 
 
+def cordoned(world: World, rng: random.Random) -> World:
+    """Some nodes are turned down by another filter than the one for resources."""
+    for node in [each for each in world.columns.by_slot if each is not None and rng.random() < 0.3]:
+        shape = node_object(node.name, node.allocatable["cpu"] // 1000)
+        world.cache.put_node(project_node({**shape, "spec": {"unschedulable": True}}))
+    return world
+
+
 @settings(max_examples=100)
 @given(st.integers(0, 1 << 32))
 def test_nodes_tried_together_fare_as_each_alone(seed: int) -> None:
     rng = random.Random(seed)
     case = drawn(rng)
-    world = World(replace(case, waiting=replace(case.waiting, port=rng.random() < 0.1)), seed)
+    world = cordoned(World(replace(case, waiting=replace(case.waiting, port=rng.random() < 0.1)), seed), rng)
     dry_run = world.evaluator.dry_run(world.waiting)
     assert dry_run is not None and dry_run.can_go_together != bool(world.waiting.spec.host_ports)
     nodes = [node for node in world.columns.by_slot if node is not None]
     budgets = Budgets(world.informer(BUDGETS, project_budget).store.values())
     alone = [select_victims(dry_run, world.waiting, node, budgets) for node in nodes]
     assert select_in_all(dry_run, world.waiting, nodes, budgets) == alone
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 1 << 32))
+def test_nodes_that_pods_are_nominated_to_are_barred_as_by_each_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    case = drawn(rng)
+    waiting = replace(case.waiting, port=rng.random() < 0.2)
+    promised = [
+        Running(
+            f"r{i}", rng.choice([*case.nodes]), rng.choice((0, 1, 2, 1 << 61)), waiting.priority + rng.randrange(-1, 2)
+        )
+        for i in range(rng.randrange(6))
+    ]
+    world = cordoned(World(replace(case, waiting=waiting, nominated=(*case.nominated, *promised)), seed), rng)
+    for running in rng.sample(case.running, min(len(case.running), 1)):
+        # Bound meanwhile, and still nominated: it counts once.
+        world.nominations.put(project_pod(pod_object(running)), running.node)
+    dry_run = world.evaluator.dry_run(world.waiting)
+    assert dry_run is not None
+    nodes = [node for node in world.columns.by_slot if node is not None]
+    alone = {node.slot: status for node in nodes if (status := dry_run(node).with_rivals()) is not None}
+    together = dry_run.with_rivals(nodes)
+    assert [(slot, status.code, status.reasons, status.plugin) for slot, status in together.items()] == [
+        (slot, status.code, status.reasons, status.plugin) for slot, status in alone.items()
+    ]
 
 
 def test_candidates_are_those_that_a_walk_from_node_to_node_finds() -> None:

@@ -399,9 +399,7 @@ class Rounds:
         self._promised.pop(queued.pod.uid, None)
         return False
 
-    def _exchanged(
-        self, each: _Class, pods: Sequence[QueuedPodInfo], started_s: float
-    ) -> Sequence[QueuedPodInfo]:
+    def _exchanged(self, each: _Class, pods: Sequence[QueuedPodInfo], started_s: float) -> Sequence[QueuedPodInfo]:
         """Lets pods of a class take the place of running ones where the price says so; returns the others."""
         pods = [queued for queued in pods if self._is_waiting(queued)] if self._plugin.args.preemption else pods
         if not pods or not self._plugin.args.preemption or pods[0].pod.preemption_policy == "Never":
