@@ -24,7 +24,7 @@ def parse_urls(text: str, flag: str, *, plain_anywhere: bool = False) -> tuple[b
         if url.scheme not in ("http", "https") or not url.hostname or port is None or url.path.strip("/"):
             raise wrong
         if url.scheme == "http" and not plain_anywhere and not _is_loopback(url.hostname):
-            raise SetupError(f"{flag} {item!r}: without TLS there is no telling who asks; only a loopback address may")
+            raise SetupError(f"{flag} {item!r}: without TLS clients are not authenticated; use a loopback address")
         schemes.add(url.scheme)
         places.append((url.hostname, port))
     if len(schemes) != 1:

@@ -265,7 +265,7 @@ class StoreAdmin:
             raise Unavailable("no member that answers knows of a leader; see `minikube-py store status`")
         known = _known(reports).get(leader)
         if known is None:
-            raise Unavailable(f"member {leader:x} leads, and nobody says where it is reached")
+            raise Unavailable(f"member {leader:x} leads, but no member reports its address")
         return known
 
     async def save_snapshot(self, path: Path) -> SavedSnapshot:

@@ -155,8 +155,8 @@ def lines(salvaged: Salvaged) -> list[str]:
         found.append(f"torn: {salvaged.log.torn_bytes:,} bytes of a last write that was never acknowledged")
     if salvaged.unconfirmed:
         found.append(
-            f"unconfirmed: the last {salvaged.unconfirmed:,} entries were durable here; with other members, nobody "
-            "knows whether they were acknowledged"
+            f"unconfirmed: the last {salvaged.unconfirmed:,} entries were durable here; with other members, it is "
+            "unknown whether they were acknowledged"
         )
     base = f"the snapshot of entry {salvaged.base:,}" if salvaged.base else "the beginning"
     exact = salvaged.exact

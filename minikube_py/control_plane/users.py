@@ -58,5 +58,5 @@ def read_token_auth_file(path: Path) -> dict[str, User]:
         groups = tuple(group for group in row[3].split(",") if group) if len(row) > 3 else ()
         users[row[0]] = auth.known(User(row[1], groups, row[2]))
     if not users:
-        raise SetupError(f"token file {path}: holds no token; nobody could reach the server")
+        raise SetupError(f"token file {path}: holds no token; no client could be authenticated")
     return users

@@ -200,7 +200,7 @@ class SimCluster:
         error = ended.error
         if "was removed" in (str(error) if isinstance(error, BootstrapRefused) else ended.why):
             if not place.leaving and not place.gone:
-                self.fail(f"{process.loop.name} was removed, and nobody had asked for it: {ended.why}")
+                self.fail(f"{process.loop.name} was removed without a request: {ended.why}")
             place.gone, place.leaving = True, NOBODY
         elif isinstance(error, Corruption | LogLost) and place.corrupt:
             self.world.scheduler.log(f"{place.host} refuses to start, rightly: {error}")

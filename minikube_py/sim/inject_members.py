@@ -111,11 +111,11 @@ def _strike(player: FaultPlayer, place: int) -> None:
 
 INJECTIONS: Final = (
     Injection("grow", "a new member joins", _draw_grow, _grow),
-    Injection("shrink", "a member is removed, for ever", at_once("shrink"), _shrink),
+    Injection("shrink", "a member is removed permanently", at_once("shrink"), _shrink),
     Injection("transfer", "leadership goes to `places`", at_once("transfer"), _transfer),
     Injection(
         "depose",
-        "whoever comes to lead meanwhile is cut off from all, or from all but one, or loses its process or its power, "
+        "each new leader meanwhile is cut off from all, or from all but one, or loses its process or its power, "
         "`amount` us after its election",
         _draw_depose,
         _depose,

@@ -72,7 +72,7 @@ def _part(player: FaultPlayer, fault: Fault, ones: tuple[int, ...], others: tupl
 
 SUPERSEDE: Final = Injection(
     "supersede",
-    "syncs of who leads and of as many as it can have without a majority take `amount` election timeouts; they are "
+    "syncs of the leader and of as many others as are not a majority take `amount` election timeouts; they are "
     "cut off until another leads, join it as its majority, and lose their power",
     _draw_supersede,
     _supersede,

@@ -82,7 +82,7 @@ def _full_heirs(player: FaultPlayer, fault: Fault) -> bool:
 
 ANNOUNCE: Final = Injection(
     "announce",
-    "a new member is announced; whoever leads ends `amount` us after that is done, and the others' disks are slow then",
+    "a new member is announced; the leader ends `amount` us after that is done, and the others' disks are slow then",
     _draw_announce,
     _announce,
 )

@@ -229,4 +229,4 @@ def answer_from_plain(plain: Any) -> Answer:
             tuple([member_from_plain(each) for each in seen]),
         )
     except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"not an answer to who one is: {error}") from None
+        raise InvalidRequest(f"not a valid answer to WHO: {error}") from None

@@ -26,7 +26,7 @@ class PeerAsker:
         """Raises: Unavailable; Refused."""
         kind, arguments = await self._ask(address, PEER_GREETING.hello(self._token, Ask.WHO), self._limits.ask_s)
         if kind != Reply.WHO:
-            raise Unavailable(f"{address}: answered with something else than who it is")
+            raise Unavailable(f"{address}: the answer does not state its identity")
         try:
             return who_answer(arguments)
         except ProtocolError as error:

@@ -142,7 +142,7 @@ def leadership_from_plain(plain: Sequence[Any]) -> Leadership:
             raise TypeError("members are not (id, address)")
         return Leadership(leader_id, address, term, found)
     except (TypeError, ValueError) as error:
-        raise ProtocolError(f"who leads does not read: {error}") from None
+        raise ProtocolError(f"invalid leadership: {error}") from None
 
 
 def key_value_bytes(kv: KeyValue) -> int:

@@ -146,7 +146,7 @@ class Upkeep:
         ):
             if failed != self._in_vain.get(source, 0):
                 self._in_vain[source] = failed
-                member.say(f"{source} failed on what it was handed, and nobody else did: {last}")
+                member.say(f"{source} failed on its input, without effect on others: {last}")
 
     def _propose(self, command: Command) -> None:
         try:

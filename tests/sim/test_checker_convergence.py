@@ -53,7 +53,7 @@ def test_a_lost_write_is_found():
     assert check_durability(checked, [whole]).ok
     lost = check_durability(checked, [whole, dataclasses.replace(whole, member=2, revision=2, kvs=kvs[:1])])
     assert "ends at revision 2" in lost.text and "value=b'1'" in lost.text
-    assert "nobody has seen" in check_durability(checked, [dataclasses.replace(whole, revision=4)]).text
+    assert "the last one seen is" in check_durability(checked, [dataclasses.replace(whole, revision=4)]).text
     assert check_durability(checked, [dataclasses.replace(whole, kvs=kvs[1:])]).outcome == "violation"
 
 

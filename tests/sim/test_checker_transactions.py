@@ -172,7 +172,7 @@ BAD = {
     "a read before a linearizable one that is newer": (
         [put(1, 90, b"a", b"1", 2), got(3, 4, b"a", [A2], 2), got(5, 6, b"a", [], 1)], "a later one was seen"),
     "a put with a lease that nobody asked for": (
-        [done(3, 4, Put(b"a", b"1", 7), PutResult(2))], "which nobody had asked for"),
+        [done(3, 4, Put(b"a", b"1", 7), PutResult(2))], "which was not requested"),
     "a put with a lease that was revoked": (
         [done(1, 2, LeaseGrant(7, 5), LeaseResult(1, 7, 5)), put(3, 4, b"b", b"1", 2),
          done(5, 6, LeaseRevoke(7), LeaseResult(2, 7, 5)), done(7, 8, Put(b"a", b"1", 7), PutResult(3))], "had ended"),
@@ -182,7 +182,7 @@ BAD = {
     "a read of what was compacted": (
         [put(1, 2, b"a", b"1", 2), put(3, 4, b"a", b"2", 3), done(5, 6, Compact(3), CompactResult(3)),
          done(7, 8, RangeRequest(b"a", revision=2), RangeResult([A2], 1, False, 3))], "had compacted was answered"),
-    "compacted by nobody": ([refused(1, 2, RangeRequest(b"a", revision=1), Compacted(1, 3))], "nobody had asked for"),
+    "compacted by nobody": ([refused(1, 2, RangeRequest(b"a", revision=1), Compacted(1, 3))], "that was not requested"),
     "refused at the compacted revision": (
         [put(1, 2, b"a", b"1", 2), done(3, 4, Compact(2), CompactResult(2)),
          refused(5, 6, RangeRequest(b"a", revision=2), Compacted(3, 2))], "it was not"),

@@ -203,7 +203,7 @@ def check_durability(checked: Checked, views: Iterable[MemberView]) -> Verdict:
             return violation(f"{where}, though {model.revision} was seen; lost:\n  {lost}")
         if view.revision > model.revision:
             return violation(
-                f"member {view.member:x} ends at revision {view.revision}, nobody has seen one after {model.revision}"
+                f"member {view.member:x} ends at revision {view.revision}, the last one seen is {model.revision}"
             )
         want = model.standing(*ANY_KEY, view.revision)
         if list(view.kvs) != want:

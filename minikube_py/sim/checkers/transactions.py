@@ -221,7 +221,7 @@ def _refusals(history: History) -> str:
         if isinstance(error, Compacted):
             compact = named.get(error.compact_revision)
             if compact is None or operation.return_us is None or compact.call_us > operation.return_us:
-                return f"refused for a compaction that nobody had asked for:\n  {operation}"
+                return f"refused for a compaction that was not requested:\n  {operation}"
             if error.requested > error.compact_revision:
                 return f"refused as compacted, though it was not:\n  {operation}"
         if isinstance(request, RangeRequest) and operation.status == "done" and not operation.serializable:
@@ -433,7 +433,7 @@ class _Search:
                 continue
             grants = self._facts.grants.get(lease, [])
             if not any(grant.call_us <= self._seen_us[revision] for grant in grants):
-                return f"revision {revision}: {event.kv.key!r} has lease {lease}, which nobody had asked for"
+                return f"revision {revision}: {event.kv.key!r} has lease {lease}, which was not requested"
             ended = min(self._ended.get(lease, revision), self._facts.ended.get(lease, revision))
             if ended < revision and len(grants) == 1:
                 return f"revision {revision}: {event.kv.key!r} has lease {lease}, which had ended by revision {ended}"

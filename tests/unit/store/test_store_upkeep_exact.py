@@ -85,15 +85,15 @@ async def test_what_failed_without_stopping_the_member_is_told_once() -> None:
     assert member.words == [
         "the fields of pods are degraded: x",
         "the fields of nodes are degraded: y",
-        "a watcher failed on what it was handed, and nobody else did: a bug there",
-        "a caller failed on what it was handed, and nobody else did: a bug here",
+        "a watcher failed on its input, without effect on others: a bug there",
+        "a caller failed on its input, without effect on others: a bug here",
     ]
     member.words.clear()
     member.state.tables.degraded = {"nodes": "degraded: z"}
     member.replica.tell.in_vain = 3
     work._upkeep()
     assert member.words == [
-        "the fields of nodes are degraded: z", "a caller failed on what it was handed, and nobody else did: a bug here"
+        "the fields of nodes are degraded: z", "a caller failed on its input, without effect on others: a bug here"
     ]  # fmt: skip
     member.state.tables.degraded = {}
     work._upkeep()
