@@ -43,6 +43,6 @@ class CachedCluster:
         return found
 
     def seen_by(self, kind: Kind, namespace: str) -> dict[KindKey, list[Json]]:
-        """The objects that admission of `kind` reads, as a picklable value; of namespaced kinds only those in this
-        namespace."""
+        """The objects that admission of `kind` reads, as a value for another process; of namespaced kinds
+        only those in this namespace."""
         return {key_of(seen): list(self.all(seen, namespace)) for seen in self._seen.get(kind, ())}

@@ -46,7 +46,7 @@ INDEXES: Final = f"{ROOT}/v1/indexes"
 EXPLAIN: Final = f"{ROOT}/v1/explain"
 API_VERSION: Final = "minikube-py/v1"
 STRUCTURE: Final = "max-tree"
-"""What an index is kept in unless it says otherwise."""
+"""An index's default structure."""
 BODY_BYTES_MAX: Final = 256 << 10
 _ORDERS: Final[Mapping[str, Literal["KEY", "ANY"]]] = {"KEY": "KEY", "ANY": "ANY"}
 _KNOWN: Final = ("name", "on", "fields", "sums", "structure", "options", "memoryLimit")
@@ -96,7 +96,7 @@ async def _one(name: str, server: ApiServer) -> Json:
 
 
 def _item(server: ApiServer, report: IndexReport) -> Json:
-    """The declaration as the store holds it; `typed`: its fields and sums as people write them, and their kinds."""
+    """The declaration as stored; `typed`: its fields and sums as users write them, and their kinds."""
     spec = report.spec
     sources = {plural: Source(each.prefix, _any_kind) for plural, each in server.declared.resources.items()}
     declared = {each.name: each for each in spec.declares}
@@ -140,7 +140,7 @@ def _no_index(name: str, server: ApiServer) -> StatusError:
 
 
 async def _create(request: Request, server: ApiServer) -> Response:
-    """201 with the index; 200 where the very same was there."""
+    """201 with the index; 200 if an identical one exists."""
     await server.lister.wait_fresh()
     spec = _refused(lambda: _read(request.body, server))
     there = server.declared.specs.get(spec.name)
@@ -154,12 +154,12 @@ async def _create(request: Request, server: ApiServer) -> Response:
     try:
         revision = await translated(server.storage.declare_index(spec))
     except StatusError:
-        # Somebody else may have been faster.
+        # Another request may have won the race.
         await server.lister.wait_fresh()
         if server.declared.specs.get(spec.name, spec) != spec:
             raise StatusError(409, "AlreadyExists", f"index {spec.name} was made by another just now") from None
         raise
-    # A client that sees the answer may use the index's fields on this server at once.
+    # The client may use the index's fields on this server at once.
     await server.lister.wait_for(revision)
     return _json(201, await _one(spec.name, server))
 
@@ -221,7 +221,7 @@ def _read(body: bytes, server: ApiServer) -> IndexSpec:
 
 
 def _check_label(resource: Kind, spec: FieldSpec) -> None:
-    """What upstream selects by keeps its meaning: another field of that name would never be asked with `=`."""
+    """Upstream's selectable fields keep their meaning: another field of that name would be unreachable with `=`."""
     label = resource.selectable.get(spec.name)
     if label is not None and (spec.extractor != "path@1" or parse_path(spec.args["path"]) != label.path):
         raise InvalidRequest(f"field {spec.name}: {resource.plural} are selected by another field of that name")
@@ -233,7 +233,7 @@ def _check_structure(spec: IndexSpec) -> None:
     except InvalidRequest:
         raise
     except Exception as error:
-        # A structure of somebody's own, which may fail in any way.
+        # A user-defined structure may fail in any way.
         why = f"{type(error).__name__}: {error}"
         raise InvalidRequest(f"structure {spec.structure} cannot be built: {why}") from error
 

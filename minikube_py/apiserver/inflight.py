@@ -1,6 +1,6 @@
-"""How many requests from outside are worked on at once: reads and writes are counted apart, administrators not at all.
+"""Limits concurrent external requests: reads and writes separately; administrators are exempt.
 
-Watches and followed logs are not counted, as in upstream.
+As upstream, watches and followed logs do not count.
 
 Source: apiserver `pkg/server/filters/maxinflight.go`.
 """
@@ -54,7 +54,7 @@ class InFlight:
         self.writes = Slots("mutating", limits.writes_in_flight_max)
 
     def slots(self, request: Request, verb: str) -> Slots | None:
-        """Where the request is counted; None where it is not."""
+        """The request's counter; None if it is exempt."""
         if request.receive is None or MASTERS in (request.user or ANONYMOUS).groups:
             return None
         if verb == "watch" or "follow" in request.query:

@@ -1,4 +1,4 @@
-"""`ApiTransport` straight on the core: no socket, no parsing of what was just written, the shared bytes as they are."""
+"""`ApiTransport` straight on the core: no socket, no reparsing, shared bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InProcessTransport:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> ApiResponse:
-        """See ApiTransport. A stream cannot be asked for here: use `watch`."""
+        """See ApiTransport. No streams here: use `watch`."""
         if self._closed:
             raise Unavailable("the transport is closed")
         asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
@@ -67,7 +67,7 @@ class InProcessTransport:
             stream.close()
 
     async def close(self) -> None:
-        """Ends the watches and refuses further requests."""
+        """Ends watches and rejects further requests."""
         self._closed = True
         for stream in list(self._streams):
             stream.close()

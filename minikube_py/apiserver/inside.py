@@ -1,6 +1,6 @@
-"""What a client does inside a pod: its logs, connections into it, and requests that are passed on to it.
+"""Access to a pod's inside: logs, connections, and proxied requests.
 
-Loaded when somebody first asks for it: most servers never speak these protocols, and a start is not to wait for them.
+Loaded on first use to keep startup fast: most servers never need these protocols.
 """
 
 from __future__ import annotations

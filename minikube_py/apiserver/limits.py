@@ -1,4 +1,4 @@
-"""Limits on everything a client can make the server hold, or wait for. Each says its value when it is hit."""
+"""Limits on everything a client can make the server hold or wait for. Errors state the limit's value."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """docs/reference/limits.md says of each what it bounds, and what is answered beyond it.
+    """docs/reference/limits.md describes each limit and the response when it is exceeded.
 
-    Names end in their unit: `_max` counts, `_bytes_max` bytes, `_timeout_s` seconds. 0 means no limit where
-    upstream has none (`list_page_max`, `reads_in_flight_max`, `writes_in_flight_max`)."""
+    Names end in their unit: `_max` counts, `_bytes_max` bytes, `_timeout_s` seconds. 0 means no limit, where upstream
+    allows that (`list_page_max`, `reads_in_flight_max`, `writes_in_flight_max`)."""
 
     # Connections
     connections_max: int = 20_000

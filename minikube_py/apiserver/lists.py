@@ -1,7 +1,7 @@
 """GET of one object and of collections: consistency by resourceVersion, pages, forms.
 
-A list of the newest state, or of "any", comes from the watch cache; one of an older revision from the store; one whose
-selector only the store can answer, or an index was declared for, from an index of the store.
+Lists of the newest or "any" state come from the watch cache; of an older revision from the store; with a selector that
+only the store can answer, or that an index covers, from a store index.
 
 Source: KEP-2340, apiserver `pkg/storage/continue.go`, `pkg/storage/cacher`.
 """
@@ -69,11 +69,11 @@ SHOWN_FIELDS: Final = ("free.cpu", "free.memory")
 FIELD_COLUMNS_MAX: Final = 8
 _SAMPLED_NODES: Final = 64
 SPARSE_SHARE: Final = 16
-"""Where fewer than one in so many of the keys between are wanted, each is asked for by itself."""
+"""Below this fraction (one in N) of wanted keys in a range, keys are read one by one."""
 
 
 def encode_continue(revision: int, after: bytes, prefix: bytes) -> str:
-    """A token that goes on after the key `after`. Revision -1: at whatever is newest then."""
+    """A token that continues after the key `after`. Revision -1: the newest at that time."""
     start = "/" + after[len(prefix) :].decode() + "\0"
     text = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
@@ -91,7 +91,7 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
     """(revision, first key). Raises: StatusError 400."""
     what = "invalid continue token: continue key is not valid"
     wrong = _NOT_BASE64.search(token)
-    # Go skips line breaks, and points at the first of the characters that are too few.
+    # Go skips line breaks, and reports the start of the incomplete group.
     packed = token.replace("\r", "").replace("\n", "")
     if wrong is not None or len(packed) % 4 == 1:
         position = wrong.start() if wrong is not None else len(token) - 1
@@ -133,15 +133,15 @@ FieldRow = tuple[int | str | None, ...]
 
 
 class Shown(NamedTuple):
-    """What a table shows beside the objects: the values of the fields `names` by key."""
+    """Additional table columns: the values of the fields `names` by key."""
 
     names: tuple[str, ...]
     rows: dict[bytes, FieldRow]
 
 
 class Page(NamedTuple):
-    """`remaining` is None where it is not told (selectors), `after` the key to go on after, None at the end. `shown` is
-    there where the store told it with the objects."""
+    """`remaining` is None if not reported (selectors); `after` is the key to continue after, None at the end. `shown`
+    is set if the store returned it with the objects."""
 
     items: list[Entry]
     revision: int
@@ -189,18 +189,18 @@ class Lister:
         return (await self._as_read(resource, [kv]))[0]
 
     async def _as_read(self, resource: Kind, kvs: Sequence[KeyValue]) -> Sequence[KeyValue]:
-        """Raises: StatusError 500 where a webhook cannot convert them."""
+        """Raises: StatusError 500 if a webhook cannot convert them."""
         if (converting := self._cache.conversions_of(resource)) is not None:
             return await converting.all_shown(resource, kvs)
         return kvs if resource.read is None else [kv_as_read(resource, kv) for kv in kvs]
 
     async def wait_for(self, revision: int) -> None:
-        """Raises: StatusError 504 where the cache does not get there in time."""
+        """Raises: StatusError 504 if the cache does not catch up in time."""
         if not await self._cache.wait_until(revision, self._limits.fresh_timeout_s):
             raise too_large_resource_version(revision, self._cache.revision)
 
     async def wait_fresh(self) -> None:
-        """Until the cache holds everything acknowledged before this call."""
+        """Waits until the cache holds everything acknowledged before this call."""
         await self.wait_for(await self._store.current_revision())
 
     # --- collections ------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Lister:
         except StatusError:
             if not options.field_selector:
                 raise
-            # Another API server may have declared the field a moment ago; who asked has seen that it did.
+            # Another API server may have just declared the field, and this client has seen it.
             await self.wait_fresh()
             if self._declared.version == version:
                 raise
@@ -246,7 +246,7 @@ class Lister:
                 raise bad_request("specifying resource version is not allowed when using continue")
             revision = max(revision, 0)
             if 0 < revision < selection.declared_since:
-                # The pages before were of other fields by the same names.
+                # Earlier pages used other fields of the same names.
                 raise _continue_expired(start, selection.prefix)
         elif options.revision and (options.match == EXACT or (limit and not options.match)):
             revision = options.revision
@@ -287,7 +287,7 @@ class Lister:
         found: list[Entry] = []
         candidates, wanted = iter(self.candidates(cache, selection, start)), limit + 1 if limit else 0
         if not pick(found, candidates, selection, wanted, self._steps):
-            # The rest as it is now: it changes while others have their turn.
+            # Take a copy: the rest may change between slices.
             rest = list(candidates)
             await asyncio.sleep(0)
             await pick_all(found, iter(rest), selection, wanted, self._steps)
@@ -297,7 +297,7 @@ class Lister:
 
     @staticmethod
     def candidates(cache: ResourceCache, selection: Selection, start: bytes | None) -> Iterable[Entry]:
-        """What may match, in key order: by an index where the selector allows it."""
+        """Candidates in key order, by an index if the selector allows it."""
         resource = selection.resource
         name = selection.name
         if name and (selection.namespace or not resource.namespaced):
@@ -330,14 +330,14 @@ class Lister:
             if after is not None or not result.more:
                 return Page(found, revision, after)
             low = entries[-1].key + b"\0"
-            # The rarer the matches turn out, the fewer queries should look for the rest.
+            # The rarer the matches, the larger the next query.
             size *= 2
 
     async def _take(
         self, found: list[Entry], entries: list[Entry], selection: Selection, limit: int, more: bool
     ) -> bytes | None:
-        """Adds to `found` what matches, up to `limit`, in slices between which others have their turn. `more`: behind
-        `entries` there are others. Returns the key to go on after, None where all were looked at."""
+        """Adds matches to `found`, up to `limit`, yielding to the event loop between slices. `more`: more entries
+        follow. Returns the key to continue after, None if all were examined."""
         walk = iter(entries)
         await pick_all(found, walk, selection, limit, self._steps)
         if limit and len(found) >= limit and (next(walk, None) is not None or more):
@@ -346,7 +346,7 @@ class Lister:
 
     @staticmethod
     def _expired(error: StatusError, low: bytes, prefix: bytes, going_on: bool) -> StatusError:
-        """A list that was begun can go on, at the newest state, by the token in the answer."""
+        """The token in the response continues the list at the newest state."""
         if error.message != TOO_OLD or not going_on:
             return error
         return _continue_expired(low, prefix)
@@ -360,7 +360,7 @@ class Lister:
         going_on: bool,
         fields: tuple[str, ...] = (),
     ) -> Page:
-        """What the store's index finds; the rest of the selectors is checked here."""
+        """Results of the store's index; the other selectors are checked here."""
         resource, prefix = selection.resource, selection.prefix
         low, found = start or prefix, list[Entry]()
         shown = Shown(fields, {}) if fields else None
@@ -380,7 +380,7 @@ class Lister:
             if after is not None or not result.more or not entries:
                 return Page(found, revision, after, shown=shown)
             low = entries[-1].key + b"\0"
-            # The rarer the matches turn out, the fewer queries should look for the rest.
+            # The rarer the matches, the larger the next query.
             size *= 2
 
     # --- rendering --------------------------------------------------------------------------------------------------
@@ -456,7 +456,7 @@ class Lister:
         return FieldValues(names, [_as_text(declared, names, rows.get(entry.key)) for entry in page.items])
 
     def shown_fields(self, selection: Selection | None) -> tuple[str, ...]:
-        """The further columns of nodes: what was asked for, cpu and memory, and what else the first nodes have."""
+        """The further columns of nodes: requested fields, cpu and memory, and other resources of the first nodes."""
         asked = [c.field for c in selection.fields.where.comparisons] if selection is not None else []
         sample = self._cache.of(NODES).entries.islice(0, _SAMPLED_NODES)
         entries = self._cache.of(NODES).entries
@@ -468,13 +468,13 @@ class Lister:
         return tuple(wanted)[:FIELD_COLUMNS_MAX]
 
     async def field_texts(self, key: bytes, fields: tuple[str, ...]) -> dict[str, str]:
-        """The values of one node's declared fields now; empty where it is gone."""
+        """The values of one node's declared fields now; empty if it is deleted."""
         result = await self._store.range(RangeRequest(key, keys_only=True, fields=fields))
         return _as_text(self._declared.of(NODES).field_set, fields, result.fields[0]) if result.fields else {}
 
 
 class ContinueExpired(StatusError):
-    """410 with a token in the Status' metadata by which the list can go on."""
+    """410 with a token in the Status' metadata that continues the list."""
 
     def __init__(self, message: str, token: str) -> None:
         super().__init__(410, "Expired", message)
@@ -510,7 +510,7 @@ def _joined_rows(rows: Iterable[bytes]) -> bytes:
 def _pieces(
     head: bytes, rows: Iterator[bytes], plan: list[int], joined: Callable[[Iterable[bytes]], bytes]
 ) -> Iterator[bytes]:
-    """A large list in parts: all up to its items, then so many items each, made as they are sent, then its end."""
+    """A large list in parts: the head, batches of items made as they are sent, then the end."""
     yield head
     opening = b""
     for size in plan:

@@ -1,4 +1,4 @@
-"""`pods/log`: what a container's own process has printed.
+"""`pods/log`: the output of a container's main process.
 
 Source: `pkg/registry/core/pod/rest/log.go`, `pkg/apis/core/validation` (ValidatePodLogOptions), and the kubelet's
 reader of logs (`cri-client/pkg/logs`).
@@ -36,11 +36,11 @@ _LIMITS: Final = (
     ("sinceSeconds", 1, "must be greater than 0"),
 )
 _FOLLOWED_S: Final = 1.0
-"""How often the pod of a log that is followed is looked at: one that is gone ends it."""
+"""How often a followed log's pod is checked; deletion ends the stream."""
 
 
 class Options(NamedTuple):
-    """`since_s` is a wall clock's time. None: not asked for."""
+    """`since_s` is wall-clock time. None: not requested."""
 
     tail_lines: int | None
     limit_bytes: int | None
@@ -130,7 +130,7 @@ class Logs:
     async def _followed(
         self, container: Container, number: int, begun: bytes, options: Options, route: Route
     ) -> AsyncGenerator[bytes, None]:
-        """What there was, and then each line as it comes."""
+        """Existing lines, then new ones as they arrive."""
         left = options.limit_bytes
         if begun:
             yield begun
@@ -173,7 +173,7 @@ def _chosen(main: Main, options: Options) -> list[bytes]:
 
 
 def check_log_accepted(accept: str) -> None:
-    """The text itself is sent whatever was asked for; an error must have a form that is. Raises: StatusError 406."""
+    """The text ignores Accept; errors need an accepted form. Raises: StatusError 406."""
     served = ("text/plain", *SERVED, PROTOBUF)
     wanted = [part.partition(";")[0].strip() for part in accept.split(",")] if accept else ["*/*"]
     if not any(each in ("*/*", *served) for each in wanted):

@@ -30,21 +30,21 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 Receive = Callable[[], Awaitable[bytes]]
 
 Admission: TypeAlias = "Callable[[Kind, str, str, Json | None, Json | None], None]"
-"""What a user's writes are held to. Called with resource, subresource and name, the stored object (None: it is being
+"""The checks on a user's writes. Called with resource, subresource and name, the stored object (None: it is being
 created) and the new one (None: it is being deleted), before the new one is validated. May change the new one.
 
 Raises: StatusError 403, 404."""
 
 Standing: TypeAlias = "Callable[[str, Json], Callable[[], bool] | None]"
-"""What an admission needs to ask of later updates that leave an object (its name, and as it stands) as it is but for
-`Kind.renews`. None: it has to see them."""
+"""A cheap check for later updates of an object (given its name and value) that change only `Kind.renews`. None: full
+admission is required."""
 
 
 PAGE: Final = "/minikube-py/ui/"
 
 
 class Page(Protocol):
-    """Answers the paths below PAGE, and settles by itself who may."""
+    """Serves the paths below PAGE, with its own authorization."""
 
     async def answer(self, request: Request) -> Response:
         """Raises: StatusError."""
@@ -52,7 +52,7 @@ class Page(Protocol):
 
 
 def admits_renewals(name: str, obj: Json) -> Callable[[], bool] | None:
-    """The `Standing` of whoever asks nothing of them."""
+    """The `Standing` that checks nothing."""
     return _always
 
 
@@ -64,20 +64,16 @@ _WITH_BODY: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class Request:
-    """`path` is percent-decoded by the router, not before. `query` maps each name to its
-    first value. `accept`, `content_type` and `if_none_match` are the headers of those names.
+    """`path` is percent-decoded by the router, not before.
 
-    `receive` is set where the request came over a connection: it reads the body, which waits there until its sender
-    was found to be allowed.
+    `query` maps each name to its first value. `accept`, `content_type` and `if_none_match` are the headers of those
+    names. `receive` is set for requests over a connection: it reads the body after authorization. `pretty` is None for
+    in-process callers; over a connection it says whether to indent JSON. `head` is set for requests over a connection:
+    the raw head, for protocol upgrades.
 
-    `pretty` is None for callers in this process, who want JSON as it is made; over a connection it says whether JSON
-    is to be laid out for people.
-
-    `head` is set where the request came over a connection: as it was sent, for those who take the connection over.
-
-    `user` is who sent it, by the program `user_agent`, and `wanted` whom its `Impersonate-*` headers name; once it was
-    authorized, `user` is who it runs as, and `admit` what that user's writes are held to; `standing` says the same of
-    renewals, None where `admit` has to see them. `warnings` are those of admission."""
+    `user` is the sender, using `user_agent`; `wanted` is the user in its `Impersonate-*` headers. After authorization
+    `user` is the effective user, `admit` checks that user's writes, and `standing` checks renewals (None: `admit`
+    must). `warnings` are those of admission."""
 
     __slots__ = (
         "accept", "admit", "body", "content_type", "converted", "head", "if_none_match", "method", "path", "pretty",
@@ -110,13 +106,13 @@ class Request:
         self.admit: Admission | None = None
         self.standing: Standing | None = admits_renewals
         self.converted: Converted | None = None
-        """Of a kind whose versions a webhook converts: what it gave for the owners of fields."""
+        """For kinds with a conversion webhook: its results for field managers."""
         self.user_agent = ""
         self.head: Head | None = None
         self.warnings: list[str] = []
 
     async def read_body(self) -> None:
-        """To be called once the sender may: now the body is worth its memory."""
+        """Call after authorization: only then may the body use memory."""
         if self.receive is not None and self.method in _WITH_BODY:
             self.body = await self.receive()
 
@@ -128,12 +124,10 @@ def _nothing() -> None:
 class Response:
     """Exactly one of `body`, `pieces`, `stream` and `text` is the content; `upgrade` takes the connection over.
 
-    `text` yields parts as they come, for as long as they come; `body` holds those that are there already.
-
-    `pieces` yields the parts of a large list one after another; the objects they hold are those of one moment.
-    `exact`: the body goes out to the byte, neither laid out nor ended with a newline. `sent` is to be called by whoever
-    asked once `pieces` are used up or dropped: until then the request counts as in flight. What is longer than
-    `packed_above_bytes` may be compressed for a client that accepts it; None: as upstream does for this content.
+    `text` yields parts as they arrive; `body` holds those available already. `pieces` yields the parts of a large list;
+    all objects are of one moment. `exact`: the body is sent unchanged, without indentation or final newline. The caller
+    calls `sent` once `pieces` are consumed or dropped; until then the request is in flight. Longer than
+    `packed_above_bytes` may be compressed if accepted; None: as upstream for this content.
     """
 
     __slots__ = (
@@ -163,11 +157,11 @@ class Response:
         self.upgrade: Upgrade | None = None
 
     def warned(self, texts: Iterable[str]) -> Response:
-        """The same answer, with these warnings behind all others that are not among them."""
+        """This response with these warnings appended, without duplicates."""
         return self._with_warnings([*_texts_of(self.headers), *texts])
 
     def warning(self, text: str) -> Response:
-        """The same answer, with one more warning, before all others."""
+        """This response with one more warning in front."""
         return self._with_warnings([text, *_texts_of(self.headers)])
 
     def _with_warnings(self, texts: Iterable[str]) -> Response:
@@ -181,11 +175,11 @@ def _texts_of(headers: Mapping[str, str]) -> list[str]:
 
 WARNINGS_CHARS_MAX: Final = 4096
 WARNING_CHARS_MAX: Final = 256
-"""Of each warning, where all together are longer than WARNINGS_CHARS_MAX (apiserver `endpoints/filters/warning.go`)."""
+"""Maximum per warning if all exceed WARNINGS_CHARS_MAX (apiserver `endpoints/filters/warning.go`)."""
 
 
 def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
-    """`Warning: 299` headers, one line each (RFC 7234, 5.5); none where nothing can be said."""
+    """`Warning: 299` headers, one line each (RFC 7234, 5.5); none if none can be sent."""
     shown: list[str] = []
     written, shortens = 0, False
     for text in dict.fromkeys(str(warning) for warning in warnings if warning):
@@ -193,7 +187,7 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
             break
         text = text[:WARNING_CHARS_MAX] if shortens else text
         if _CONTROLS.search(text):
-            # Of a text that holds control characters nothing is said, as upstream does.
+            # As upstream, texts with control characters are dropped.
             continue
         shown.append(text)
         written += len(text)
@@ -205,7 +199,7 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
 
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:
-    """A refusal carries the warnings of a body that was read already."""
+    """A refusal includes the warnings of its decoded body."""
     error.warnings = tuple(warnings)
     return error
 
@@ -218,7 +212,7 @@ def _quoted(text: str) -> str:
 def parse_query(text: str) -> Mapping[str, str]:
     """First value of each name. `dryRun` may be given several times: its values are joined by commas.
 
-    Raises: StatusError 400 where there are too many terms."""
+    Raises: StatusError 400 if there are too many terms."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_TERMS_MAX)
     except ValueError:
@@ -233,5 +227,5 @@ def parse_query(text: str) -> Mapping[str, str]:
 
 
 def decode_path(path: str) -> str:
-    """Escaped slashes separate segments too, as they do in upstream."""
+    """As upstream, escaped slashes also separate segments."""
     return unquote(path) if "%" in path else path

@@ -1,4 +1,4 @@
-"""Counters and histograms by Prometheus' text format, cheap enough to be kept for each request.
+"""Counters and histograms in Prometheus' text format, cheap enough to update on each request.
 
 Names and buckets are upstream's (`apiserver_request_sli_duration_seconds`: the SLI of API call latency).
 """
@@ -24,7 +24,7 @@ _NO_RESOURCE: Final = ("", "", "", "", "")
 
 
 class Series:
-    """One combination of labels: a request count by code, and when their latencies fell."""
+    """One combination of labels: request counts by code, and latency buckets."""
 
     __slots__ = ("by_code", "counts", "sum_s")
 
@@ -91,7 +91,7 @@ def _labels(key: SeriesKey) -> str:
 
 
 def _family(name: str) -> tuple[str, str]:
-    """Buckets come before sum and count; of a summary there are none."""
+    """Buckets come before sum and count; summaries have none."""
     for end, kind in (("_bucket", "histogram"), ("_sum", "summary"), ("_count", "summary")):
         if name.endswith(end):
             return name.removesuffix(end), kind
@@ -104,8 +104,8 @@ def render(requests: RequestMetrics, gauges: Mapping[str, float]) -> bytes:
 
 
 def lines_of(gauges: Mapping[str, float]) -> Iterator[str]:
-    """The same without requests: the text of `/metrics` of those who serve none. What belongs to one metric stands
-    together, as readers of the format may expect."""
+    """The text of `/metrics` for processes that serve no requests. Lines of one metric are grouped, as the format
+    requires."""
     families: dict[str, list[str]] = {}
     for name, value in gauges.items():
         family, kind = _family(name.partition("{")[0])

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: writes are changed by policies in CEL, one after the other.
+"""MutatingAdmissionPolicy: CEL policies change writes, one after another.
 
 Source: apiserver `pkg/admission/plugin/policy/mutating/{dispatcher,plugin}.go`,
 `pkg/admission/plugin/policy/generic/policy_dispatcher.go`.
@@ -78,7 +78,7 @@ class MutatingPolicies(Policies["MutatingPolicy"]):
         if found.value is not None and attributes.new is not None:
             attributes.new.clear()
             attributes.new.update(orjson.loads(found.value))
-            # As upstream has it, whether or not that was a change.
+            # As upstream, even if nothing changed.
             attributes.changed = True
         if found.holds and not skipped and hook.spec.get("reinvocationPolicy") == "IfNeeded":
             invoked.now.add(key)

@@ -1,7 +1,7 @@
-"""Admission by namespace: nothing is created where none is, or where one is on its way out.
+"""NamespaceLifecycle: no creates in a missing or terminating namespace.
 
-Source: apiserver `pkg/admission/plugin/namespace/lifecycle`. Unlike there, the check and the write are
-one txn: a create is compared with the very state of the namespace that allowed it, so none slips in behind a deletion.
+Source: apiserver `pkg/admission/plugin/namespace/lifecycle`. Unlike upstream, check and write are one txn: a create is
+conditional on the namespace state that allowed it, so it cannot race with a deletion.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class NamespaceGate:
         self._open: dict[str, KeyValue] = {}
 
     async def admit(self, resource: Kind, namespace: str, name: str, fresh: bool = False) -> KeyValue:
-        """The namespace's state, as a guard for the txn. `fresh` asks the store, after the guard did not hold.
+        """The namespace's state, as a guard for the txn.
 
-        Raises: StatusError 404 where there is none, 403 where it is being terminated."""
+        `fresh`: read the store, as the guard failed. Raises: StatusError 404 if missing, 403 if terminating."""
         key = NAMESPACES.key("", namespace)
         if not fresh:
             entry = self._namespaces.entries.get(key)
@@ -64,6 +64,6 @@ def _terminating(resource: Kind, namespace: str, name: str) -> StatusError:
 
 
 def check_mortal(resource: Kind, name: str) -> None:
-    """Raises: StatusError 403 for the namespaces that stay."""
+    """Raises: StatusError 403 for undeletable namespaces."""
     if resource is NAMESPACES and name in IMMORTAL:
         raise forbidden(NAMESPACES, name, "this namespace may not be deleted")

@@ -1,8 +1,8 @@
-"""What nodes and kubelets may ask for: the node authorizer.
+"""The node authorizer: permissions of nodes and kubelets.
 
 A user `system:node:NAME` is one node and gets upstream's rules and reasons. A user of `system:kubelets` plays many
-nodes with one identity: those that it registered or claimed (see `node_claims`), and what their pods refer to. What
-can only be told from the object itself is left to `node_restriction`, in the write.
+nodes with one identity: it may access the nodes that it registered or claimed (see `node_claims`), and what their pods
+refer to. Checks that need the object itself are in `node_restriction`.
 
 Source: kubernetes `plugin/pkg/auth/authorizer/node/node_authorizer.go`.
 """
@@ -68,7 +68,7 @@ class NodeAccess:
         self.policy = policy
 
     def nodes_of(self, user: User) -> Nodes | None:
-        """None where the user is in `system:nodes` but is no node that could be told."""
+        """None if the user is in `system:nodes` but the node is unknown."""
         if NODES in user.groups:
             name = user.name.removeprefix(NODE_PREFIX)
             return OneNode(name) if name and name != user.name else None
@@ -81,7 +81,7 @@ class NodeAccess:
             raise refusal(user, asked, reason)
 
     async def reason(self, user: User, asked: Asked, field_selector: str = "") -> str | None:
-        """Why the user may not, perhaps empty; None where they may."""
+        """Why it is denied, perhaps empty; None if allowed."""
         if self.policy.allowed(user, asked):
             return None
         if not asked.plural:
@@ -106,7 +106,7 @@ class NodeAccess:
         if asked.plural == "pods":
             entry = cache.entries.get(PODS.key(asked.namespace, asked.name))
             return entry is not None and nodes.has(node_of(entry.decode()))
-        # Few pods name it: they are found by their bytes, and only they are decoded.
+        # Few pods name it: search their bytes, decode only matches.
         quoted = orjson.dumps(asked.name)
         for number, entry in enumerate(cache.select(PODS.key(asked.namespace, ""))):
             if number % _SCAN_SLICE == _SCAN_SLICE - 1:
@@ -124,7 +124,7 @@ def node_of(pod: Json) -> str:
 
 
 def references(pod: Json, plural: str) -> set[str]:
-    """The names of the secrets, config maps or service accounts that a pod refers to; a mirror pod to none."""
+    """The names of the secrets, config maps or service accounts that a pod refers to; none for a mirror pod."""
     if MIRROR in (pod["metadata"].get("annotations") or {}):
         return set()
     spec = pod.get("spec") or {}
@@ -158,7 +158,7 @@ def _collect(value: Any, keys: tuple[str, ...], secrets: bool, found: set[str]) 
 # --- rules by resource ----------------------------------------------------------------------------------------------
 
 _RELATED: Final = "\0"
-"""What a rule answers where it depends on what pods refer to."""
+"""A rule's result that depends on what pods refer to."""
 
 _Rule = Callable[[Nodes, Asked, str], "str | None"]
 
@@ -182,7 +182,7 @@ def _service_account(nodes: Nodes, asked: Asked, selector: str) -> str | None:
 
 
 def _lease(nodes: Nodes, asked: Asked, _: str) -> str | None:
-    """Shared kubelets see all node leases, and stand for slots by leases of `kube-system`."""
+    """Shared kubelets read all node leases, and claim slots by leases in `kube-system`."""
     if isinstance(nodes, PlayedNodes):
         if asked.namespace == "kube-system":
             if asked.verb not in ("get", "list", "watch", "create", "update"):
@@ -228,7 +228,7 @@ def _pod(nodes: Nodes, asked: Asked, field_selector: str) -> str | None:
 
 
 def _selects_by_node(nodes: Nodes, text: str) -> bool:
-    """A node must ask for its own pods; shared kubelets, whose nodes come and go, for pods that are bound."""
+    """A node must select its own pods; shared kubelets, whose nodes change, bound pods."""
     try:
         selector = parse_field_selector(PODS, text)
     except StatusError:

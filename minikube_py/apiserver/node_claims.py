@@ -1,11 +1,10 @@
-"""Which shared kubelet plays which node: what the API server writes down when one registers or claims it.
+"""Which shared kubelet plays which node, recorded by the API server at registration or claim.
 
 The record is an annotation that only the API server sets for such users: on the Node that one of them registers, and on
-the Lease by which it claims the node (or a slot of nodes). The Lease decides where there is one. Another kubelet may
-take a Lease over once it has run out, as leaders do.
-
-What a kubelet `system:node:NAME` writes carries its name in the same annotation, and no shared kubelet gets it: not the
-Lease, not even one that has run out, nor the Node by a Lease made before.
+the Lease by which it claims the node (or a slot of nodes). A Lease takes precedence. Another kubelet may take over an
+expired Lease, as in leader election. Objects written by a kubelet `system:node:NAME` carry its name in the same
+annotation, and no shared kubelet can take them over: neither the Lease, even if expired, nor the Node through an
+earlier Lease.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _CLAIMED: Final = ((NODES, ""), (LEASES, LEASE_NAMESPACE))
 
 
 def is_slot(name: str) -> bool:
-    """Whether a Lease of `kube-system` is one by which a kubelet process claims its share of the nodes."""
+    """Whether a Lease of `kube-system` claims a kubelet process's share of the nodes."""
     return name.startswith(SLOT_PREFIX) and len(name) > len(SLOT_PREFIX)
 
 
@@ -49,7 +48,7 @@ def set_player(obj: Json, user: str) -> None:
 
 
 def has_run_out(lease: Json, wall_s: float) -> bool:
-    """Whether nobody renewed the lease in time; one that says neither when nor how long was never held."""
+    """Whether the lease expired; one without time and duration was never held."""
     spec = lease.get("spec") or {}
     renewed, duration_s = spec.get("renewTime") or spec.get("acquireTime"), spec.get("leaseDurationSeconds")
     if not renewed or not duration_s:
@@ -65,7 +64,7 @@ class NodeClaims:
         self._clock = clock
 
     def player_of(self, node: str) -> str:
-        """Who plays `node`: a shared kubelet, or the node's own; "" where neither does."""
+        """The user that plays `node`: a shared kubelet, the node's own, or ""."""
         registered = self._cache.of(NODES).entries.get(NODES.key("", node))
         if registered is not None and _OWN_KEY in registered.value:
             return _player_of(registered)
@@ -75,17 +74,17 @@ class NodeClaims:
         return _player_of(registered) if registered is not None else ""
 
     def may_register(self, user: str, node: str) -> bool:
-        """Whether `user` may make the Node: nobody else holds its lease."""
+        """Whether `user` may create the Node: no other user holds its lease."""
         lease = self._cache.of(LEASES).entries.get(LEASES.key(LEASE_NAMESPACE, node))
         return lease is None or self.may_take(user, orjson.loads(lease.value))
 
     def may_claim(self, user: str, node: str) -> bool:
-        """Whether `user` may make the node's Lease, where there is none: no other kubelet registered the node."""
+        """Whether `user` may create the node's missing Lease: no other kubelet registered the node."""
         registered = self._cache.of(NODES).entries.get(NODES.key("", node))
         return registered is None or _player_of(registered) in ("", user)
 
     def may_take(self, user: str, lease: Json) -> bool:
-        """Whether `user` may write a Lease that stands: its own, or a shared kubelet's that has run out."""
+        """Whether `user` may write an existing Lease: its own, or an expired one of a shared kubelet."""
         holder, metadata = player(lease), lease["metadata"]
         if metadata["namespace"] == LEASE_NAMESPACE and not self.is_shared(metadata["name"]):
             return False
@@ -96,15 +95,15 @@ class NodeClaims:
         return (of_shared or of_slot) and has_run_out(lease, self._clock.wall_s())
 
     def is_shared(self, node: str) -> bool:
-        """Whether the node's own kubelet wrote neither the Node nor its Lease."""
+        """Whether neither Node nor Lease was written by the node's own kubelet."""
         for kind, namespace in _CLAIMED:
             entry = self._cache.of(kind).entries.get(kind.key(namespace, node))
             if entry is not None and _OWN_KEY in entry.value:
                 return not self.player_of(node).startswith(NODE_PREFIX)
-        # Nearly always, and found without decoding either.
+        # The usual case, found without decoding either.
         return True
 
 
 def _player_of(entry: Entry) -> str:
-    """Most objects are decoded in vain: the annotation's key is looked for first."""
+    """Search for the annotation's key first: most objects lack it and need no decoding."""
     return player(orjson.loads(entry.value)) if _KEY in entry.value else ""

@@ -1,6 +1,6 @@
-"""`nodes/proxy`: what a simulated kubelet answers to requests that are passed on to it, from what this server holds.
+"""`nodes/proxy`: a simulated kubelet's responses to proxied requests, from this server's data.
 
-A node that is not ready has nobody who answers. Source: kubernetes `pkg/registry/core/node` (ResourceLocation),
+A node that is not ready does not respond. Source: kubernetes `pkg/registry/core/node` (ResourceLocation),
 `pkg/kubelet/server`, `k8s.io/kubelet/pkg/apis/stats/v1alpha1`.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PORT: Final = "10250"
 _SLICE: Final = 200
-"""Pods that are worked out between two turns of the loop."""
+"""Pods processed per event loop turn."""
 
 
 async def answer(server: ApiServer, asked: Route, request: Request) -> Response:
@@ -92,7 +92,7 @@ async def _pod_list(server: ApiServer, node: str) -> Response:
 
 
 async def _metrics(server: ApiServer, node: str) -> Response:
-    """What a kubelet's metrics say that is known here."""
+    """The kubelet metrics that are known here."""
     pods = containers = 0
     for at, entry in enumerate(_pods(server, node), 1):
         status = entry.decode().get("status") or {}

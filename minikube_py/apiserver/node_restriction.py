@@ -1,8 +1,8 @@
-"""What a node or kubelet may write, told from the object: the admission plugin NodeRestriction.
+"""The admission plugin NodeRestriction: what a node or kubelet may write, depending on the object.
 
-`admission_of` gives the check for one request, or None for everybody else; writes call it with the stored object and
-the new one. A shared kubelet (`node_claims`) meets the same rules for each node that it plays, and its registrations
-and claims are written down here.
+`admission_of` gives the check for one request, or None for other users; writes call it with the stored and the new
+object. A shared kubelet (`node_claims`) obeys the same rules for each node it plays; its registrations and claims are
+recorded here.
 
 Source: kubernetes `plugin/pkg/admission/noderestriction/admission.go`.
 """
@@ -79,7 +79,7 @@ class _Admission:
             raise forbidden(resource, name, why)
 
     def standing(self, name: str, lease: Json) -> Callable[[], bool] | None:
-        """See Standing: of a Lease that is the user's, and stays so."""
+        """See Standing: for a Lease that the user keeps holding."""
         if player(lease) != self._user.name:
             return None
         if isinstance(self._nodes, OneNode) or lease["metadata"]["namespace"] != LEASE_NAMESPACE:
@@ -169,7 +169,7 @@ class _Admission:
         if new is None:
             return None
         if old is None:
-            # A shared kubelet makes nodes up, labels and all.
+            # A shared kubelet invents nodes, including labels.
             if not registers and (labels := _forbidden_labels({}, new)):
                 return f"{who} is not allowed to set the following labels: {', '.join(labels)}"
         else:
@@ -215,7 +215,7 @@ class _Admission:
 
 
 def _unquoted(who: str) -> str:
-    """As the one sentence of upstream that does not quote the node."""
+    """Upstream's only message without quotes around the node."""
     return who.replace('"', "") if who.startswith("node ") else who
 
 
@@ -243,14 +243,14 @@ def _pod_status(who: str, nodes: Nodes, old: Json | None, new: Json | None) -> s
 
 
 def _audiences(spec: Json) -> set[str]:
-    """Of the tokens that the volumes of a pod project."""
+    """Audiences of the tokens that a pod's volumes project."""
     projected = ((volume.get("projected") or {}).get("sources") or () for volume in spec.get("volumes") or ())
     tokens = (source.get("serviceAccountToken") for sources in projected for source in sources)
     return {token.get("audience") or "" for token in tokens if token is not None}
 
 
 def _forbidden_labels(old: Json, new: Json) -> list[str]:
-    """Labels that changed and that a kubelet may not set: sorted."""
+    """Changed labels that a kubelet may not set, sorted."""
     before: dict[str, Any] = (old.get("metadata") or {}).get("labels") or {}
     after: dict[str, Any] = new["metadata"].get("labels") or {}
     changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
@@ -293,7 +293,7 @@ _PROJECTED: Final = {
 
 
 def _api_reference(spec: Json) -> str:
-    """Which resource of the API a pod refers to, in upstream's words; "" where it refers to none."""
+    """Which resource of the API a pod refers to, in upstream's words, or ""."""
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
     pod = {"metadata": {}, "spec": spec}

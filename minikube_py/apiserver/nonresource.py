@@ -1,4 +1,4 @@
-"""Paths that name no resource: health, version, discovery, OpenAPI, the index of paths, declared indexes."""
+"""Non-resource paths: health, version, discovery, OpenAPI, the index of paths, declared indexes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def answer(request: Request, server: ApiServer) -> Response:
         if found is not None or first != "version":
             return _only_get(request, found or page_not_found())
     except StatusError:
-        # The method is looked at before what is sent and accepted.
+        # The method is checked before Content-Type and Accept.
         groups_first = path == "/api" and ";as=APIGroupDiscoveryList" in request.accept
         if request.method != "GET" and not groups_first and not _answers_any_method(path):
             raise method_not_allowed() from None
@@ -68,7 +68,7 @@ def _only_get(request: Request, response: Response) -> Response:
 
 
 def _answers_any_method(path: str) -> bool:
-    """The index, OpenAPI, and what upstream's aggregator lists: all groups, or one."""
+    """The index, OpenAPI, and the aggregator's lists: all groups, or one."""
     parts = path.strip("/").split("/")
     return parts[0] in ("", "openapi") or (parts[0] == "apis" and len(parts) <= 2)
 
@@ -78,7 +78,7 @@ def page_not_found() -> Response:
 
 
 def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:
-    """What a DELETE that is done answers for most kinds."""
+    """The response to a completed DELETE, for most kinds."""
     details = {"name": name, "group": resource.group, "kind": resource.plural}
     details["uid"] = orjson.loads(value)["metadata"].get("uid", "")
     status = {
@@ -92,7 +92,7 @@ def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:
 
 
 def deleted_unread(resource: Kind, name: str) -> bytes:
-    """The same, of what could not be read."""
+    """The same, for an unreadable object."""
     details = {"name": name, "kind": resource.kind}
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return orjson.dumps({**status, "details": details, "code": 200})
@@ -116,7 +116,7 @@ async def _health(path: str, request: Request, server: ApiServer) -> Response:
 
 
 def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
-    """Alive is who answers: to restart one that waits for its store helps nobody."""
+    """Live if it responds: restarting a server that waits for its store does not help."""
     checks: dict[str, health.Check] = {"ping": health.well, "log": health.well}
     if kind != "livez":
         checks["etcd"] = partial(_store_answers, server)
@@ -126,7 +126,7 @@ def _checks(kind: str, server: ApiServer) -> dict[str, health.Check]:
 
 
 async def _store_answers(server: ApiServer) -> str:
-    """By a linearizable read: it says what users get."""
+    """By a linearizable read, as users experience it."""
     try:
         await server.store.current_revision()
     except StatusError as error:
@@ -135,7 +135,7 @@ async def _store_answers(server: ApiServer) -> str:
 
 
 async def _has_room(server: ApiServer) -> str:
-    """A check of its own: who is not ready gets no requests, and then nobody could delete."""
+    """A separate check: an unready server gets no requests, so deletes would be impossible."""
     try:
         alarms = await translated(server.store.storage.alarms())
     except StatusError as error:
@@ -194,7 +194,7 @@ def _index(registry: Registry) -> bytes:
 
 
 async def _make_document(path: str, server: ApiServer) -> None:
-    """Once for each change of what is served, and where nobody else waits for it."""
+    """Once per change of the served kinds, off the event loop."""
     async with server.making_document:
         known = _openapi().documents(server.registry)
         if (of := known.lacks(path)) is not None:
@@ -206,18 +206,18 @@ async def _make_document(path: str, server: ApiServer) -> None:
 
 
 def _openapi() -> Any:
-    """Loaded with the first question for it."""
+    """Loaded on first use."""
     return import_module("minikube_py.api.openapi")
 
 
 def _document(path: str, request: Request, server: ApiServer) -> Response | None:
-    """None where there is no such document. Raises: StatusError 404, 406."""
+    """None if not found. Raises: StatusError 404, 406."""
     if path.split("/")[1] in ("api", "apis", "version"):
         check_readable(request.content_type)
     if path == "/":
         return _exact(Response(200, _index(server.registry)))
     if path == "/version":
-        # go-restful looks at the media types alone.
+        # go-restful checks media types only.
         accepted = [each.partition(";")[0].strip().lower() for each in request.accept.split(",")]
         negotiate(",".join(accepted))
         if "application/yaml" in accepted and not {"application/json", "*/*"}.intersection(accepted):
@@ -241,7 +241,7 @@ def _document(path: str, request: Request, server: ApiServer) -> Response | None
 
 
 _PACKED_ABOVE_BYTES: Final = 1_400
-"""As the handler that upstream serves version 2 by."""
+"""As upstream's handler for version 2."""
 _OF_TOKENS: Final = {
     "/.well-known/openid-configuration": "application/json",
     "/openid/v1/jwks": "application/jwk-set+json",
@@ -250,7 +250,7 @@ _AN_HOUR: Final = {"Cache-Control": "public, max-age=3600"}
 
 
 def _of_tokens(path: str, request: Request, server: ApiServer) -> Response:
-    """How the tokens of service accounts are verified elsewhere. Raises: StatusError 406."""
+    """How others verify service account tokens. Raises: StatusError 406."""
     made = _OF_TOKENS[path]
     accepted = {each.partition(";")[0].strip().lower() for each in request.accept.split(",")}
     if accepted.isdisjoint((made, "*/*", "")):
@@ -261,7 +261,7 @@ def _of_tokens(path: str, request: Request, server: ApiServer) -> Response:
 
 
 def check_readable(content_type: str) -> None:
-    """Raises: StatusError 415 where go-restful would refuse a body, though there is none."""
+    """Raises: StatusError 415 where go-restful would refuse, even without a body."""
     try:
         media_type(content_type)
     except StatusError:

@@ -1,6 +1,6 @@
 """Objects on a `Storage`: create if absent, replace and delete if unchanged, each one txn.
 
-What the store refuses becomes the API's status here; an unknown outcome stays unknown (504, and says so).
+Maps store errors to API statuses; an unknown outcome stays unknown (504 with that reason).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minikube_py.store.storage import ALARM_ADVICE, Storage
 T = TypeVar("T")
 TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader failure; the outcome is unknown"
-"""Begins as etcd's own words do (api/v3rpc/rpctypes/error.go), by which clients know it."""
+"""Begins like etcd's message (api/v3rpc/rpctypes/error.go), which clients match."""
 OPENING: Final = len(b'{"metadata":{')
 LEASE_REUSE_S: Final = 60
 LEASES: Final = b"/registry/coordination.k8s.io/leases/"
@@ -38,15 +38,15 @@ NODE_LEASES: Final = LEASES + b"kube-node-lease/"
 
 
 class OutOfSpace(StatusError):
-    """The store takes nothing that grows. As upstream answers for what its store refuses and it has no reason for."""
+    """The store refuses growth. Upstream's response to a store error without a known reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(500, "", message)
 
 
 class Claim(NamedTuple):
-    """A key that is put in the txn of an object, if it is as it was: free (a service's address or port), or at this
-    revision (a quota that is charged)."""
+    """A key put in an object's txn if unchanged: free (a service's address or port), or at this revision (a charged
+    quota)."""
 
     key: bytes
     value: bytes
@@ -54,10 +54,10 @@ class Claim(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`current` is the object as it stood where the txn was refused; `revision` that of the txn otherwise.
+    """If the txn failed, `current` is the stored object, `guard` the stored namespace (if guarded), and `taken` the
+    failed claims, with their stored keys in `standing`.
 
-    `guard` is the namespace as it stood, where it was guarded and the txn was refused; `taken` the claims that could
-    not be had, whose keys `standing` has as they are."""
+    Otherwise `revision` is the txn's."""
 
     done: bool
     revision: int
@@ -75,12 +75,12 @@ class ObjectStore:
         self._leases: dict[int, tuple[int, float]] = {}
 
     async def get(self, key: bytes) -> KeyValue | None:
-        """Raises: StatusError 500 where it cannot be read."""
+        """Raises: StatusError 500 if it is unreadable."""
         kv, _ = await translated(self.storage.get(key))
         return None if kv is None else self.reading.of(kv)
 
     async def unread(self, key: bytes) -> KeyValue | None:
-        """What is there and cannot be read."""
+        """The stored but unreadable object."""
         kv, _ = await translated(self.storage.get(key))
         return kv if kv is not None and self.reading.maybe(kv) is None else None
 
@@ -90,7 +90,7 @@ class ObjectStore:
         return revision
 
     async def range(self, request: RangeRequest) -> RangeResult:
-        """Without what cannot be read."""
+        """Omits unreadable objects."""
         result = await translated(self.storage.range(request))
         if request.keys_only:
             return result
@@ -109,7 +109,7 @@ class ObjectStore:
         claims: Sequence[Claim] = (),
         charges: Sequence[Claim] = (),
     ) -> Outcome:
-        """Puts `value` if nothing is there, and `guard` (its namespace) is as it was. `charges` are claims, too."""
+        """Puts `value` if the key is absent and `guard` (its namespace) unchanged. `charges` are also claims."""
         claims = (*claims, *charges)
         compare = [Compare(key, "CREATE", "=", 0)]
         failure: list[Op] = [RangeRequest(key)]
@@ -124,7 +124,7 @@ class ObjectStore:
         return self._outcome(await self._txn(compare, success, failure), guard, claims)
 
     async def create_all(self, values: Mapping[bytes, bytes]) -> Outcome:
-        """Puts all of them, or none where one of the keys is taken."""
+        """Puts all, or none if any key exists."""
         compare = [Compare(key, "CREATE", "=", 0) for key in values]
         result = await self._txn(compare, [Put(key, value) for key, value in values.items()], [])
         return Outcome(result.succeeded, result.revision)
@@ -137,7 +137,7 @@ class ObjectStore:
         claims: Sequence[Claim] = (),
         charges: Sequence[Claim] = (),
     ) -> Outcome:
-        """Puts `value` if the object is still as `old` has it. `charges` are claims, too."""
+        """Puts `value` if the object still equals `old`. `charges` are also claims."""
         claims = (*claims, *charges)
         compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
         success: list[Op] = [Put(old.key, value, old.lease)]
@@ -156,20 +156,20 @@ class ObjectStore:
         return self._outcome(result, None, claims)
 
     async def delete(self, old: KeyValue, released: Sequence[bytes] = ()) -> Outcome:
-        """Deletes the object if it is still as `old` has it."""
+        """Deletes the object if it still equals `old`."""
         success: list[Op] = [DeleteRange(old.key), *(DeleteRange(key) for key in released)]
         compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
         return self._outcome(await self._txn(compare, success, [RangeRequest(old.key)]), None, ())
 
     async def _release(self, txn: Txn, full: OutOfSpace) -> TxnResult:
-        """Raises: `full` where the store is of an earlier release, which cannot read the request."""
+        """Raises: `full` if the store is of an earlier release that cannot decode the request."""
         try:
             return await translated(self.storage.release(txn))
         except StatusError as error:
             raise full if error.code == 400 else error from None
 
     def _outcome(self, result: TxnResult, guard: KeyValue | None, claims: Sequence[Claim]) -> Outcome:
-        """Raises: StatusError 500 where what stands there cannot be read."""
+        """Raises: StatusError 500 if the stored object is unreadable."""
         if result.succeeded:
             return Outcome(True, result.revision)
         found = [_first(response) for response in result.responses]
@@ -186,12 +186,12 @@ class ObjectStore:
         try:
             return await translated(self.storage.txn(compare, success, failure))
         except LeaseNotFound:
-            # It ended early, by someone's revoke. The next write gets a new one.
+            # It was revoked early. The next write gets a new one.
             self._leases.clear()
             raise service_unavailable("the lease of the object has ended; please try again") from None
 
     async def lease(self, ttl_s: int) -> int:
-        """A lease that ends in `ttl_s` or up to a minute later; shared by what is written within that minute."""
+        """A lease that expires in `ttl_s` or up to a minute later, shared by writes of that minute."""
         now_s = self._clock.monotonic_s()
         found = self._leases.get(ttl_s)
         if found is not None and now_s < found[1]:
@@ -202,8 +202,8 @@ class ObjectStore:
 
 
 def _frees(key: bytes, value: bytes) -> bool:
-    """Whether a deletion needs this update: of an object that is being deleted; and of a Lease by which whoever deletes
-    holds its office, which nodes' Leases are not."""
+    """Whether deletions need this update on a full store: objects being deleted, and leader election Leases (not
+    nodes')."""
     if key.startswith(LEASES):
         return not key.startswith(NODE_LEASES)
     return bool(orjson.loads(value)["metadata"].get("deletionTimestamp"))
@@ -219,7 +219,7 @@ def _first(response: object) -> KeyValue | None:
 
 
 async def translated(operation: Awaitable[T]) -> T:
-    """What the store refuses, as the API's status. Raises: StatusError."""
+    """Maps store errors to API statuses. Raises: StatusError."""
     try:
         return await operation
     except Compacted:

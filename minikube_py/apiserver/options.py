@@ -67,13 +67,13 @@ def parse_revision(text: str) -> int:
     if reason:
         wrong = invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {go_quote(text)}: {reason}")
         raise bad_request(f"invalid resource version: {wrong}")
-    # Beyond int64 all versions are equally far ahead.
+    # Beyond int64 all versions are just "too new".
     return min(int(text), _INT64_MAX)
 
 
 class ListOptions(NamedTuple):
-    """`revision` is 0 both for "" and "0"; `revision_text` tells them apart. `timeout_s` 0 is the server's choice.
-    `marks_state`: a bookmark says where the state ends that a watch begins with."""
+    """`revision` is 0 both for "" and "0"; `revision_text` tells them apart. `timeout_s` 0: the server decides.
+    `marks_state`: a bookmark ends a watch's initial state."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -92,12 +92,12 @@ _DEFAULT_LIST: Final = ListOptions()
 
 
 def read_options(query: Mapping[str, str], verb: str, kind: Kind) -> ListOptions:
-    """Of a get, which knows no option but the version, a list, or a watch. Raises: StatusError 400, 422."""
+    """Options of a get (version only), list or watch. Raises: StatusError 400, 422."""
     if verb == "get":
         query = {"resourceVersion": query["resourceVersion"]} if "resourceVersion" in query else {}
     if verb != "watch" or ("watch" in query and parse_bool(query, "watch")):
         return list_options(query, verb == "watch", kind)
-    # Upstream takes the options of a watch by its path for those of a list.
+    # Upstream treats options of path-style watches as those of a list.
     return list_options(query, False, kind)._replace(marks_state=False)
 
 
@@ -126,12 +126,12 @@ def list_options(query: Mapping[str, str], watch: bool, kind: Kind) -> ListOptio
             raise _invalid_options("ListOptions", errors)
         return options._replace(revision=parse_revision(options.revision_text))
     except StatusError:
-        # Upstream reports selectors that cannot be read first.
+        # Upstream reports invalid selectors first.
         parse_label_selector(options.label_selector)
         for term in sorted(_TERMS.findall(options.field_selector)):
             split_term(options.field_selector, term)
         if not errors and options.continue_token and not watch:
-            # What it continues is looked at first, and refuses any version.
+            # `continue` is checked first, and excludes any version.
             return options._replace(revision=1)
         if not errors:
             parse_field_selector(kind, options.field_selector)
@@ -167,7 +167,7 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
             errors.append(forbidden_value(field, detail))
         if match != NOT_OLDER_THAN:
             errors.append(not_supported(field, match, (NOT_OLDER_THAN,)))
-    # A watch from the start is defaulted to one with initial events.
+    # A watch from the start defaults to initial events.
     defaulted = options.send_initial_events is None and options.revision_text in ("", "0")
     if (match or defaulted) and options.continue_token:
         errors.append(forbidden_value(field, f"{field} is forbidden when continue is provided"))
@@ -189,7 +189,7 @@ _DEFAULT_WRITE: Final = WriteOptions()
 
 
 def write_options(query: Mapping[str, str], kind: str, content_type: str = "") -> WriteOptions:
-    """`kind` is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError 422; of a create, 415 first."""
+    """`kind` is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError 422; for a create, 415 first."""
     if not query and kind != "PatchOptions":
         return _DEFAULT_WRITE
     if kind == "CreateOptions":
@@ -238,7 +238,7 @@ class DeleteOptions(NamedTuple):
     orphan: bool | None = None
     dry_run: bool = False
     unread: bool = False
-    """What cannot be read goes, too."""
+    """Deletes unreadable objects too."""
 
 
 UNREAD: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
@@ -247,7 +247,7 @@ _PROPAGATION: Final = ("Foreground", "Background", "Orphan", "nil")
 
 
 def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
-    """From the body where there is one, from the query otherwise. Raises: StatusError 400, 415, 422."""
+    """From the body if present, else from the query. Raises: StatusError 400, 415, 422."""
     if body:
         return options_of(decode_delete_options(body, content_type))
     if not query:
@@ -266,7 +266,7 @@ def delete_options(query: Mapping[str, str], body: bytes, content_type: str) -> 
 
 
 def options_of(obj: Json) -> DeleteOptions:
-    """Of a decoded body. Raises: StatusError 422."""
+    """From a decoded body. Raises: StatusError 422."""
     preconditions: Mapping[str, Any] = obj.get("preconditions") or {}
     errors: list[FieldError] = []
     wanted = obj.get("dryRun") or []
@@ -285,7 +285,7 @@ def options_of(obj: Json) -> DeleteOptions:
 
 
 def _checked(options: DeleteOptions, policy: str | None, errors: list[FieldError]) -> DeleteOptions:
-    """`policy` None: none was given; an empty one is one."""
+    """`policy` None: not given, unlike an empty one."""
     field, others, errors = "propagationPolicy", errors, []
     if policy is not None and options.orphan is not None:
         errors.append(invalid_value(field, policy, "orphanDependents and deletionPropagation cannot be both set"))
@@ -297,7 +297,7 @@ def _checked(options: DeleteOptions, policy: str | None, errors: list[FieldError
 
 
 def check_unread(options: DeleteOptions) -> None:
-    """What cannot be read goes as it stands. Raises: StatusError 422."""
+    """For the deletion of unreadable objects. Raises: StatusError 422."""
     others = {
         "dryRun": options.dry_run, "propagationPolicy": options.propagation, "orphanDependents": options.orphan,
         "gracePeriodSeconds": options.grace_s, "preconditions": options.uid or options.revision_text or None,

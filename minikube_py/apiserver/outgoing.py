@@ -1,6 +1,6 @@
-"""The door through which an API server asks other servers: HTTPS with the authority that the asker names.
+"""An API server's outgoing HTTPS client, with a CA given per call.
 
-A server in virtual time, or within another program, has none, and says so by name. Errors have Go's words.
+A server in virtual time, or embedded in another program, has none and refuses with an error. Error texts are Go's.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """Why there is none."""
+    """Why there is no client."""
 
 
 class NoDoor(NoAnswer):
-    """This server asks nobody."""
+    """This server makes no outgoing requests."""
 
 
 class BadAuthority(Exception):
-    """What should be certificates is none."""
+    """Invalid certificates."""
 
 
 class Outgoing(Protocol):
     async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
-        """`authority`: certificates in PEM, in base64; "": those of this machine. `via`: host and port to connect to,
-        where they are not the URL's. Raises: NoAnswer, BadAuthority."""
+        """`authority`: certificates in PEM, in base64; "": the system's. `via`: host and port to connect to, if not the
+        URL's. Raises: NoAnswer, BadAuthority."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Closed:
-    """Asks nobody."""
+    """Refuses all requests."""
 
     async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
         raise NoDoor("this API server makes no connections to other servers: it runs in virtual time or in process")
@@ -60,13 +60,13 @@ class Closed:
 
 
 class HttpsOutgoing:
-    """Keeps its connections. Must be closed on the loop that it was used on."""
+    """Pools connections. Close it on the event loop that used it."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
-        # A fifth of what a start takes, for those alone who have somebody to ask.
+        # Loaded on first use: it would take a fifth of startup.
         import aiohttp
         from yarl import URL
 
@@ -80,7 +80,7 @@ class HttpsOutgoing:
             try:
                 return await self._post(target, headers, body, timeout_s, context, name)
             except aiohttp.ServerDisconnectedError:
-                # A kept connection that ended meanwhile; a fresh one tells.
+                # A pooled connection was closed; retry on a fresh one.
                 if not again:
                     raise NoAnswer("EOF") from None
             except TimeoutError:

@@ -1,6 +1,6 @@
-"""Large writes on their way through those that want to be asked: what those look at is decoded here, and no more.
+"""Admission of large writes: only objects that plugins read are decoded here.
 
-What leads up to that and what follows is done by worker processes, the two halves of a job.
+Worker processes do the work before and after, as the two halves of a job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minikube_py.mvcc.types import KeyValue
 
 
 class Next(NamedTuple):
-    """What an object is to become: as an object, or as the bytes of one that was made elsewhere."""
+    """The new state: an object, or the bytes of one made elsewhere."""
 
     new: Json | None
     value: bytes = b""
@@ -35,14 +35,14 @@ class _Worked(Protocol):
 
 
 class Passing:
-    """`at`: who has the worker processes."""
+    """`at`: owner of the worker processes."""
 
     def __init__(self, at: _Worked, cluster: Cluster) -> None:
         self._at = at
         self._cluster = cluster
 
     async def new(self, kind: Kind, asked: Body, made: Made, passage: Passage | None, admit: Admission | None) -> Made:
-        """Of an object that is to be made. Raises: StatusError."""
+        """For a create. Raises: StatusError."""
         if admit is not None and made.value:
             admit(kind, "", made.name, None, obj := orjson.loads(made.value))
             made = made._replace(value=encode(obj))
@@ -76,13 +76,13 @@ class Passing:
         passage: Passage | None,
         admit: Admission | None,
     ) -> Next:
-        """A service comes as an object: its addresses are still to be found. Raises: StatusError of admission, which
-        looks at what would be stored; then what else speaks against it."""
+        """A service is an object: its addresses are not allocated yet. Raises: StatusError of admission, which sees
+        what would be stored; then other refusals."""
         warnings[:] = made.warnings
         if admit is not None and kv is not None:
             old = stored(kind, kv.value, kv.mod_revision)
             admit(kind, asked.sub, asked.name, old, obj := orjson.loads(made.value))
-            # The admission of kubelets writes down who plays a node.
+            # Kubelet admission records who plays a node.
             made = made._replace(value=encode(obj))
         if made.refusal is not None:
             raise made.refusal
@@ -118,7 +118,7 @@ class Passing:
         await passage.validate(old, new)
 
     async def settled(self, asked: Body, new: Json, old: Json | None) -> Made:
-        """What is to be stored of an object that was admitted. Raises: StatusError."""
+        """The stored form of an admitted object. Raises: StatusError."""
         made: Made = await self._at.work.run("settle", asked._replace(body=b""), new, old)
         if made.refusal is not None:
             raise made.refusal
@@ -126,7 +126,7 @@ class Passing:
 
 
 def has_grown(passage: Passage, obj: Json) -> bool:
-    """Whether those that were asked may have made too much of the object to be worked on here."""
+    """Whether plugins may have made the object too large to process here."""
     return passage.mutates and is_large(orjson.dumps(obj), JSON)
 
 

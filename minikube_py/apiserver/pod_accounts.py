@@ -1,7 +1,7 @@
-"""ServiceAccount: pods run as an account that is there, and get its token, its pull secrets and its limits.
+"""ServiceAccount: pods run as an existing account, and get its token, pull secrets and limits.
 
-Off unless it is enabled (ADR 0045). The accounts are kept decoded by events, so that a pod costs a look at them; one
-that is not there yet is looked up in the store, and `default` some times, as a controller is about to make it.
+Off by default (ADR 0045). Events keep decoded accounts current, so a pod costs one lookup; a missing one is read from
+the store, and `default` is retried, as a controller is about to create it.
 
 Source: kubernetes `plugin/pkg/admission/serviceaccount/admission.go`.
 """
@@ -112,7 +112,7 @@ class PodAccounts(Plugin):
 
 
 class EphemeralAccounts(PodAccounts):
-    """Of containers that are added to a pod that runs."""
+    """For containers added to a running pod."""
 
     mutates = False
     only = (PODS, "ephemeralcontainers")
@@ -154,7 +154,7 @@ def _mounts_token(account: Json, spec: Json) -> bool:
 
 
 def _mount_token(spec: Json, rng: Rng) -> None:
-    """Into every container that has nothing there."""
+    """Mounts it in every container without a mount at that path."""
     volumes = spec.get("volumes") or []
     name = next((each["name"] for each in volumes if each.get("name", "").startswith(_VOLUME)), "")
     added, name = not name, name or generate_name(_VOLUME, rng)
@@ -178,7 +178,7 @@ def _enforces(account: Json) -> bool:
 
 
 def _unmounted(account: Json, spec: Json) -> Iterator[str]:
-    """Why the pod may not have what it refers to."""
+    """Why the pod may not use a reference."""
     name = account["metadata"]["name"]
     allowed = {each.get("name") for each in account.get("secrets") or ()}
     refused = f"is not allowed because service account {name} does not reference that"

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatureValidator and PodResizeValidator: what the node of a pod allows when the pod is resized.
+"""NodeDeclaredFeatureValidator and PodResizeValidator: whether the pod's node supports a resize.
 
 Source: kubernetes `plugin/pkg/admission/{nodedeclaredfeatures,podresize}`.
 """
@@ -13,7 +13,7 @@ from minikube_py.apiserver.watch_cache import WatchCache
 
 
 class PodResizes(Plugin):
-    """Both: no other update of a pod needs a feature."""
+    """For both plugins: no other pod update needs a feature."""
 
     name = "PodResizeValidator"
     only = (PODS, "resize")

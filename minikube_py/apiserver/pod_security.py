@@ -1,4 +1,4 @@
-"""PodSecurity: pods are held to the standard that the labels of their namespace name.
+"""PodSecurity: enforces the standard in the namespace's labels on pods.
 
 Source: `k8s.io/pod-security-admission/admission/admission.go`, without exemptions and with nothing enforced by default.
 """
@@ -21,7 +21,7 @@ from minikube_py.env import Clock
 
 PODS_MAX: Final = 3000
 PODS_S: Final = 1.0
-"""How many pods of a namespace are looked at when its labels change, and for how long."""
+"""How many pods are checked, and for how long, when a namespace's labels change."""
 _PODS_AT_ONCE: Final = 50
 _IGNORED: Final = frozenset(("exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"))
 _TEMPLATES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
@@ -47,7 +47,7 @@ class PodSecurity(Plugin):
         self._clock = clock
 
     def idle(self, kind: Kind, namespace: str) -> bool:
-        """A look at the bytes of a namespace without such labels is all that a pod costs."""
+        """Without such labels, a pod costs only a search in the namespace's bytes."""
         if kind is PODS or (kind.group, kind.plural) in _TEMPLATES:
             entry = self._cached.entries.get(NAMESPACES.key("", namespace))
             return entry is not None and _MARK not in entry.value
@@ -94,7 +94,7 @@ class PodSecurity(Plugin):
         await self._look_at_pods(attributes.name, enforced, attributes.warn)
 
     async def _look_at_pods(self, namespace: str, enforced: Standard, warn: Callable[[str], None]) -> None:
-        """Warns of the pods that are there and would not be admitted: those of one controller after all others."""
+        """Warns about existing pods that would be rejected; further pods of the same controller come last."""
         ends_s = self._clock.monotonic_s() + PODS_S
         first: list[Json] = []
         more: list[Json] = []
@@ -142,7 +142,7 @@ def _evaluate(attributes: Attributes, labels: dict[str, str], pod: Json) -> None
 
 
 def _matters(new: Json, old: Json) -> bool:
-    """Whether an update changes what is looked at: containers that come, go or run another image."""
+    """Whether an update is relevant: containers added or removed, or another image."""
     for name in ("containers", "initContainers"):
         after, before = new["spec"].get(name) or (), old["spec"].get(name) or ()
         if [each.get("image") for each in after] != [each.get("image") for each in before]:

@@ -1,4 +1,4 @@
-"""Policies in CEL, where a binding puts them to use: which of them a write meets, and those that hold it to rules.
+"""CEL policies in use by bindings: which ones match a write, and validating policies.
 
 Source: apiserver `pkg/admission/plugin/policy/{generic,matching,validating}`.
 """
@@ -32,11 +32,11 @@ _OF_NAMESPACE: Final = (
 
 
 class Misconfigured(Exception):
-    """Why a policy or a binding cannot be put to use."""
+    """Why a policy or binding is unusable."""
 
 
 class _Resources(NamedTuple):
-    """Which writes are meant."""
+    """Which writes match."""
 
     spec: Json
     namespaces: LabelSelector
@@ -62,7 +62,7 @@ class Hook(NamedTuple, Generic[P]):
 
 
 class Failure(NamedTuple):
-    """Of a policy, or of a binding where one is named, that cannot be put to use and does not ignore that."""
+    """For an unusable policy (or the named binding) whose failurePolicy is not Ignore."""
 
     policy: str
     binding: str
@@ -70,7 +70,7 @@ class Failure(NamedTuple):
 
 
 class Invocation(NamedTuple, Generic[P]):
-    """A policy that a write meets, which its rules see as of `kind`, once for each of the parameters."""
+    """A policy that matches a write as `kind`, evaluated once per parameter object."""
 
     hook: Hook[P]
     binding: _Binding
@@ -97,7 +97,7 @@ class _Denial(NamedTuple):
 
 
 class Policies(Plugin, Generic[P]):
-    """What both kinds of policies share: which a write meets."""
+    """What both kinds of policies share: matching."""
 
     kinds: tuple[Kind, Kind]
     """Of policies and of their bindings."""
@@ -119,14 +119,14 @@ class Policies(Plugin, Generic[P]):
         return self._bindings is None or not self._bindings.entries
 
     def has_work(self, operation: Operation) -> bool:
-        """Policies are neither configured by what they configure, nor asked about reviews."""
+        """Policies do not apply to policy objects or reviews."""
         if operation.kind in ADMISSION_KINDS or not operation.kind.stored:
             return False
         rules = (rule for hook in self.hooks() for rule in hook.resources.spec.get("resourceRules") or ())
         return any_matches(rules, operation, self._registry())
 
     def hooks(self) -> list[Hook[P]]:
-        """By the names of the policies, and in each by those of the bindings."""
+        """By policy name, then binding name."""
         policies, bindings = self._policies, self._bindings
         if policies is None or bindings is None:
             return []
@@ -198,7 +198,7 @@ class Policies(Plugin, Generic[P]):
         return _shown(await self._namespaces.get(of.namespace))
 
     async def _matched(self, resources: _Resources, attributes: Attributes) -> Kind | None:
-        """As which kind the write is meant; None: it is not. Raises: StatusError 404."""
+        """The kind in which the write matches; None: no match. Raises: StatusError 404."""
         spec, of = resources.spec, attributes.of
         given = (spec.get("matchPolicy") == "Equivalent", of, attributes.name, self._registry())
 
@@ -222,7 +222,7 @@ class Policies(Plugin, Generic[P]):
         return kind
 
     def _params(self, kind: Kind | None, ref: Json | None, namespace: str) -> Iterator[Json | None]:
-        """What the policy is asked with, once for each. Raises: Misconfigured."""
+        """The parameter objects; the policy runs once for each. Raises: Misconfigured."""
         if kind is None or ref is None:
             yield None
             return

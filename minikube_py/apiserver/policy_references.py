@@ -1,4 +1,4 @@
-"""Who may let an admission policy read its parameters: those who may read them, too.
+"""A user who lets an admission policy read parameters must be allowed to read them.
 
 Source: kubernetes `pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`.
 """
@@ -22,7 +22,7 @@ REFERRING = (*_POLICIES, BINDING, MUTATING_BINDING)
 
 
 def admission_of(policy: Policy, user: User, cache: WatchCache, registry: Callable[[], Registry]) -> Admission:
-    """What writes of the user to policies and their bindings are held to, once they are valid."""
+    """The checks on the user's valid writes to policies and bindings."""
 
     def admit(kind: Kind, sub: str, name: str, old: Json | None, new: Json | None) -> None:
         if new is None or sub or kind not in REFERRING:
@@ -42,7 +42,7 @@ def admission_of(policy: Policy, user: User, cache: WatchCache, registry: Callab
 
 
 def _same(kind: Kind, spec: Json, before: Json, field: str) -> bool:
-    """Upstream compares references of bindings with the pointers in them, of which no two are ever equal."""
+    """Upstream compares binding references including pointers, which are never equal."""
     return kind in _POLICIES and before.get(field) == spec[field]
 
 
@@ -70,7 +70,7 @@ def _binding(policy: Policy, user: User, registry: Registry, spec: Json, cache: 
         return f"unable to get policy {spec['policyName']} {lacks}"
     if told and kind is None:
         return f"unable to resolve paramKind &{{{told['apiVersion']} {told['kind']}}} {lacks}"
-    # Upstream mistakes the one for the other where policies mutate.
+    # Upstream confuses the two for mutating policies.
     who, what = (verb, _shown(user)) if mutating else (_shown(user), verb)
     return f'user {who} does not have "{what}" permission on the object referenced by paramRef'
 

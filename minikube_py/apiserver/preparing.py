@@ -1,7 +1,7 @@
-"""From a request's body to the bytes that are stored: decode, default, admit, validate, encode. Pure, and in no hurry.
+"""From a request's body to the bytes that are stored: decode, default, admit, validate, encode.
 
-Small bodies go this way on the loop (`writes`); large ones in a worker process, as the jobs at the end of this module,
-whose arguments and results are plain values. Both take the same steps in the same order.
+Pure and synchronous. Small bodies run on the event loop (`writes`), large ones in a worker process, as the jobs at the
+end of this module with plain values as arguments and results. Both take the same steps.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.messages import Admission
 
 STORED_BYTES_MAX = 3 << 19
-"""The store takes requests of 1.5 MiB, as etcd does: what is larger need not come back from a worker."""
+"""The store takes requests of 1.5 MiB, as etcd does: workers need not return more."""
 
 READ_BYTES_MAX = 256 << 10
-"""Of a binding, eviction, scale or review."""
+"""For a binding, eviction, scale or review."""
 
 
 def encode(obj: Json) -> bytes:
-    """The store's form: `metadata` first, without kind, apiVersion and resourceVersion. Takes these off `obj`.
+    """The store's form: `metadata` first, without kind, apiVersion and resourceVersion. Removes these from `obj`.
 
-    Copied, because it will be kept: what orjson returns holds on to its whole buffer, 8 KB for a pod of 1 KB."""
+    Copied because it is retained: orjson's result keeps its whole buffer, 8 KB for a 1 KB pod."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     obj.pop("kind", None)
@@ -80,7 +80,7 @@ def as_served(kind: Kind, value: bytes) -> bytes:
 
 
 def shown(kind: Kind, obj: Json) -> Json:
-    """In the version of `kind`, what was made ready to be stored."""
+    """A prepared object in the version of `kind`."""
     if kind.converts is None:
         return obj
     found: Json = orjson.loads(as_served(kind, encode({**obj, "metadata": dict(obj["metadata"])})))
@@ -88,7 +88,7 @@ def shown(kind: Kind, obj: Json) -> Json:
 
 
 def stored(kind: Kind, value: bytes, revision: int) -> Json:
-    """The object that `encode` made these bytes of, with its version."""
+    """The object that `encode` encoded, with its version."""
     obj = decoded(kind, as_served(kind, value))
     obj["metadata"]["resourceVersion"] = str(revision)
     return obj
@@ -102,14 +102,14 @@ def decoded(kind: Kind, value: bytes) -> Json:
 
 
 def same(value: bytes, stored_value: bytes) -> bool:
-    """Equal but for the order of members, which senders may choose."""
+    """Equal but for the order of members, which the sender chooses."""
     return value == stored_value or (
         len(value) == len(stored_value) and bool(orjson.loads(value) == orjson.loads(stored_value))
     )
 
 
 def is_finished(kind: Kind, obj: Json) -> bool:
-    """An object being deleted goes when nothing holds it any more: no finalizer, no grace."""
+    """An object being deleted is removed once no finalizer or grace holds it."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
@@ -160,8 +160,8 @@ def check_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
 
 
 def settle_version(kind: Kind, name: str, metadata: Json) -> None:
-    """Of a PUT that makes its object: a version is not looked at, but it must be one; there is no uid yet that could be
-    meant. Raises: StatusError 400, 409."""
+    """For a PUT that creates: a version must be valid but is ignored; a uid cannot match. Raises: StatusError 400,
+    409."""
     if uid := metadata.get("uid"):
         strategy.check_preconditions(kind, {"metadata": {**metadata, "name": name, "uid": ""}}, uid, None)
     if wanted := metadata.pop("resourceVersion", None):
@@ -176,7 +176,7 @@ def _check_number(version: str) -> None:
 
 
 def _is_revision(text: str) -> bool:
-    """Whether upstream's storage takes the text for a version of an object; all else it does not look at."""
+    """Whether upstream's storage accepts the text as a version."""
     return text.isascii() and text.isdigit() and 0 < int(text[:40]) < 1 << 64
 
 
@@ -184,11 +184,11 @@ def _is_revision(text: str) -> bool:
 
 
 def named_for_create(kind: Kind, namespace: str, obj: Json, rng: random.Random) -> str:
-    """The object's name, generated where only the beginning of one was given. Raises: StatusError 400."""
+    """The object's name, generated if only a prefix was given. Raises: StatusError 400."""
     metadata = obj["metadata"]
     check_namespace(kind, metadata, namespace)
     if _is_revision(metadata.get("resourceVersion") or ""):
-        # Upstream answers 500 here, unless it is a dry run; a sender's mistake is no fault of the server.
+        # Upstream answers 500 here, unless it is a dry run; but the error is the client's, not the server's.
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not metadata.get("name") and (base := metadata.get("generateName")):
         metadata["name"] = generate_name(base, rng)
@@ -206,8 +206,8 @@ def admit_create(
     admit: Admission | None,
     sender: Sender | None,
 ) -> None:
-    """Makes of a named object what admission may still change. Without a sender, the owners of its fields stay as they
-    are. Raises: StatusError 403."""
+    """Prepares a named object for mutating admission. Without a sender, field managers are unchanged. Raises:
+    StatusError 403."""
     metadata = obj["metadata"]
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         if key in metadata:
@@ -223,7 +223,7 @@ def admit_create(
 
 
 class PatchBody(NamedTuple):
-    """A patch of the object `name`, as it was sent. `force`: an apply takes what others own."""
+    """A patch of the object `name`, as sent. `force`: an apply takes over fields of others."""
 
     content_type: str
     body: bytes
@@ -259,8 +259,8 @@ def patched(
 
 
 def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: list[str]) -> Json:
-    """The object after a server-side apply, with its defaults and the owners of its fields; `old` is None where the
-    apply creates it. Raises: StatusError 400, 409, 413."""
+    """The object after a server-side apply, with defaults and field managers; `old` is None if the apply creates it.
+    Raises: StatusError 400, 409, 413."""
     warnings.clear()
     try:
         config, repeats = read_config(patch.body)
@@ -274,7 +274,7 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
     except RecursionError:
         raise bad_request(TOO_DEEP) from None
     if old is None or kind.conversion_webhook is None or bare(new) != bare(old):
-        # Conversions leave defaults out, and an apply that changes nothing adds none.
+        # Conversions omit defaults, and a no-op apply adds none.
         kind.default(new)
     if repeats and patch.field_validation == "Strict":
         raise bad_request(f"error strict decoding YAML: {repeats}")
@@ -290,14 +290,14 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
 
 
 def check_applied(kind: Kind, new: Json, old: Json, patch: PatchBody, sub: str, admit: Admission | None = None) -> None:
-    """Of an apply to what was there, before it is finished as an update. Raises: StatusError 403, 409."""
+    """For an apply to an existing object, before it is finished as an update. Raises: StatusError 403, 409."""
     _take_version(kind, patch.name, new["metadata"], old)
     if admit is not None:
         admit(kind, sub, patch.name, old, new)
 
 
 def _take_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
-    """Of a patch, which may name a version. Raises: StatusError 409."""
+    """For a patch, which may name a version. Raises: StatusError 409."""
     wanted = metadata.get("resourceVersion")
     if wanted and wanted != old["metadata"]["resourceVersion"]:
         raise conflict(kind, name)
@@ -307,7 +307,7 @@ def _take_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 KindKey = tuple[str, str, str]
-"""Group, version and plural: a kind as another process can be told of it. Jobs get the kinds that are served."""
+"""Group, version and plural: identifies a kind to another process. Jobs get the served kinds."""
 
 
 class Body(NamedTuple):
@@ -317,22 +317,22 @@ class Body(NamedTuple):
     field_validation: str
     namespace: str
     name: str
-    """As the path says; empty for a create."""
+    """From the path; empty for a create."""
     sub: str = ""
     seen: Mapping[KindKey, Sequence[Json]] = {}
-    """The objects of the kinds that the admission of this one looks at."""
+    """The objects that this kind's admission reads."""
     wall_s: float = 0.0
     definition: bytes = b""
-    """Of a kind that is built at run time: what it is built of."""
+    """For a kind built at run time: its definition."""
     gates: FeatureGates = NO_GATES
     sender: Sender = Sender()
     force: bool = False
     halfway: bool = False
-    """Up to where others are asked, who may change the object; `settle` does the rest."""
+    """The part before admission plugins that may change the object; `settle` does the rest."""
 
 
 class Seen:
-    """A `Cluster` of what was sent along."""
+    """A `Cluster` from the job's data."""
 
     def __init__(self, objects: Mapping[KindKey, Sequence[Json]], wall_s: float, gates: FeatureGates) -> None:
         self.gates = gates
@@ -356,8 +356,8 @@ class Seen:
 
 
 class Made(NamedTuple):
-    """`value` is what is to be stored, `old` itself where nothing changes. `refusal`: what speaks against it, once its
-    namespace has been found to be open, and it was admitted; `value` is then what admission looks at."""
+    """`value` is to be stored, `old` itself if unchanged. `refusal` applies only after the namespace check and
+    admission; `value` is then for admission."""
 
     name: str
     value: bytes
@@ -376,7 +376,7 @@ def _kind(kinds: Registry, asked: Body) -> Kind:
         from minikube_py.api.custom.kinds import kinds_of
 
         return next(kind for kind in kinds_of(asked.definition) if key_of(kind) == asked.kind)
-    # A worker process does not know which kinds are served: what it gets was looked up.
+    # Worker processes do not know the served kinds; the caller looked this one up.
     kind = kinds.resource(*asked.kind) or registry_of(EVERY_GATE).resource(*asked.kind)
     assert kind is not None, "jobs are made of kinds that are served"
     return kind
@@ -389,7 +389,7 @@ def _checked(value: bytes) -> bytes:
 
 
 class _Reached:
-    """Stands for admission, which needs what the worker has not: notes that its turn has come."""
+    """Placeholder for admission, which workers cannot run: records that its turn has come."""
 
     def __init__(self) -> None:
         self._new: Json | None = None
@@ -398,7 +398,7 @@ class _Reached:
         self._new = new
 
     def refused(self, name: str, error: StatusError, warnings: list[str], generated: bool = False) -> Made:
-        """Raises: `error`, where it comes before admission."""
+        """Raises: `error`, if it precedes admission."""
         _warned(error, warnings)
         value = encode(self._new) if self._new is not None else b""
         if not value or len(value) > STORED_BYTES_MAX:
@@ -412,7 +412,7 @@ def _warned(error: StatusError, warnings: list[str]) -> StatusError:
 
 
 def create(kinds: Registry, asked: Body, wall_s: float, seed: int, updating: bool = False) -> Made:
-    """`updating`: a PUT of what is not there yet. Raises: StatusError 400, 413, 415, before the namespace counts."""
+    """`updating`: a PUT that creates. Raises: StatusError 400, 413, 415, before the namespace check."""
     kind, rng = _kind(kinds, asked), random.Random(seed)
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     warnings += strategy.told_of_new(kind, obj)
@@ -454,7 +454,7 @@ def _created(
 
 
 def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, may_be_absent: bool) -> Made | None:
-    """None: it is not there, and may be created. Raises: StatusError."""
+    """None: missing, and may be created. Raises: StatusError."""
     kind = _kind(kinds, asked)
     new, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation)
     warnings += strategy.without_repeats(new)
@@ -498,7 +498,7 @@ def _patch_of(asked: Body) -> PatchBody:
 
 
 def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, seed: int) -> Made:
-    """A server-side apply; of what is not there yet, without `old_value`. Raises: StatusError."""
+    """A server-side apply; without `old_value` if it creates. Raises: StatusError."""
     kind, given = _kind(kinds, asked), _patch_of(asked)
     warnings: list[str] = []
     reached = _Reached()
@@ -533,7 +533,7 @@ def _settled(kind: Kind, asked: Body, new: Json, old: Json, cluster: Cluster) ->
 
 
 def settle(kinds: Registry, asked: Body, new: Json, old: Json | None) -> Made:
-    """The second half of a create, without `old`, or of a change."""
+    """The second half of a create (without `old`) or change."""
     kind, seen = _kind(kinds, asked), Seen(asked.seen, asked.wall_s, asked.gates)
     try:
         if old is not None:
@@ -545,8 +545,8 @@ def settle(kinds: Registry, asked: Body, new: Json, old: Json | None) -> Made:
 
 
 def read(kinds: Registry, asked: Body) -> tuple[bytes, list[str]]:
-    """A body that is not stored as it is: a binding, a scale, a review. Raises: StatusError; 413 where what is left of
-    it, without what nobody knows, is still large."""
+    """A body that is not stored itself: a binding, scale or review. Raises: StatusError; 413 if it is still large
+    without unknown fields."""
     kind = _kind(kinds, asked)
     sub = kind.subresource(asked.sub) if asked.sub else None
     obj, warnings = decode(kind, asked.body, asked.content_type, asked.field_validation, subresource=sub)

@@ -1,4 +1,4 @@
-"""Objects that admission looks at, decoded once for each of their states: kept by events, not made by requests."""
+"""Decoded objects for admission, updated by events instead of decoded per request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikube_py.mvcc.types import prefix_end
 
 
 class Projection:
-    """The objects of one kind by key, in key order, and apart from them those that are its defaults."""
+    """The objects of one kind by key, in key order, and separately the defaults among them."""
 
     def __init__(self, kind: Kind) -> None:
         self._is_default = kind.is_default
@@ -27,7 +27,7 @@ class Projection:
             self.put(entry.key, entry)
 
     def put(self, key: bytes, entry: Entry | None) -> None:
-        """`entry` None: it is gone."""
+        """`entry` None: deleted."""
         if entry is None:
             self.objects.pop(key, None)
             self.defaults.pop(key, None)
@@ -43,7 +43,7 @@ class Projection:
 
 
 def project(cache: WatchCache, kinds: Iterable[Kind]) -> None:
-    """From now on, these kinds are kept decoded. To be called before the cache is loaded."""
+    """Keeps these kinds decoded. Call before the cache is loaded."""
     for kind in kinds:
         of = cache.of(kind)
         of.projection = of.projection or Projection(kind)

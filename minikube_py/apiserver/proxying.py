@@ -1,4 +1,4 @@
-"""`pods/proxy` and `services/proxy`: a request over HTTP to a port of a pod, which a simulated container answers.
+"""`pods/proxy` and `services/proxy`: an HTTP request to a pod's port, answered by a simulated container.
 
 Source: `pkg/registry/core/pod/strategy.go` and `pkg/registry/core/service/storage` (ResourceLocation),
 `apimachinery/pkg/util/proxy/upgradeaware.go`.
@@ -26,7 +26,7 @@ _DEFAULT_PORT: Final = "80"
 
 
 class Target(NamedTuple):
-    """`port` is a number or a name, "" where none was given."""
+    """`port` is a number or a name, or ""."""
 
     scheme: str
     name: str
@@ -44,7 +44,7 @@ def target_of(text: str, what: str) -> Target:
 
 
 def redirected(request: Request) -> Response:
-    """To the first page, of who names none."""
+    """Redirects an empty path to `/`."""
     query = f"?{request.head.query}" if request.head is not None and request.head.query else ""
     return Response(301, b"", TEXT, {"Location": f"{request.path}/{query}"})
 

@@ -1,4 +1,4 @@
-"""Questions to schedulers in processes of their own: they come for them, since an API server cannot reach them.
+"""Queries to schedulers in other processes: they poll, since an API server cannot reach them.
 
 | Path | |
 |---|---|
@@ -31,7 +31,7 @@ from minikube_py.env import Clock
 ROOT: Final = "/minikube-py/v1/scheduler/"
 POLL_S: Final = 15.0
 GONE_S: Final = 5.0
-"""Who has not come back for so long is not waited for."""
+"""A scheduler that has not polled for this long is ignored."""
 ANSWER_S: Final = 20.0
 NAMES_MAX: Final = 64
 
@@ -40,8 +40,8 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class _Line:
-    """What waits for one scheduler. `polls` are under way, of which the newest, number `newest`, is answered: who began
-    the others may be gone. The last one ended at `seen_s`."""
+    """Pending queries for one scheduler. Of the active `polls`, only number `newest` is answered: the clients of others
+    may be gone. The last one ended at `seen_s`."""
 
     waiting: list[Json] = field(default_factory=list)
     came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,7 +54,7 @@ class _Line:
 class _Asked:
     found: asyncio.Future[Json | None]
     left: set[str]
-    """Those that have not answered yet."""
+    """Schedulers without an answer yet."""
 
 
 class Questions:
@@ -66,19 +66,19 @@ class Questions:
         self._closed = False
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """The caller stopped waiting."""
         self._closed = True
         for line in self._lines.values():
             line.came.set()
 
     def names(self) -> list[str]:
-        """Of the schedulers that come for questions."""
+        """Of polling schedulers."""
         since_s = self._clock.monotonic_s() - GONE_S
         self._lines = {name: line for name, line in self._lines.items() if line.polls or line.seen_s >= since_s}
         return list(self._lines)
 
     async def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> Json | None:
-        """The first answer; None where no scheduler has the pod. Raises: StatusError 400, 500, 503, 504."""
+        """The first answer; None if no scheduler has the pod. Raises: StatusError 400, 500, 503, 504."""
         names = self.names()
         if not names:
             text = "no scheduler comes to this API server for questions: none runs, or it has just started"
@@ -99,7 +99,7 @@ class Questions:
             del self._asked[number]
 
     async def coming(self, name: str) -> list[Json]:
-        """What to answer, for the scheduler of that name; empty where nothing came for a while."""
+        """The queries for that scheduler; empty after a timeout."""
         if name not in self._lines and len(self.names()) >= NAMES_MAX:
             raise service_unavailable(f"{NAMES_MAX} schedulers come for questions; no more are served")
         line = self._lines.setdefault(name, _Line())

@@ -1,11 +1,10 @@
-"""ResourceQuotas are charged in the very txn that writes the object: compared with the state that allowed it, and put.
+"""ResourceQuotas are charged in the txn that writes the object, if they are unchanged since the check.
 
-So none is ever exceeded, whichever API server a write came through; and what is refused uses nothing. Where a quota has
-changed meanwhile, the txn is worked out again on what stands. Within one server, the writes of a namespace that has
-quotas take turns, or all but one of those that come together would be in vain. A namespace without quotas costs a
-look into the cache.
+So no quota is ever exceeded, even with several API servers, and refused writes use nothing. If a quota has changed, the
+txn is retried on its new state. Within one server, writes of a namespace with quotas are serialized, or all but one of
+them would conflict. A namespace without quotas costs a cache lookup.
 
-Source: apiserver `pkg/admission/plugin/resourcequota`, where usage is written before the object.
+Source: apiserver `pkg/admission/plugin/resourcequota`, which writes usage before the object.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class Quotas:
         self._quotas = cache.caches.get(RESOURCEQUOTAS)
         self._classes: tuple[int, dict[str, str]] = (-1, {})
         self._ahead: dict[bytes, tuple[int, KeyValue | None]] = {}
-        """What this server wrote or found in the store, and the cache does not hold yet."""
+        """Quotas that this server wrote or read, and the cache lacks."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def evaluator(self, kind: Kind, namespace: str) -> Evaluator | None:
-        """None: nothing is charged for."""
+        """None: nothing to charge."""
         quotas = self._quotas
         if quotas is None or not quotas.entries or (found := evaluator_of(kind)) is None:
             return None
@@ -106,7 +105,7 @@ class Quotas:
         self._ahead[key] = (revision, kv)
 
     def _standing(self, namespace: str) -> dict[bytes, KeyValue]:
-        """The quotas of a namespace, as far as this server knows them."""
+        """The quotas of a namespace that this server knows."""
         found: dict[bytes, KeyValue] = {}
         assert self._quotas is not None
         for entry in self._quotas.iterate(RESOURCEQUOTAS.collection_prefix(namespace), None):
@@ -121,7 +120,7 @@ class Quotas:
         return found
 
     def _claims(self, standing: dict[bytes, KeyValue], evaluator: Evaluator, write: Write) -> list[Claim]:
-        """What the write uses of the quotas. Raises: StatusError 403."""
+        """The write's quota usage. Raises: StatusError 403."""
         quotas = [orjson.loads(kv.value) for kv in standing.values()]
         claims = []
         for quota, used in charge(write, evaluator, quotas, self._seen()):

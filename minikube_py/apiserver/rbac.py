@@ -1,8 +1,7 @@
-"""The RBAC authorizer: who holds which rules, by the roles and bindings that stand in the watch cache.
+"""The RBAC authorizer: users' rules from the roles and bindings in the watch cache.
 
-Bindings are kept by their subjects, so that a user's are found without looking at the others. What a user holds in a
-namespace is compiled once and forgotten with the next change of a role or binding; a decision is then a few set
-lookups. Only an answer that must say why walks the rules.
+Bindings are indexed by subject. A user's rules in a namespace are compiled once, and dropped when a role or binding
+changes; a decision is a few set lookups. Only an answer with a reason walks the rules.
 
 Source: kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/validation/rule.go`.
 """
@@ -26,7 +25,7 @@ _Subject = tuple[str, str, str]
 
 
 class Held(NamedTuple):
-    """A rule that a user holds, and by which binding; or why those of a binding are not to be had."""
+    """A user's rule and its binding; or why a binding's rules are unavailable."""
 
     source: str
     rule: Rule | None
@@ -61,7 +60,7 @@ class Policy:
         return bool(asked.namespace) and self._rights(user, asked.namespace).allow(asked.verb, group, resource, name)
 
     def decide(self, user: User, asked: Asked) -> tuple[bool, str]:
-        """As `allowed`, and why: by which binding, or what hinders a binding."""
+        """As `allowed`, with the reason: the binding, or a binding's error."""
         if MASTERS in user.groups:
             return True, ""
         errors: list[StatusError] = []
@@ -76,7 +75,7 @@ class Policy:
         return False, f"RBAC: {joined(errors)}" if errors else ""
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[StatusError]]:
-        """All rules that a user holds in a namespace; what hindered some bindings."""
+        """All rules that a user holds in a namespace; errors of bindings."""
         rules: list[Rule] = []
         errors: list[StatusError] = []
         for held in self.held(user, namespace):
@@ -87,7 +86,7 @@ class Policy:
         return rules, errors
 
     def held(self, user: User, namespace: str) -> Iterator[Held]:
-        """Of the cluster's bindings, then of the namespace's; each in the order of names."""
+        """From cluster bindings, then namespace bindings, each in order of name."""
         yield from self._held_by(CLUSTERROLEBINDINGS, user, "")
         if namespace:
             yield from self._held_by(ROLEBINDINGS, user, namespace)
@@ -103,7 +102,7 @@ class Policy:
             yield from (Held(source, rule) for rule in rules)
 
     def rules_of_role(self, reference: Json, namespace: str) -> list[Rule]:
-        """Raises: StatusError 404 where there is no such role."""
+        """Raises: StatusError 404 if the role is missing."""
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         of = {"ClusterRole": CLUSTERROLES, "Role": ROLES}.get(kind)
         if of is None:
@@ -114,7 +113,7 @@ class Policy:
         return rules
 
     def _rights(self, user: User, namespace: str) -> Rights:
-        """Of one namespace alone, or ("") of the cluster's bindings."""
+        """Of one namespace, or ("") of the cluster's bindings."""
         found = self._compiled.get((user, namespace))
         if found is None:
             if len(self._compiled) >= _COMPILED_MAX:
@@ -127,7 +126,7 @@ class Policy:
 
 
 def joined(errors: Iterable[StatusError]) -> str:
-    """As Go's aggregate of errors prints them."""
+    """As Go prints an error aggregate."""
     texts = list(dict.fromkeys(error.message for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -158,7 +157,7 @@ class _Roles(Projection):
 
 
 class _Bindings(Projection):
-    """The bindings by key, and which of them a user or a group is a subject of."""
+    """The bindings by key, and by subject."""
 
     def __init__(self, kind: Kind, forget: Callable[[], None]) -> None:
         super().__init__(kind)
@@ -182,14 +181,14 @@ class _Bindings(Projection):
             self._by_subject.setdefault(subject, set()).add(key)
 
     def of(self, user: User, namespace: str) -> list[Json]:
-        """Those that apply to a user, in the order of their names."""
+        """Those that apply to a user, by name."""
         subjects = [(namespace, "User", user.name), *((namespace, "Group", group) for group in user.groups)]
         found = {key for subject in subjects for key in self._by_subject.get(subject, ())}
         return [self.objects[key] for key in sorted(found)]
 
 
 def _subjects(binding: Json | None) -> set[_Subject]:
-    """Service accounts by the names of their users."""
+    """Service accounts by user name."""
     if binding is None:
         return set()
     namespace = binding["metadata"].get("namespace") or ""
@@ -198,7 +197,7 @@ def _subjects(binding: Json | None) -> set[_Subject]:
 
 
 def _user_name(subject: Json, namespace: str) -> str:
-    """What the user or group is called that a subject names; empty where it names nobody."""
+    """The user or group name of a subject, or ""."""
     kind, name = subject.get("kind") or "", str(subject.get("name") or "")
     if kind != "ServiceAccount":
         return name if kind in ("User", "Group") else ""
@@ -207,7 +206,7 @@ def _user_name(subject: Json, namespace: str) -> str:
 
 
 def _described(kind: Kind, binding: Json, user: User) -> str:
-    """The binding, and the first of its subjects that is the user, in upstream's words."""
+    """The binding and its first subject that matches the user, in upstream's words."""
     metadata, reference = binding["metadata"], binding["roleRef"]
     namespace = metadata.get("namespace") or ""
     for subject in binding.get("subjects") or ():

@@ -1,9 +1,8 @@
-"""What is stored, as its kind reads it; what no kind can read is left out, and told.
+"""Reads stored values by their kind; unreadable ones are omitted and reported.
 
-Others may put what they like past the API: a real etcd's clients, tools, earlier releases. Upstream decodes what it
-reads by the type, drops what that does not know and fills in what it always has; so do the bytes that this gives. Where
-upstream's lists fail as a whole, the object is left out here, and a warning names it. This server's own values are not
-read again.
+Others may write past the API: etcd clients, tools, earlier releases. Upstream decodes values by type, drops unknown
+fields and adds required ones; so does this. Where upstream fails a whole list, the object is omitted here with a
+warning. This server's own values are not checked again.
 
 Source: apiserver `pkg/storage/etcd3` (decode), apimachinery `pkg/runtime/serializer` (defaults of what is decoded).
 """
@@ -29,13 +28,13 @@ STORED_FORM: Final = b'{"metadata":{'
 _OWN_BYTES_MAX: Final = 16 << 20
 _NAMED_MAX: Final = 5
 WRONG: Final = (DecodeError, StatusError, ValueError, TypeError, AttributeError, LookupError, RecursionError)
-"""What reading bytes of any kind may raise."""
+"""Errors of decoding any bytes."""
 
 
 class Reading:
-    """`standing(key)`: the kind of a key, None where it is no object's; and the object there as it was read last.
+    """`standing(key)`: a key's kind (None: not an object) and the last object read there.
 
-    `why` is by key the reason of each that is left out."""
+    `why` has the reason for each omitted key."""
 
     def __init__(self, standing: Callable[[bytes], tuple[Kind | None, KeyValue | None]]) -> None:
         self._standing = standing
@@ -44,7 +43,7 @@ class Reading:
         self.why: dict[bytes, str] = {}
 
     def wrote(self, key: bytes, value: bytes) -> None:
-        """This server has made the value: it may come by under the key."""
+        """Records that this server made the value for the key."""
         self._pop(key)
         self._own[key] = value
         self._own_bytes += len(value)
@@ -57,7 +56,7 @@ class Reading:
         return value
 
     def is_own(self, kv: KeyValue) -> bool:
-        """Whether this server has made what comes by: nobody need read it to know that it can be."""
+        """Whether this server made the value, so that it need not be checked."""
         if self._own.get(kv.key) != kv.value:
             return False
         self._pop(kv.key)
@@ -66,7 +65,7 @@ class Reading:
         return True
 
     def take(self, kind: Kind, kv: KeyValue, gone: bool = False) -> KeyValue | None:
-        """An object that comes by; None where it is `gone`, or left out."""
+        """The object of an event; None if it is `gone` or omitted."""
         if gone:
             self.why.pop(kv.key, None)
             return None
@@ -83,7 +82,7 @@ class Reading:
         return kv
 
     def of(self, kv: KeyValue) -> KeyValue:
-        """What the store answers. Raises: StatusError 500 where it cannot be read."""
+        """A value read from the store. Raises: StatusError 500 if unreadable."""
         found = self.maybe(kv)
         if found is None:
             raise self._refusal(kv.key)
@@ -98,12 +97,12 @@ class Reading:
         return self.take(kind, kv)
 
     def check(self, key: bytes) -> None:
-        """Raises: StatusError 500 where what is under the key was left out."""
+        """Raises: StatusError 500 if the key's value was omitted."""
         if key in self.why:
             raise self._refusal(key)
 
     def warning(self, prefix: bytes) -> str:
-        """What a list leaves out; "" where it is nothing."""
+        """The warning for a list's omitted objects, or ""."""
         names = [key[len(prefix) :].decode(errors="replace") for key in self.why if key.startswith(prefix)]
         if not names:
             return ""
@@ -122,7 +121,7 @@ class Reading:
 
 
 def as_kind(kind: Kind, kv: KeyValue) -> KeyValue:
-    """The object as the kind's type has it, with its defaults. Raises: one of WRONG."""
+    """The object decoded by the kind's type, with defaults. Raises: one of WRONG."""
     if not kv.value.startswith(STORED_FORM):
         raise ValueError("it is not in the form in which objects are stored")
     obj = orjson.loads(kv.value)

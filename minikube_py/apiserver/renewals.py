@@ -1,11 +1,9 @@
-"""Renewals: a PUT that says what the last one of the same object said, with another time.
+"""Renewals: a PUT that repeats the object's last one with another time.
 
-Of all writes of an idle cluster nearly all renew the Leases of nodes. The body is the one before, but for the version
-that its sender got and for `Kind.renews`; so is what is made of it: decoded, completed, checked and encoded, it is what
-is stored, with another time. What the last body of the same sender and its stored form have in common with this one is
-compared as bytes, and not worked out again. Whoever admits writes says what it must ask each time
-(`messages.Standing`), and the store compares the version: what another wrote in between is found there. Whatever does
-not match goes the long way.
+Nearly all writes of an idle cluster renew node Leases. Body and stored form equal the previous ones except for the
+resourceVersion and `Kind.renews`. So the body is compared as bytes with the same sender's last one, and only the time
+is replaced in the stored form. Admission supplies a cheap check per renewal (`messages.Standing`), and the store
+compares the version, so concurrent writes are detected. Anything else takes the normal path.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _DAY: Final = (
     rb"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))"
 )
 _TIME: Final = re.compile(rb"[12]\d{3}-" + _DAY + rb"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z")
-"""A MicroTime as it is stored. A leap day goes the long way."""
+"""A stored MicroTime. Leap days take the normal path."""
 _TIME_BYTES: Final = len("2026-01-01T00:00:00.000000Z")
 _NOT_PLAIN: Final = (b'"deletionTimestamp"', b'"managedFields"')
 
@@ -41,8 +39,8 @@ def may_renew(route: Route, request: Request) -> bool:
 
 
 class _Said:
-    """The last body, in pieces around its version and its time; what was `stored` for it, around the same time.
-    `stands()`: whether admission still lets it through."""
+    """The last body, in pieces around its version and its time; the `stored` form, split around the same time.
+    `stands()`: whether admission still passes."""
 
     __slots__ = ("_after", "_before", "_head", "_middle", "_sender", "_tail", "stands", "stored")
 
@@ -53,7 +51,7 @@ class _Said:
         self.stands = stands
 
     def renewed(self, body: bytes, sender: User) -> bytes | None:
-        """What this body makes of what is stored. None: it must be read."""
+        """The stored form for this body. None: it must be decoded."""
         head = b"%b%d%b" % (self._head, self.stored.mod_revision, self._middle)
         start = len(head)
         end = start + _TIME_BYTES
@@ -67,7 +65,7 @@ class _Said:
 
     def wrote(self, value: bytes, revision: int) -> None:
         key, _, created, before, version, lease = self.stored
-        # Another may have been faster to come by here.
+        # A concurrent request may have stored it first.
         if revision > before:
             self.stored = KeyValue(key, value, created, revision, version + 1, lease)
 
@@ -78,7 +76,7 @@ class Renewals:
         self._said: dict[bytes, _Said] = {}
 
     async def write(self, route: Route, request: Request) -> tuple[bytes, int] | None:
-        """What was stored, and its revision. None: it is no renewal, may not be, or meets a change by another."""
+        """The stored value and revision. None: not a renewal, not allowed, or conflicting."""
         key = route.resource.key(route.namespace, route.name)
         said = self._said.get(key)
         if said is None:
@@ -93,7 +91,7 @@ class Renewals:
         return value, outcome.revision
 
     def learn(self, kind: Kind, request: Request, old: KeyValue, value: bytes, revision: int) -> None:
-        """From one that came the long way, without a warning, over `old`."""
+        """From a normal update of `old` without warnings."""
         body = request.body
         self._said.pop(old.key, None)
         if len(body) > BODY_BYTES_MAX or revision <= old.mod_revision or any(each in value for each in _NOT_PLAIN):

@@ -1,4 +1,4 @@
-"""Reviews: questions about who somebody is and what they may do; answered, never stored.
+"""Reviews: queries about identity and permissions; never stored.
 
 Source: kubernetes `pkg/registry/authorization`, `pkg/registry/authentication`, `pkg/apis/authorization/validation`.
 """
@@ -62,7 +62,7 @@ async def _token_status(spec: Json, access: Access) -> Json:
     if not spec.get("token"):
         raise bad_request("token is required for TokenReview in authentication")
     audiences = tuple(spec.get("audiences") or (ISSUER,))
-    # It is read as a header is: to the first blank.
+    # As in a header, up to the first blank.
     token = spec["token"].rstrip().partition(" ")[0]
     if not token:
         return {"authenticated": True, "user": _user_info(ANONYMOUS), "audiences": list(audiences)}
@@ -100,7 +100,7 @@ async def _status(kind: Kind, obj: Json, namespace: str, user: User, access: Acc
 
 
 def _ignored(attributes: Json) -> Iterator[str]:
-    """What is said of selectors that cannot be read."""
+    """Errors of invalid selectors."""
     for field, read in (("fieldSelector", _field_requirements), ("labelSelector", _label_requirements)):
         selector = attributes.get(field) or {}
         requirements = selector.get("requirements") or []
@@ -111,7 +111,7 @@ def _ignored(attributes: Json) -> Iterator[str]:
 
 
 def _field_requirements(selector: Json) -> int:
-    """How many requirements can be read; of a raw selector, 1 if it can."""
+    """How many requirements are valid; for a raw selector, 1 if it is."""
     if raw := selector.get("rawSelector"):
         return _reads(lambda: [split_term(raw, term) for term in PLAIN_TERM.findall(raw) if term])
     requirements = selector.get("requirements") or []
@@ -134,7 +134,7 @@ def _reads(parse: Callable[[], object]) -> int:
 
 
 def _named(spec: Json) -> User:
-    """The user that a review asks about, as it says; nothing is added."""
+    """The review's user as given; nothing is added."""
     extra = tuple(sorted((key, tuple(values or ())) for key, values in (spec.get("extra") or {}).items()))
     return User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
 

@@ -24,7 +24,7 @@ class Route(NamedTuple):
 
 
 class ResourcePath(NamedTuple):
-    """What a path names, before it is known whether anything of that name is served. `error` says why it is not."""
+    """A parsed path, before it is known whether it is served. `error`: why not."""
 
     group: str
     version: str
@@ -47,7 +47,7 @@ _NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
 
 
 def parse_path(path: str, registry: Registry = REGISTRY) -> ResourcePath | None:
-    """None where the path names no resource (`/version`), or a named group that is not served."""
+    """None for a non-resource path (`/version`) or an unserved group."""
     known = registry.parsed
     found: ResourcePath | None = known.get(path)
     if found is None:
@@ -89,7 +89,7 @@ def _parsed(path: str, registry: Registry) -> ResourcePath | None:
     if nameless and len(rest) == 2:
         found = _find(resource, group, version, rest[0], namespace, "", name, watch, False)
         return found if found.error else found._replace(error=bad_request("name must be provided"))
-    # Slashes that follow one another name nothing, but in what is passed on.
+    # Repeated slashes are ignored, except in proxied paths.
     too_deep = (gaps or len(rest) > 3) and subresource != PROXY
     return _find(resource, group, version, rest[0], namespace, name, subresource, watch, too_deep)
 
@@ -108,7 +108,7 @@ def _find(
     found = resource.subresource(sub) if resource is not None and sub else None
     served = resource is not None and not too_deep and (found is not None or not sub)
     if served and resource is not None:
-        # Collections of all namespaces have no namespace in their path; single objects and the rest must have theirs.
+        # Only collections across namespaces have no namespace in their path.
         scoped = bool(namespace) == resource.namespaced or not (namespace or name)
         watched = not watch or (not sub and "watch" in resource.verbs)
         served = scoped and watched and (resource.stored or not name or "get" in resource.verbs)
@@ -125,17 +125,17 @@ def check_segment(name: str) -> None:
 
 
 def verb_of(path: ResourcePath, method: str, watching: bool) -> str:
-    """The verb a request asks for, whether or not it is served: authorization looks at it first."""
+    """The requested verb, served or not: authorization comes first."""
     if path.watch:
         return "watch"
     verbs = _OBJECT_VERBS if path.name else _COLLECTION_VERBS
-    # Methods are in capitals; of others, the verb is empty. HEAD asks as GET does, and is not served.
+    # Methods are upper case; others have an empty verb. HEAD authorizes as GET, but is not served.
     verb = verbs.get(method) or _OBJECT_VERBS.get(method) or (verbs["GET"] if method == "HEAD" else "")
     return "watch" if watching and verb == "list" else verb
 
 
 def route(path: ResourcePath, method: str, verb: str) -> Route:
-    """Raises: StatusError 404 where the path is not served, 405 where the method is not."""
+    """Raises: StatusError 404 if the path is not served, 405 if the method is not."""
     if path.error is not None or path.resource is None:
         raise path.error or path_not_found()
     if method not in _OBJECT_VERBS and (path.found is None or path.found.name != PROXY):

@@ -1,7 +1,7 @@
-"""Rules as RBAC has them, and what is decided by them.
+"""RBAC rules and their evaluation.
 
-`compiled` makes of rules what decides by a few set lookups. Here stand also the rules that no role and no binding of
-the cluster gives: those of nodes, which `node_access` narrows further, and those of this project's controllers.
+`compiled` turns rules into a few set lookups. Also the built-in rules without role or binding: those of nodes, which
+`node_access` narrows, and of this project's controllers.
 
 Source: kubernetes `pkg/apis/rbac/v1/evaluation_helpers.go`.
 """
@@ -25,7 +25,7 @@ Extra = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`groups` are complete once a request was authenticated: with `system:authenticated`, or the other one.
+    """`groups` are complete after authentication: with `system:authenticated` or `system:unauthenticated`.
 
     `extra` holds keys with their values, as SelfSubjectReview shows them."""
 
@@ -47,14 +47,14 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """With the fields that hold something, in upstream's order."""
+        """Non-empty fields, in upstream's order."""
         return {field: list(held) for field, held in zip(_FIELDS, self.in_order()) if held}
 
     def in_order(self) -> tuple[tuple[str, ...], ...]:
         return self.verbs, self.groups, self.resources, self.names, self.paths
 
     def allows(self, verb: str, group: str, resource: str, name: str, path: str | None = None) -> bool:
-        """Whether `verb` may be done to a resource, or to `path` where that is given."""
+        """Whether `verb` is allowed on a resource, or on `path` if given."""
         if not ("*" in self.verbs or verb in self.verbs):
             return False
         if path is not None:
@@ -129,12 +129,12 @@ NODE_RULES: Final = (
     Rule(("get",), ("resource.k8s.io",), ("resourceclaims",)),
     Rule(("deletecollection",), ("resource.k8s.io",), ("resourceslices",)),
 )
-"""Role `system:node`. No binding gives it: `node_access` applies it to users that it knows for a node."""
+"""Role `system:node`. No binding gives it: `node_access` applies it to nodes."""
 COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "system:kube-controller-manager": _CONTROLLERS,
     "system:kube-scheduler": (Rule(("get", "post"), paths=("/minikube-py/v1/scheduler/*",)),),
 }
-"""What components may do beyond the roles that upstream's bindings give to their names."""
+"""Components' rules beyond those of upstream's bindings."""
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ Key = tuple[str, str, str]
 
 
 class Rights(NamedTuple):
-    """`resources` are those of rules without names; `named` those with, and the names."""
+    """`resources` come from rules without names; `named` from those with names."""
 
     everything: bool
     resources: frozenset[Key]

@@ -1,4 +1,4 @@
-"""What the scheduler is asked over HTTP; answered by the one that runs in this process, or by those that come for it.
+"""Scheduler queries over HTTP, answered by the scheduler in this process or by polling ones.
 
 | Path | |
 |---|---|
@@ -28,7 +28,7 @@ EXPLAIN_PODS: Final = "/minikube-py/v1/explain/pods/"
 WHAT_IF: Final = "/minikube-py/v1/what-if"
 
 AskScheduler = Callable[[str, Any, Mapping[str, str]], "dict[str, Any] | None"]
-"""(question, subject, parameters) -> the answer; None where no scheduler of this process has the pod."""
+"""(question, subject, parameters) -> the answer; None if no scheduler of this process has the pod."""
 
 
 async def answer(path: str, request: Request, server: ApiServer) -> Response:
@@ -63,7 +63,7 @@ def _key(path: str) -> tuple[str, str]:
 
 
 def _pod(request: Request) -> tuple[dict[str, Any], str]:
-    """A pod as the API server would have stored it: what a create with dryRun=All answered."""
+    """A pod as it would be stored: the response to a create with dryRun=All."""
     try:
         pod = orjson.loads(request.body)
         pod["spec"]["containers"], pod["metadata"]["namespace"], pod["metadata"]["uid"]

@@ -1,7 +1,7 @@
-"""What a list or watch asks for, and what it costs to find out whether an object is meant.
+"""The selection of a list or watch, and the cost of matching.
 
-Work between two turns of the loop is bounded by steps that are counted, not by objects: a selector of many terms, or an
-object of many labels or bytes, costs as many more.
+Work per event loop turn is bounded by counted steps, not objects: selectors with many terms, or objects with many
+labels or bytes, cost more.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from minikube_py.fields.where import Predicate
 STEPS_OF_OBJECT: Final = 16
 STEPS_OF_FIELD: Final = 4
 DECODED_BYTES_SHIFT: Final = 2
-"""A step for each four bytes that are decoded."""
+"""One step per four decoded bytes."""
 SelectionKey = tuple[str, str, str, str]
 
 
 class Selection:
     """Scope and selectors of a list or watch, compiled once. `declared_since`: the revision since which the declared
-    fields have meant what they do; a list or watch begun before asked for something else, and cannot go on."""
+    fields have their current meaning; earlier lists and watches cannot continue."""
 
     __slots__ = (
         "_fixed_steps", "_where", "declared_since", "fields", "labels", "name", "namespace", "node", "prefix",
@@ -58,18 +58,18 @@ class Selection:
         self._fixed_steps = STEPS_OF_OBJECT + STEPS_OF_FIELD * looked_at
 
     def needs_store(self) -> bool:
-        """True where a declared field depends on other objects, so that only the store can answer."""
+        """True if a declared field depends on other objects, so only the store can answer."""
         declared = self.fields.declared
         return declared is not None and any(
             declared.depends_on_others(comparison.field) for comparison in self.fields.where.comparisons
         )
 
     def has_index(self) -> bool:
-        """True where an index of the store was declared for such questions, and none of the cache's own is better."""
+        """True if a store index covers it and no cache index is better."""
         return self.fields.has_index and not self.name and not self.node
 
     def matches(self, entry: Entry) -> bool:
-        """Selectors only; the scope is the prefix's. What only the store can answer is not looked at."""
+        """Selectors only; the scope is the prefix's. Store-only fields are ignored."""
         if self.labels and not self.labels.matches(entry.labels):
             return False
         if self.fields.requirements and not self.fields.matches_attributes(entry.fields):
@@ -77,7 +77,7 @@ class Selection:
         return self._where is None or self._where(entry.row_by(self.fields.declared))
 
     def key(self) -> SelectionKey:
-        """Equal where the same is asked for: the same text, and fields that mean the same."""
+        """Equal for equal selections: same text, and fields of the same meaning."""
         return self.namespace, str(self.labels), str(self.fields), str(self.fields.asked()) if self._where else ""
 
     def steps(self, entry: Entry) -> int:
@@ -92,8 +92,7 @@ class Selection:
 
 
 def pick(found: list[Entry], entries: Iterator[Entry], selection: Selection, limit: int, steps: int) -> bool:
-    """Adds to `found` what of `entries` matches until it has `limit` (0: no limit), or has cost so many steps. False:
-    there may be more."""
+    """Adds matches to `found` until it has `limit` (0: no limit) or used up the steps. False: there may be more."""
     matches, cost = selection.matches, selection.steps
     for entry in entries:
         steps -= cost(entry)
@@ -107,7 +106,7 @@ def pick(found: list[Entry], entries: Iterator[Entry], selection: Selection, lim
 
 
 async def pick_all(found: list[Entry], entries: Iterator[Entry], selection: Selection, limit: int, steps: int) -> None:
-    """As `pick`, to its end; others have their turn each time it has cost so many steps."""
+    """As `pick`, to the end, yielding to the event loop after that many steps."""
     done = pick(found, entries, selection, limit, steps)
     while not done:
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Service accounts as users: which token speaks for which of them, and the tokens that they are given.
+"""Service account users: validates and issues their tokens.
 
-A token is good as long as all that it names is there: its account, and the pod, secret or node that it is bound to.
-These are looked up in the watch cache; only what it lacks is waited for, until the cache has come up with the store.
+A token is valid while its account, and the pod, secret or node it is bound to, exist. They are looked up in the watch
+cache; if one is missing, the lookup waits until the cache has caught up.
 
 Source: kubernetes `pkg/serviceaccount`, `pkg/registry/core/serviceaccount/storage/token.go`.
 """
@@ -46,9 +46,9 @@ from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock, Rng
 
 LEEWAY_S: Final = 60
-"""By how much clocks may differ; and how long what is being deleted is still good."""
+"""Allowed clock skew, and how long tokens of objects being deleted stay valid."""
 WARN_ONLY_S: Final = 3607
-"""The lifetime that the admission of pods asks for: such a token warns when it ends, and ends in a year."""
+"""The lifetime that pod admission requests: such a token warns after it and expires in a year."""
 EXTENDED_S: Final = 365 * 24 * 3600
 LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
@@ -65,7 +65,7 @@ _BINDABLE: Final = {kind.kind: kind for kind in (PODS, NODES, SECRETS)}
 
 
 class _Lacking(Exception):
-    """What a token names is not in the cache; `told` is what is said of it."""
+    """An object of a token is not in the cache; `told` is the error text."""
 
     def __init__(self, told: str) -> None:
         super().__init__(told)
@@ -73,7 +73,7 @@ class _Lacking(Exception):
 
 
 class _Known:
-    """A token whose signature is good. `seen`: the states of objects that it was found to go with."""
+    """A token with a valid signature. `seen`: the object states it was checked against."""
 
     __slots__ = ("claims", "seen")
 
@@ -83,7 +83,7 @@ class _Known:
 
 
 class ServiceAccounts:
-    """`key` None: one is drawn when the first token is asked for, and no other server knows it."""
+    """`key` None: one is generated on first use, unknown to other servers."""
 
     def __init__(
         self, writer: Writer, gate: NamespaceGate, cache: WatchCache, clock: Clock, rng: Rng, key: SigningKey | None
@@ -96,10 +96,10 @@ class ServiceAccounts:
     def key(self) -> SigningKey:
         return self._given or SigningKey.new()
 
-    # --- whom a token speaks for --------------------------------------------------------------------------------------
+    # --- a token's user --------------------------------------------------------------------------------------
 
     async def speaker(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Spoken | None:
-        """None for what is no token of a service account. Raises: InvalidToken."""
+        """None if it is not a service account token. Raises: InvalidToken."""
         known = self._known.get(token)
         if known is None:
             claims = self.key.claims(token)
@@ -118,7 +118,7 @@ class ServiceAccounts:
         try:
             found = check(known, token)
         except _Lacking:
-            # Another server may have made it a moment ago.
+            # Another server may have just created it.
             revision = await self._writer.store.current_revision()
             await self._cache.wait_until(revision, _PATIENCE_S)
             try:
@@ -147,7 +147,7 @@ class ServiceAccounts:
             raise InvalidToken(f"service account {namespace}/{name} has been deleted")
         for word, kind in _BOUND.items():
             bound = private.get(word)
-            # The node of a pod's token says where the pod was when it was made, and no more.
+            # A pod token's node is only informational.
             if bound is None or (word == "node" and "pod" in private):
                 continue
             there, leaving = self._found(known, kind, namespace, bound, _INVALIDATED)
@@ -159,8 +159,8 @@ class ServiceAccounts:
         return _user(namespace, name, uid, _extra(claims)), ""
 
     def _found(self, known: _Known, kind: Kind, namespace: str, ref: Json, missing: str) -> tuple[str, bool]:
-        """The uid of the object that has the name of `ref` now, and whether its deletion was due longer ago than clocks
-        differ. Raises: _Lacking, which says what is `missing`."""
+        """The uid of the object that has the name of `ref` now, and whether its deletion is past the clock skew.
+        Raises: _Lacking with `missing`."""
         key = kind.key(namespace, ref["name"])
         entry = self._cache.of(kind).entries.get(key)
         if entry is None:
@@ -174,7 +174,7 @@ class ServiceAccounts:
         return metadata["uid"], bool(due) and parse_timestamp(due) < self._clock.wall_s() - LEEWAY_S
 
     def _legacy(self, known: _Known, token: str) -> tuple[User, str]:
-        """Of a token that a Secret holds; with a warning where its account names that Secret.
+        """For a token in a Secret; warns if its account names that Secret.
 
         Raises: InvalidToken, _Lacking."""
         namespace, secret_name, name, uid = _legacy_names(known.claims)
@@ -206,7 +206,7 @@ class ServiceAccounts:
         return None if entry is None else orjson.loads(entry.value)
 
     async def _note_use(self, claims: Json) -> None:
-        """On which day a Secret's token was last used."""
+        """Records the day of a Secret token's last use."""
         namespace, secret_name, _, _ = _legacy_names(claims)
         now = datetime.fromtimestamp(self._clock.wall_s(), UTC)
         days = [f"{day:%Y-%m-%d}" for day in (now, now + timedelta(days=1))]
@@ -221,10 +221,10 @@ class ServiceAccounts:
         try:
             await self._writer.change(SECRETS, namespace, secret_name, make)
         except StatusError:
-            # Who may come in does not depend on it.
+            # Authentication does not depend on it.
             return
 
-    # --- tokens that are asked for ------------------------------------------------------------------------------------
+    # --- token requests ------------------------------------------------------------------------------------
 
     async def issue(self, route: Route, request: Request, options: WriteOptions, form: Form) -> Response:
         """`serviceaccounts/token`. Raises: StatusError 400, 404, 406, 409, 422."""
@@ -282,7 +282,7 @@ class ServiceAccounts:
         return orjson.loads(kv.value)
 
     async def _binding(self, ref: Json | None, namespace: str, account: str) -> tuple[Json, bool]:
-        """The claims about what the token is bound to, and whether that is a pod. Raises: StatusError 400, 404, 409."""
+        """The claims of the token's bound object, and whether it is a pod. Raises: StatusError 400, 404, 409."""
         if ref is None:
             return {}, False
         group, version = _group_version(ref.get("apiVersion") or "")
@@ -320,7 +320,7 @@ def _user(namespace: str, name: str, uid: str, extra: Extra) -> User:
 
 
 def _extra(claims: Json) -> Extra:
-    """What else a token says of who shows it."""
+    """Extra user info from a token."""
     extra = {f"{_AUTHENTICATION}credential-id": (f"JTI={claims['jti']}",)}
     private = claims["kubernetes.io"]
     for word in ("node", "pod"):
@@ -341,7 +341,7 @@ def _listed(audiences: Sequence[str]) -> str:
 
 
 def _group_version(text: str) -> tuple[str, str]:
-    """As upstream reads it, which takes what it cannot read for nothing."""
+    """As upstream, which treats unreadable values as absent."""
     parts = text.split("/")
     if text == "/" or len(parts) > 2:
         return "", ""

@@ -1,7 +1,7 @@
-"""Objects are made ready to be stored: checked here, or where that is long, by a worker process.
+"""Validates objects here, or in a worker process if that takes long.
 
-A body of a hundred bytes may be held to rules that take seconds: expressions and patterns that another body declared.
-How long they take is found out by beginning (`cel.allowance`); what is long begins again where nobody waits for it.
+A body of a hundred bytes may meet rules that take seconds: expressions and patterns of another body. The check starts
+here with a step allowance (`cel.allowance`) and, if exceeded, restarts in a worker.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from minikube_py.apiserver.work import Work
 from minikube_py.cel.allowance import OutOfSteps, within
 
 STEPS_MAX: Final = 30_000
-"""Of one check between two turns of the loop: some 6 ms."""
+"""Steps per check and event loop turn: about 6 ms."""
 SPARED: Final = 7
-"""After a check that was long, so many of the same kind go to a worker at once."""
+"""After a long check, this many of the same kind go directly to a worker."""
 _KINDS_KEPT_MAX: Final = 1_000
 
 
@@ -30,7 +30,7 @@ class _Worked(Protocol):
 
 
 class Long:
-    """What is begun here, and done elsewhere where it is long. `at`: who has the worker processes."""
+    """Runs checks here, or elsewhere if long. `at`: owner of the worker processes."""
 
     def __init__(self, at: _Worked) -> None:
         self._at = at
@@ -41,7 +41,7 @@ class Long:
         return self._at.work
 
     async def run(self, of: object, here: Callable[[], Any], job: str, *given: Any) -> Any:
-        """`of` is what to expect the same of. `here` must change nothing, and give what the job gives."""
+        """`of` groups checks of similar cost. `here` must change nothing and return the job's result."""
         spared = self._spared.pop(of, 0)
         if spared:
             self._spared[of] = spared - 1

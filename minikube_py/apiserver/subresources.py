@@ -1,4 +1,4 @@
-"""What stands beside an object: a pod's binding, a controller's scale.
+"""Subresources: a pod's binding, a controller's scale.
 
 Source: `pkg/registry/core/pod/storage`, `pkg/registry/core/replicationcontroller/storage`.
 """
@@ -62,7 +62,7 @@ class Subresources:
         wall_s = self._clock.wall_s()
 
         def make(old: Json) -> Json:
-            # In place: a pod that was not bound is changed for certain, so nobody compares it with what it was.
+            # In place: an unbound pod always changes, so no comparison is needed.
             bind_pod(old, binding, wall_s)
             return old
 

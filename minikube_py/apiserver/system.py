@@ -1,4 +1,4 @@
-"""What every cluster has from its first moment: namespaces, priority classes, and the `kubernetes` service."""
+"""Objects that every cluster starts with: namespaces, priority classes, and the `kubernetes` service."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ _LABELS: Final = {"provider": "kubernetes", "component": "apiserver"}
 
 
 async def create_namespaces(writer: Writer) -> None:
-    """Those that are there already stay as they are."""
+    """Existing ones are unchanged."""
     for name in SYSTEM:
         await _create(writer, NAMESPACES, {"metadata": {"name": name}}, "")
 
 
 async def create_priority_classes(writer: Writer) -> None:
-    """Those of the system, which pods may name in every cluster."""
+    """The system's priority classes, available in every cluster."""
     for name, value in SYSTEM_PRIORITIES.items():
         obj: Json = {"metadata": {"name": name}, "value": value, "description": SYSTEM_USES[name]}
         await _create(writer, PRIORITYCLASSES, obj, "")
 
 
 async def create_service_cidr(writer: Writer, cidr: str, wall_s: float) -> None:
-    """Where services get their addresses from, unless somebody adds more of these. One that is there stays as it is,
-    but for a status that is missing."""
+    """The default ServiceCIDR. An existing one is unchanged, except for a missing status."""
     told = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"}
     ready = {"conditions": [{**told, "lastTransitionTime": timestamp(wall_s)}]}
 
@@ -55,7 +54,7 @@ async def create_service_cidr(writer: Writer, cidr: str, wall_s: float) -> None:
 
 
 async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
-    """`kubernetes.default`, which leads to the API servers; its endpoints are `EndpointReconciler`'s."""
+    """`kubernetes.default`, for the API servers; `EndpointReconciler` keeps its endpoints."""
     ports = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]
     service: Json = {
         "metadata": {"name": "kubernetes", "labels": dict(_LABELS)},
@@ -73,7 +72,7 @@ async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
 
 
 async def _create(writer: Writer, resource: Kind, obj: Json, namespace: str) -> bool:
-    """Whether it was not there. A store without room must not keep a server from its start: who could delete?"""
+    """Whether it was created. A full store must not block startup, or deletes were impossible."""
     key = resource.key(namespace, obj["metadata"]["name"])
     if await writer.store.get(key) is not None:
         return False

@@ -1,6 +1,6 @@
-"""`metrics.k8s.io` from what this server holds: its nodes, its pods, and what is said of their usage.
+"""`metrics.k8s.io` from this server's nodes, pods and usage configuration.
 
-Nothing is kept between two requests, so what nobody asks for costs nothing.
+Nothing is kept between requests, so an unused API costs nothing.
 
 Source: metrics-server `pkg/api/{node,pod,table}.go`.
 """
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from minikube_py.apiserver.core import ApiServer
 
 _SLICE: Final = 200
-"""Objects that are worked out between two turns of the loop."""
+"""Objects processed per event loop turn."""
 _WARNINGS_MAX: Final = 10
 _SWITCH: Final = APISERVICES.key("", f"{NODE_METRICS.version}.{NODE_METRICS.group}")
 
 
 def on_request(server: ApiServer) -> tuple[Kind, ...]:
-    """The kinds that an APIService asks this server to serve."""
+    """The kinds enabled by an APIService."""
     cache = server.cache.caches.get(APISERVICES)
     entry = cache.entries.get(_SWITCH) if cache is not None else None
     return ON_REQUEST if entry is not None else ()

@@ -1,8 +1,7 @@
-"""Watch streams: who sees which change, encoded once for all that see it alike, delivered in batches.
+"""Watch streams: each change is matched and encoded once for all watchers of the same events, and delivered in batches.
 
-Watchers that ask for the same (scope, selectors, form) stand in one `Group`: a change is matched and encoded once per
-group, and the batch of one turn of the loop is one object that all its streams share. A stream is what an adapter
-reads from; it holds a bounded queue of batches, and is cut off alone when it does not keep up.
+Watchers that ask for the same (scope, selectors, form) form one `Group`, whose streams share one batch per event loop
+turn. Adapters read from a stream; it has a bounded queue of batches, and a slow one is closed without affecting others.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from minikube_py.env import Clock
 log = logging.getLogger(__name__)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _SENT: Final[dict[Any, bytes]] = {}
-"""In place of the bytes of a change that was sent. Nobody writes into it."""
+"""Replaces the bytes of a sent change. Read-only."""
 PUMPED_STEPS: Final = 25_000
-"""Of work on changes between two turns of the loop: less than 10 ms."""
+"""Steps per event loop turn: less than 10 ms."""
 STEPS_OF_STREAM: Final = 10
 COPIED_BYTES_SHIFT: Final = 7
 _NO_COLUMNS: Final = b'"columnDefinitions":null'
 
 
 def unshown(key: bytes) -> Batch:
-    """The last events of a watch on a value that cannot be brought into its form; to be called where that raised."""
+    """The final events of a watch whose value could not be encoded; call in the exception handler."""
     log.exception("the value of %s cannot be shown", key)
     return Batch([error_event(internal("a changed object cannot be shown in the form that was asked for"))])
 
@@ -66,7 +65,7 @@ class Encoder:
         return b"%b%b]}" % (self._table_head(revision), row)
 
     def steps(self, size_bytes: int) -> int:
-        """What it costs to encode so many bytes: some are decoded for it, others copied."""
+        """The cost of encoding that many bytes, decoded or copied."""
         return size_bytes >> (COPIED_BYTES_SHIFT if self.form.kind == "object" else DECODED_BYTES_SHIFT)
 
     def _table_head(self, revision: int) -> bytes:
@@ -74,7 +73,7 @@ class Encoder:
         return (text % (self.form.version, revision, _NO_COLUMNS.decode())).encode()
 
     def with_columns(self, event: WatchEvent, fields: tuple[str, ...] = ()) -> WatchEvent:
-        """The first event of a Table watch tells the columns; the others do not."""
+        """Only the first event of a Table watch has the columns."""
         wanted = b'"columnDefinitions":' + orjson.dumps(columns(self.resource, fields))
         return WatchEvent(event.type, event.object.replace(_NO_COLUMNS, wanted, 1))
 
@@ -109,7 +108,7 @@ class Encoder:
 class Group:
     """The streams that see the same events: one selection, one form, with bookmarks or without.
 
-    Changes up to `after` are not sent: the watch asked for a revision that is not here yet."""
+    Changes up to `after` are skipped: the watch starts at a future revision."""
 
     def __init__(self, selection: Selection, encoder: Encoder, bookmarks: bool, after: int) -> None:
         self.selection = selection
@@ -119,10 +118,10 @@ class Group:
         self.streams: dict[Stream, None] = {}
         self.pending: list[WatchEvent] = []
         self.seen = 0
-        """Up to which of its broadcaster's items this group has been looked at."""
+        """This group's position in the broadcaster's queue."""
 
     def event_of(self, change: Change) -> WatchEvent | None:
-        """What this group sees of a change: nothing, ADDED, MODIFIED or DELETED."""
+        """A change's event type for this group: none, ADDED, MODIFIED or DELETED."""
         selection = self.selection
         if not change.key.startswith(selection.prefix) or change.revision <= self.after:
             return None
@@ -137,7 +136,7 @@ class Group:
         return WatchEvent("DELETED", self.encoder.of_change(change, True)) if before else None
 
     def flush(self) -> None:
-        """Hands what is pending to all streams as one batch."""
+        """Sends pending events to all streams as one batch."""
         if not self.pending:
             return
         batch = Batch(self.pending)
@@ -156,14 +155,14 @@ class Group:
             stream.finish()
 
     def steps(self, change: Change) -> int:
-        """What `event_of` costs where the bytes of the event are there."""
+        """The cost of `event_of` with encoded bytes."""
         if not self.selection.selective:
             return STEPS_OF_OBJECT
         states = (change.entry, change.previous)
         return sum(self.selection.steps(state) for state in states if state is not None)
 
     def initial(self, entries: list[Entry], slice_size: int, end: WatchEvent | None) -> Iterator[Batch]:
-        """The state as ADDED events, encoded as it is pulled; then `end`."""
+        """The state as ADDED events, encoded lazily; then `end`."""
         encode = self.encoder.encode
         for part in slices(entries, slice_size, self.encoder.form.kind != "object"):
             yield Batch([WatchEvent("ADDED", encode(entry.value, entry.revision)) for entry in part])
@@ -175,10 +174,10 @@ GroupKey = tuple[SelectionKey, tuple[str, str, str], bool, int]
 
 
 class Broadcaster:
-    """All groups of one resource. Changes come in order from its cache; batches leave at the end of the loop's turn.
+    """All groups of one resource.
 
-    Groups that ask for one name, one node or one namespace are found by it, so that thousands of them cost nothing
-    to a change that is not theirs.
+    Changes come in order from its cache; batches are sent at the end of the event loop turn. Groups for one name, node
+    or namespace are indexed, so that thousands of them cost other changes nothing.
     """
 
     def __init__(self, cache: ResourceCache, limits: Limits, clock: Clock, budget: WatchBudget) -> None:
@@ -192,11 +191,11 @@ class Broadcaster:
         self._by_node: dict[str, dict[Group, None]] = {}
         self._by_namespace: dict[str, dict[Group, None]] = {}
         self._queue: deque[Change | int] = deque()
-        """What the groups are still to be shown: changes, and revisions of which they are to be told by a bookmark."""
+        """Queue for the groups: changes, and revisions for bookmarks."""
         self._first = 1
         """The number of the first item of the queue."""
         self._left: Iterator[Group] | None = None
-        """Who has not been shown it yet."""
+        """Groups that have not processed it."""
         self._groups_due: list[Group] = []
         self._pumping = False
         self.streams = 0
@@ -217,7 +216,7 @@ class Broadcaster:
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Shows groups what waits, for so many steps, and hands on what they have seen; goes on in the next turn."""
+        """Processes the queue for a bounded number of steps and flushes groups; continues in the next turn."""
         self._pumping = False
         steps, queue = PUMPED_STEPS, self._queue
         while queue and steps > 0:
@@ -240,7 +239,7 @@ class Broadcaster:
             self._schedule()
 
     def _show(self, group: Group, item: Change | int, number: int) -> int:
-        """Returns what it took, in steps."""
+        """Returns the steps used."""
         if number <= group.seen:
             return 1
         group.seen = number
@@ -254,7 +253,7 @@ class Broadcaster:
             try:
                 event = group.event_of(item)
             except Exception:
-                # Raised from here, it would end the store, and with it all others.
+                # An exception here would stop the store and all watchers.
                 group.end(unshown(item.key))
                 return STEPS_OF_OBJECT
             steps = group.steps(item)
@@ -276,7 +275,7 @@ class Broadcaster:
             item.previous.forget()
 
     def catch_up(self, group: Group) -> None:
-        """Hands the group's streams all that happened up to now."""
+        """Flushes the group's streams."""
         for number, item in enumerate(self._queue, self._first):
             self._show(group, item, number)
         group.flush()
@@ -321,7 +320,7 @@ class Broadcaster:
         return found
 
     def join(self, group: Group) -> Stream:
-        """A stream that gets every event of the group after this moment."""
+        """A stream that gets the group's events from now on."""
         self.catch_up(group)
 
         def leave(stream: Stream) -> None:
@@ -359,8 +358,8 @@ class Broadcaster:
                 stream.finish()
 
     def replay(self, group: Group, revision: int) -> Iterator[Batch]:
-        """What the group would have seen after `revision` and up to now, as it is pulled; an empty batch ends a turn in
-        which nothing was found. Raises: StatusError 410 where history begins later."""
+        """The group's events after `revision` up to now, lazily; an empty batch ends a turn without events. Raises:
+        StatusError 410 if history begins later."""
         if revision < self.cache.history_from:
             raise expired(f"too old resource version: {revision} ({self.cache.history_from})")
         return self._replayed(group, self.cache.since(revision))
@@ -387,7 +386,7 @@ class Broadcaster:
 
 
 def single_event_stream(limits: Limits, encoder: Encoder, event: WatchEvent) -> Stream:
-    """A stream that says one thing and ends."""
+    """A stream with one event."""
     stream = Stream(limits, encoder, left, WatchBudget(limits))
     stream.push(Batch([event]))
     stream.finish()

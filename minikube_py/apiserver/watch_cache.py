@@ -1,7 +1,7 @@
-"""What is stored, in memory: one watch on the store feeds a cache per resource, which serves lists and watches.
+"""The watch cache: one watch on the store feeds a cache per resource, which serves lists and watches.
 
-A cache holds the store's own bytes, in key order, and the last changes for watches that resume. Labels and fields are
-decoded when first asked for, once per state of an object, and shared by all who ask.
+A cache holds the store's bytes in key order, and recent changes for resuming watches. Labels and fields are decoded
+lazily, once per object state, and shared.
 
 Source: apiserver `pkg/storage/cacher` (semantics of resourceVersion, history and bookmarks).
 """
@@ -42,7 +42,7 @@ _NO_ROW: Mapping[str, int | str] = {}
 
 
 class Entry:
-    """One state of one object. `value` is shared with the store: nobody may keep a decoded copy and change it."""
+    """One state of one object. `value` is shared with the store; do not modify decoded copies."""
 
     __slots__ = ("_declared", "_fields", "_labels", "_row", "key", "resource", "revision", "value")
 
@@ -57,7 +57,7 @@ class Entry:
         self._declared: FieldSet | None = None
 
     def forget(self) -> None:
-        """Drops what was decoded: history is asked for its bytes, and for its fields hardly ever."""
+        """Drops decoded data: history needs bytes, rarely fields."""
         self._labels = None
         self._fields = _NO_LABELS
         self._row = _NO_ROW
@@ -78,7 +78,7 @@ class Entry:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """The selectable fields as text; what is empty is absent."""
+        """The selectable fields as text; empty ones are absent."""
         if self._labels is None:
             self.decode()
         return self._fields
@@ -88,11 +88,11 @@ class Entry:
         return self._labels is not None
 
     def has_row(self, declared: FieldSet | None) -> bool:
-        """Whether `row_by` is at hand."""
+        """Whether `row_by` is cached."""
         return self._declared is declared
 
     def row_by(self, declared: FieldSet | None) -> Mapping[str, int | str]:
-        """The fields of `declared` that the object alone decides. Those that were last asked for are kept."""
+        """The fields of `declared` that depend on the object alone. The last result is cached."""
         if self._declared is not declared:
             self._row = row_of(declared, self.decode()) if declared is not None else _NO_ROW
             self._declared = declared
@@ -100,20 +100,20 @@ class Entry:
 
     @property
     def row(self) -> Mapping[str, int | str]:
-        """The built-in fields that the object alone decides."""
+        """The built-in fields that depend on the object alone."""
         return self.row_by(self.resource.field_set)
 
 
 WHOLE_BYTES_MAX: Final = 1 << 20
 DECODED_BYTES_MAX: Final = 128 << 10
 DECODED_PER_SLICE: Final = 5
-"""What is decoded to be shown takes as much longer."""
+"""The extra cost of decoding for output."""
 _VALUE: Final = attrgetter("value")
 
 
 def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[Sequence[Entry]]:
-    """The entries in parts between which others have their turn: so many, and so many bytes, but at least one.
-    `decoded`: they are not sent as they are."""
+    """The entries in slices bounded by count and bytes, at least one each, for yielding to the event loop. `decoded`:
+    output needs decoding."""
     bytes_max = DECODED_BYTES_MAX if decoded else WHOLE_BYTES_MAX
     count_max = max(count_max // DECODED_PER_SLICE, 1) if decoded else count_max
     ends = list(accumulate(map(len, map(_VALUE, entries))))
@@ -126,7 +126,7 @@ def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[
 
 
 def as_read(resource: Kind, value: bytes) -> bytes:
-    """What the store holds, as it is shown; what is no object stays as it is."""
+    """Stored values as served; other values are unchanged."""
     if resource.read is None:
         return value
     try:
@@ -140,7 +140,7 @@ def kv_as_read(resource: Kind, kv: KeyValue) -> KeyValue:
 
 
 class ShownEntry(Entry):
-    """An object in another version than it is stored in. It is converted once somebody asks for its bytes."""
+    """An object in a version other than the stored one, converted lazily."""
 
     __slots__ = ("_stored",)
 
@@ -182,8 +182,8 @@ ChangeSink = Callable[[Change], None]
 class ResourceCache:
     """The objects of one resource at `owner.revision`, and their last changes.
 
-    `history_from` is the revision from which on every change is in `history`. A cache that `lags` may be behind its
-    owner until it is `ready`.
+    `history_from` is the first revision with complete `history`. A cache that `lags` may be behind its owner until
+    `ready`.
     """
 
     lags = False
@@ -200,14 +200,14 @@ class ResourceCache:
         """Ends all watches."""
         self.projection: Projection | None = None
         self.faces: list[Face] = []
-        """Those that somebody has asked for."""
+        """The faces in use."""
         self._history_bytes = 0
         self._limits = limits
         self._by_node: dict[str, dict[bytes, Entry]] | None = None
 
     @property
     def revision(self) -> int:
-        """Up to which it shows all."""
+        """The revision up to which it is complete."""
         return self.owner.revision
 
     async def ready(self) -> None:
@@ -217,14 +217,14 @@ class ResourceCache:
         return len(self.entries)
 
     def take(self, event: Event) -> None:
-        """A change as the store tells it."""
+        """A change event of the store."""
         self.apply(event if event.type != "PUT" else event._replace(kv=kv_as_read(self.resource, event.kv)))
 
     def sleep(self) -> None:
-        """Nobody asks for it any more, or what it was made of has changed."""
+        """Drops it: unused, or its source changed."""
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
-        """Begins again with these objects; `kvs` in key order, all readable."""
+        """Reloads with these objects; `kvs` in key order, all readable."""
         resource = self.resource
         self.entries = SortedDict((kv.key, Entry(resource, kv)) for kv in kvs)
         self.history.clear()
@@ -284,7 +284,7 @@ class ResourceCache:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def select(self, prefix: bytes, after: bytes | None = None) -> list[Entry]:
-        """The entries under `prefix`, in key order, from the key `after` on (inclusive)."""
+        """The entries under `prefix`, in key order, from `after` (inclusive)."""
         entries = self.entries
         if prefix == self.resource.prefix and not after:
             return list(entries.values())
@@ -300,13 +300,13 @@ class ResourceCache:
         return [entries[key] for key in entries.islice(first, stop)], max(end - stop, 0)
 
     def iterate(self, prefix: bytes, after: bytes | None) -> Iterator[Entry]:
-        """As `select`, without touching more entries than are taken; to be used up before the next change."""
+        """As `select`, lazily; consume it before the next change."""
         entries = self.entries
         low = after if after and after > prefix else prefix
         return (entries[key] for key in entries.irange(low, prefix_end(prefix), (True, False)))
 
     def on_node(self, node: str) -> list[Entry]:
-        """The pods bound to `node`, in key order, by an index that is built when first asked."""
+        """The pods bound to `node`, in key order, by an index built on first use."""
         if self._by_node is None:
             self._by_node = {}
             for entry in self.entries.values():
@@ -326,8 +326,8 @@ class ResourceCache:
 
 
 class Face(ResourceCache):
-    """A resource that is stored as another one: what that one's cache holds, in its own version. It costs nothing until
-    it is asked for, and from then on only what is read of it is converted."""
+    """A resource stored as another one: that one's cache in this version. It costs nothing until used; then only
+    entries read are converted."""
 
     def __init__(self, standing: ResourceCache, resource: Kind, limits: Limits) -> None:
         super().__init__(standing.owner, resource, limits)
@@ -339,7 +339,7 @@ class Face(ResourceCache):
             self.begin()
 
     def begin(self) -> None:
-        """Begins again with what the other cache holds, and with its history."""
+        """Reloads from the other cache and its history."""
         standing = self._standing
         self.entries = SortedDict((key, ShownEntry(self.resource, entry)) for key, entry in standing.entries.items())
         self.history = deque(map(self._shown, standing.history))
@@ -363,8 +363,8 @@ class Face(ResourceCache):
 
 
 class SharedKeys:
-    """The objects under a prefix as they are stored, and the caches that show them: one for each version in which a
-    resource is served, none where none is. They come and go while the server runs."""
+    """The stored objects under a prefix, and their caches: one per served version, perhaps none. They change at run
+    time."""
 
     def __init__(self) -> None:
         self._kvs: dict[bytes, KeyValue] = {}
@@ -381,7 +381,7 @@ class SharedKeys:
         return len(self._kvs)
 
     def show(self, caches: tuple[ResourceCache, ...], revision: int) -> None:
-        """From now on by these caches, which start afresh."""
+        """Switches to these caches, which start empty."""
         self.caches = caches
         for cache in caches:
             if cache.lags:
@@ -402,16 +402,16 @@ class SharedKeys:
 
 
 def nobody_converts(kind: Kind) -> Conversions | None:
-    """What a server puts its own conversions in place of, before it serves kinds whose versions a webhook converts."""
+    """Placeholder; a server sets its conversions before serving kinds with a conversion webhook."""
     assert kind.conversion_webhook is None, f"no conversions for {kind.plural}"
     return None
 
 
 class WatchCache:
-    """All resource caches, fed by one watch over `/registry/`, so that they stand at the same revision.
+    """All resource caches, fed by one watch over `/registry/`, so they share one revision.
 
     `revision` is that of the last batch. `on_batch_end` runs after each batch, when all changes have been sunk. Keys of
-    named groups that no resource of the registry has are kept as they are, for resources that are defined later.
+    named groups without a registered resource are kept for resources defined later.
     """
 
     def __init__(self, resources: Iterable[Kind], limits: Limits) -> None:
@@ -439,7 +439,7 @@ class WatchCache:
         self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
 
     def of(self, resource: Kind) -> ResourceCache:
-        """Raises: StatusError 404 where the resource is served no more."""
+        """Raises: StatusError 404 if the resource is no longer served."""
         found = self.caches.get(resource)
         if found is None:
             raise path_not_found()
@@ -448,8 +448,7 @@ class WatchCache:
         return found
 
     def serve(self, kinds: Sequence[Kind]) -> None:
-        """From now on the `kinds` are served beside those that were there first, and no others. Of a kind that was
-        served before, the cache stays."""
+        """Serves exactly `kinds` beside the initial ones. Kinds served before keep their cache."""
         before = {kind: cache for kind, cache in self.caches.items() if kind.definition}
         wanted: dict[SharedKeys, list[ResourceCache]] = {}
         for kind in kinds:
@@ -469,13 +468,13 @@ class WatchCache:
         converting = self.conversions_of(kind)
         if converting is None:
             return ResourceCache(self, kind, self._limits)
-        # Loaded with the first definition that has a webhook.
+        # Loaded with the first conversion webhook.
         from minikube_py.apiserver.converted_cache import ConvertedCache
 
         return ConvertedCache(self, kind, self._limits, shared, converting)
 
     def _shared(self, key: bytes) -> SharedKeys:
-        """What holds the keys that begin so: `/registry/GROUP/PLURAL/`."""
+        """The holder of keys with this prefix: `/registry/GROUP/PLURAL/`."""
         group, plural = key.split(b"/", 4)[2:4]
         segment = self._by_segment.setdefault(group, {})
         assert isinstance(segment, dict), "a group is no core resource's plural"
@@ -495,7 +494,7 @@ class WatchCache:
         return found if not isinstance(found, dict) else None
 
     def readable(self, kvs: Iterable[KeyValue]) -> Iterator[KeyValue]:
-        """Those that hold objects of the registry's resources."""
+        """The holders of registered resources."""
         for kv in kvs:
             cache = self.find(kv.key)
             if isinstance(cache, SharedKeys):
@@ -504,7 +503,7 @@ class WatchCache:
                 yield read
 
     def entry_of(self, resource: Kind, kv: KeyValue, gone: bool = False) -> Entry | None:
-        """The object in `kv`; None for what is `gone`, or cannot be read."""
+        """The object in `kv`; None if `gone` or unreadable."""
         if not gone and self.reading.is_own(kv):
             return Entry(resource, kv)
         read = self.reading.take(resource, kv, gone)
@@ -528,7 +527,7 @@ class WatchCache:
         return cache.resource, KeyValue(key, entry.value, 0, entry.revision, 0, 0)
 
     def load(self, kvs: Iterable[KeyValue], revision: int) -> None:
-        """Begins again with all objects of the registry at `revision`, which `readable` gave."""
+        """Reloads all registered objects at `revision`, as given by `readable`."""
         sorted_out: dict[ResourceCache | SharedKeys, list[KeyValue]] = {}
         for found in self._by_segment.values():
             sorted_out |= {each: [] for each in (found.values() if isinstance(found, dict) else (found,))}
@@ -558,7 +557,7 @@ class WatchCache:
                 future.set_result(None)
 
     async def wait_until(self, revision: int, timeout_s: float) -> bool:
-        """Returns when all up to `revision` is here; False if that takes longer than `timeout_s`."""
+        """Returns when `revision` is reached; False if that takes longer than `timeout_s`."""
         if revision <= self.revision:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,6 +1,6 @@
-"""A watcher's queue: batches of events that are shared, bounded for each watcher and for all together.
+"""A watcher's queue of shared event batches, bounded per watcher and in total.
 
-A stream is what an adapter reads from. It is cut off, alone, when its reader does not keep up.
+Adapters read from a stream. A stream whose reader does not keep up is closed without affecting others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TAKEN_BYTES_MAX: Final = 256 << 10
 
 
 class Batch:
-    """Events that were sent together, shared by all streams of a group. `wire` is the adapter's encoding of them,
-    `held_by` the number of streams in whose queues they wait."""
+    """A batch of events, shared by a group's streams. `wire` is the adapter's encoding of them, `held_by` the number of
+    streams in whose queues they wait."""
 
     __slots__ = ("events", "held_by", "size_bytes", "wire")
 
@@ -50,7 +50,7 @@ def error_event(error: StatusError) -> WatchEvent:
 
 
 class Enrich(Protocol):
-    """Adds to the events of one stream what only the store knows. `fields` are the further columns of its table."""
+    """Adds data that only the store has to one stream's events. `fields` are the further columns of its table."""
 
     fields: tuple[str, ...]
 
@@ -58,8 +58,8 @@ class Enrich(Protocol):
 
 
 class WatchBudget:
-    """What waits for all watchers together: a batch that many hold counts once. Beyond the limit those that are
-    furthest behind are cut off, until a quarter is free; they resume, or list again, as upstream's slow watchers do."""
+    """Total queued for all watchers; a shared batch counts once. Above the limit the slowest streams are closed until a
+    quarter is free; they resume or relist, like upstream's slow watchers."""
 
     def __init__(self, limits: Limits) -> None:
         self._limit = limits.watch_queues_bytes_max
@@ -79,7 +79,7 @@ class WatchBudget:
             self.held_bytes -= batch.size_bytes
 
     def relieve(self) -> None:
-        """Called where something was added."""
+        """Called after an addition."""
         if self.held_bytes <= self._limit:
             return
         for stream in sorted(self.waiting, key=lambda each: -each.queued_bytes):
@@ -93,10 +93,10 @@ class WatchBudget:
 
 
 class Stream:
-    """One watcher's events, in order: first `initial`, pulled as they are wanted, then what was pushed meanwhile.
+    """One watcher's events, in order: first `initial`, lazily, then pushed ones.
 
-    `await next()` gives the batches that are there, at least one, or an empty list at the end. `on_cut` is called when
-    the stream is cut off because its reader does not keep up.
+    `await next()` returns the available batches, at least one, or an empty list at the end. `on_cut` is called if the
+    stream is closed because its reader is too slow.
     """
 
     __slots__ = ("_columns_due", "_encoder", "_ended", "_initial", "_leave", "_limits", "_queue",
@@ -122,7 +122,7 @@ class Stream:
         self.on_cut: Callable[[], None] | None = None
         self.enrich: Enrich | None = None
         self.reached: Callable[[], int] = int
-        """Up to which revision its reader gets all."""
+        """The revision up to which its reader gets all events."""
 
     def begin(self, initial: Iterator[Batch] | None, timeout_s: float, at_timeout: Callable[[Stream], None]) -> None:
         self._initial = initial
@@ -137,7 +137,7 @@ class Stream:
 
     @property
     def starting(self) -> bool:
-        """Whether what it begins with is still being made, without waiting for anything."""
+        """Whether initial events are still being produced, without blocking."""
         return self._initial is not None
 
     @property
@@ -146,7 +146,7 @@ class Stream:
 
     @property
     def awaited(self) -> bool:
-        """Whether its reader waits, as there is nothing for it."""
+        """Whether its reader is waiting on an empty queue."""
         return self._waiter is not None
 
     def push(self, batch: Batch) -> None:
@@ -164,14 +164,14 @@ class Stream:
             self._wake()
 
     def cut_off(self, message: str) -> None:
-        """Ends the stream with an error in place of what waits for it."""
+        """Drops the queue and ends the stream with an error."""
         self.budget.cut += 1
         self.fail(too_many_requests(message))
         if self.on_cut is not None:
             self.on_cut()
 
     def fail(self, error: StatusError | None) -> None:
-        """Ends with that event, or with none, in place of what waits."""
+        """Drops the queue and ends with that event, or none."""
         self._initial = None
         self._forget()
         if not self._ended and error is not None:
@@ -185,7 +185,7 @@ class Stream:
         self.budget.hold(self, batch)
 
     def _forget(self) -> None:
-        """Drops all that waits."""
+        """Drops the queue."""
         for batch in self._queue:
             self.budget.give_back(batch)
         self._queue.clear()
@@ -193,7 +193,7 @@ class Stream:
         self.budget.waiting.pop(self, None)
 
     def finish(self) -> None:
-        """Ends the stream after what is queued."""
+        """Ends the stream after the queued events."""
         if self._ended:
             return
         self._ended = True
@@ -201,7 +201,7 @@ class Stream:
         self._wake()
 
     def close(self) -> None:
-        """The reader has gone: nothing more is kept for it."""
+        """The reader has disconnected; drops everything."""
         self._ended = True
         self._initial = None
         self._forget()
@@ -221,12 +221,12 @@ class Stream:
             waiter.set_result(None)
 
     async def next(self, bytes_max: int = TAKEN_BYTES_MAX) -> list[Batch]:
-        """The batches that wait, in order, up to `bytes_max` but at least one; waits for one. Empty: the stream has
-        ended. One reader at a time."""
+        """Queued batches up to `bytes_max`, at least one; waits for it. Empty: the stream has ended. One reader at a
+        time."""
         if self._initial is not None:
             batch = next(self._initial, None)
             while batch is not None and not batch.events:
-                # A turn in which nothing was found: others have theirs.
+                # No events in this turn: yield to the event loop.
                 await asyncio.sleep(0)
                 batch = next(self._initial, None) if self._initial is not None else None
             if batch is not None:
@@ -255,7 +255,7 @@ class Stream:
         return await self._finished(batches)
 
     async def _finished(self, batches: list[Batch]) -> list[Batch]:
-        """What is this stream's alone: further columns, and the column definitions with its first event."""
+        """Adds stream-specific data: extra columns, and column definitions in the first event."""
         enrich = self.enrich
         if enrich is not None:
             try:

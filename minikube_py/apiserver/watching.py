@@ -1,7 +1,7 @@
-"""Watch requests: where a stream starts, what it begins with, and who feeds it.
+"""Watch requests: where a stream starts, its initial events, and its source.
 
-Streams on what an object alone decides are fed by the watch cache. A selector on a sum (`free.cpu>=4`) can change its
-answer without a write to the object; such a stream is fed by the store's own watch.
+Streams that depend on the objects alone come from the watch cache. A selector on a sum (`free.cpu>=4`) can change
+without a write to the object; such streams come from the store's watch.
 
 Source: KEP-3157 (WatchList), apiserver `pkg/storage/cacher/cacher.go`.
 """
@@ -39,7 +39,7 @@ BOOKMARK_BEFORE_END_S = 2.0
 
 
 class Watching:
-    """Opens streams, and holds their number under its limit."""
+    """Opens streams and limits their number."""
 
     def __init__(
         self, store: ObjectStore, cache: WatchCache, lister: Lister, limits: Limits, clock: Clock, rng: random.Random
@@ -57,7 +57,7 @@ class Watching:
         }
 
     def follow_caches(self) -> None:
-        """A broadcaster for each cache there is now; those of caches that are gone end their streams."""
+        """A broadcaster per current cache; broadcasters of removed caches end their streams."""
         caches = self._cache.caches
         for resource in [resource for resource in self.broadcasters if resource not in caches]:
             self.broadcasters.pop(resource).finish_all()
@@ -66,7 +66,7 @@ class Watching:
                 self.broadcasters[resource] = Broadcaster(of, self._limits, self._clock, self.budget)
 
     def _broadcaster(self, resource: Kind) -> Broadcaster:
-        """Raises: StatusError 404 where the resource is served no more."""
+        """Raises: StatusError 404 if the resource is no longer served."""
         self._cache.of(resource)
         return self.broadcasters[resource]
 
@@ -85,7 +85,7 @@ class Watching:
                 broadcaster.bookmark_all(broadcaster.cache.revision)
 
     def finish_all(self) -> None:
-        """Ends every stream after what is queued; their watchers come again."""
+        """Ends every stream after its queued events; watchers reconnect."""
         for broadcaster in self.broadcasters.values():
             broadcaster.finish_all()
         for feed in list(self._store_streams):
@@ -97,7 +97,7 @@ class Watching:
             raise too_many_requests(f"too many watches: the limit is {self._limits.watchers_max}", 5)
         check_options(form)
         if route.name:
-            # What was sent is judged as it was sent.
+            # Validate the options as sent.
             await self._lister.selection(route, options)
             terms = [term for term in (options.field_selector, f"metadata.name={route.name}") if term]
             options = options._replace(field_selector=",".join(terms))
@@ -135,7 +135,7 @@ class Watching:
         return self._limits.watch_timeout_s * (1 + self._rng.random())
 
     async def _with_state(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
-        """The state as ADDED events, then what happens."""
+        """The state as ADDED events, then changes."""
         broadcaster = self._broadcaster(selection.resource)
         group = broadcaster.group(selection, form, options.bookmarks)
         stream = broadcaster.join(group)
@@ -158,8 +158,8 @@ class Watching:
         return stream
 
     def _from_history(self, selection: Selection, options: ListOptions, form: Form) -> Stream:
-        """Events after a revision, then events as they happen. A revision that is too old ends the stream with an error
-        event, and so does one from before the selected fields were declared: the watcher's set was another then."""
+        """Events after a revision, then new ones. A revision that is too old, or older than the selected fields'
+        declaration, ends the stream with an error event."""
         broadcaster = self._broadcaster(selection.resource)
         revision = options.revision or broadcaster.cache.revision
         after = revision if revision > broadcaster.cache.revision else 0
@@ -189,7 +189,7 @@ class Watching:
 
         def at_timeout(ending: Stream) -> None:
             if options.bookmarks and timeout_s > BOOKMARK_BEFORE_END_S:
-                # A bookmark promises that all before it was sent.
+                # A bookmark guarantees that all earlier events were sent.
                 revision = self._cache.revision
                 if isinstance(source, Group):
                     if (broadcaster := self.broadcasters.get(source.selection.resource)) is not None:
@@ -236,7 +236,7 @@ class Watching:
 
 
 class NodeColumns:
-    """Fills the further columns of a nodes' table: what is free of each node, as the store holds it now."""
+    """Fills the extra columns of a node table: each node's free resources, from the store."""
 
     def __init__(self, lister: Lister, fields: tuple[str, ...]) -> None:
         self._lister = lister
@@ -257,9 +257,9 @@ class NodeColumns:
 
 
 class _StoreFeed:
-    """One stream on the store's own watch. Each batch ends with a bookmark at the store's revision, where the watcher
-    takes bookmarks: ADDED and MODIFIED keep the object's own version, which may be far behind, and a client must be
-    able to go on from where it was. `revision` is how far the store has told it."""
+    """One stream on the store's own watch. Each batch ends with a bookmark at the store's revision if the watcher
+    allows bookmarks: ADDED and MODIFIED have the object's own version, possibly far behind, and clients must be able to
+    resume. `revision`: progress of the store's watch."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _StoreFeed:
             try:
                 seen = self._seen(event)
             except Exception:
-                # As a group's: raised from here, it would end the store.
+                # As in a group, an exception here would stop the store.
                 self.stream.push(unshown(event.kv.key))
                 self.stream.finish()
                 return
@@ -311,10 +311,10 @@ class _StoreFeed:
             self.stream.finish()
 
     def _seen(self, event: Event) -> WatchEvent | None:
-        """The store matched what is indexed; the other selectors look at both states of the object."""
+        """The store matched indexed fields; other selectors check both states of the object."""
         encode = self.encoder.encode
         kv, previous = event.kv, event.prev_kv
-        # What was there before was looked at when it came.
+        # Earlier states were checked on arrival.
         before = previous is not None and self._matches(previous)
         if event.type == "DELETE":
             if not before or previous is None:
@@ -343,6 +343,6 @@ def _status_of(error: MinikubeError) -> StatusError:
 
 
 def _redeclared(revision: int) -> StatusError:
-    """Has the watcher list again, as for a version that is too old."""
+    """Makes the watcher relist, as for an expired version."""
     since = f" at revision {revision}" if revision else ""
     return expired(f"too old resource version: the fields of the selector were declared again{since}")

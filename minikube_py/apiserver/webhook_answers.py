@@ -1,4 +1,4 @@
-"""The answer of a webhook, read and verified, and its patch, applied: what a worker process does where either is large.
+"""Decodes and verifies webhook responses and applies their patches; in a worker process if large.
 
 Source: apiserver `pkg/admission/plugin/webhook/{request,mutating}`; client-go `rest/request.go`.
 """
@@ -51,7 +51,7 @@ _STATUS_TEXTS: Final = {
 
 
 class Wrong(Exception):
-    """The answer is none; the text is upstream's."""
+    """An invalid response; the text is upstream's."""
 
 
 class Review(NamedTuple):
@@ -69,7 +69,7 @@ def looks_like_json(body: bytes) -> bool:
 def reviewed(
     kinds: Registry, status: int, media: str, body: bytes, version: str, uid: str, mutating: bool
 ) -> Review | str:
-    """What the answer to a review says; a text where it is none."""
+    """A review's response; an error text if it is invalid."""
     try:
         return _verified(_decoded(status, media, body, version), uid, mutating, version)
     except Wrong as error:
@@ -87,7 +87,7 @@ def _decoded(status: int, media: str, body: bytes, version: str) -> Json:
 
 
 def document(status: int, media: str, body: bytes, wanted: str, wanted_kind: str) -> Json:
-    """The answer of a webhook that was asked for a kind and apiVersion. Raises: Wrong."""
+    """A webhook's response of the requested kind and apiVersion. Raises: Wrong."""
     group, _, version = wanted.partition("/")
     if not 200 <= status <= 206:
         raise Wrong(FAILED + _http_error(status, media, body[:_ERROR_BYTES_MAX]))
@@ -113,7 +113,7 @@ def document(status: int, media: str, body: bytes, wanted: str, wanted_kind: str
 
 
 def _read(body: bytes) -> Any:
-    """What does not begin as an object in JSON is read as YAML. Raises: Syntax, YamlError."""
+    """Not a JSON object: read as YAML. Raises: Syntax, YamlError."""
     if looks_like_json(body):
         return json_text.plain(json_text.read(body))
     return yaml_text.read(body)[0]
@@ -171,13 +171,13 @@ def _wrong_patch(patch: bytes, patch_type: str | None, mutating: bool) -> str:
 
 
 def _heard(warnings: Iterable[str]) -> list[str]:
-    """As many, and as much of each, as the headers of an answer can show."""
+    """Limited in number and length to what response headers can hold."""
     most = WARNINGS_CHARS_MAX + 1
     return list(islice(dict.fromkeys(text[:most] for text in warnings if text), most))
 
 
 def _told(status: Json | None) -> Json | None:
-    """With no more than an answer should tell."""
+    """Limited to a reasonable response size."""
     causes = ((status or {}).get("details") or {}).get("causes")
     if status is None or not (causes or status.get("message")):
         return status
@@ -196,8 +196,8 @@ class Patched(NamedTuple):
 
 
 def patched(kind: Kind, asked: Body, before: bytes, said: tuple[str, str, str]) -> Patched | str | None:
-    """`before`, the object of the kind `said` as the webhook saw it, after the patch that is the body of `asked`; None
-    where it says nothing, a text where it is none. Raises: StatusError 500."""
+    """`before` (of kind `said`, as the webhook saw it) after the patch in the body of `asked`; None without a patch, an
+    error text if it is invalid. Raises: StatusError 500."""
     try:
         operations = orjson.loads(orjson.dumps(json_text.plain(json_text.read(asked.body))))
     except json_text.Syntax as error:

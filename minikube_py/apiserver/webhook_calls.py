@@ -1,4 +1,4 @@
-"""One call of a webhook: an AdmissionReview out, its answer back, failures in upstream's words.
+"""One call of a webhook: sends an AdmissionReview, returns the response; errors in upstream's words.
 
 Source: apiserver `pkg/util/webhook/client.go`, `pkg/admission/plugin/webhook/request`.
 """
@@ -27,7 +27,7 @@ _ROUTED: Final = ("ClusterIP", "LoadBalancer", "NodePort")
 
 
 class CallFailed(Exception):
-    """The webhook could not be asked, or its answer is none."""
+    """The call failed, or the response is invalid."""
 
 
 class Caller:
@@ -36,7 +36,7 @@ class Caller:
         self._cache = cache
 
     async def ask(self, hook: Json, request: Json, mutating: bool, work: Work) -> Review:
-        """A large answer is read by `work`. Raises: CallFailed."""
+        """`work` decodes a large response. Raises: CallFailed."""
         known = [version for version in hook.get("admissionReviewVersions") or () if version in ("v1", "v1beta1")]
         if not known:
             why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)"
@@ -75,8 +75,8 @@ class Caller:
             raise CallFailed(f"{FAILED}Post {go_quote(url)}: {told}") from error
 
     def _endpoint(self, service: Json) -> str:
-        """An address behind the service: nothing carries packets to a service's own address, so it is resolved as
-        upstream does with --enable-aggregator-routing. Raises: StatusError, NoAnswer."""
+        """An endpoint of the service: cluster IPs are not routed, so it is resolved as upstream does with
+        --enable-aggregator-routing. Raises: StatusError, NoAnswer."""
         namespace, name = service.get("namespace") or "", service.get("name") or ""
         port = service.get("port") or 443
         entry = self._cache.of(SERVICES).entries.get(SERVICES.key(namespace, name))

@@ -1,4 +1,4 @@
-"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: writes are shown to other servers before they are done.
+"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: sends writes to other servers for admission.
 
 Source: apiserver `pkg/admission/plugin/webhook`.
 """
@@ -36,7 +36,7 @@ _HARMLESS: Final = ("None", "NoneOnDryRun")
 
 
 class Hook(NamedTuple):
-    """`id` tells it from all others."""
+    """`id` is unique."""
 
     id: str
     spec: Json
@@ -85,14 +85,14 @@ class Webhooks(Plugin):
         return self._cache is None or not self._cache.entries
 
     def has_work(self, operation: Operation) -> bool:
-        """Admission is not configured by what it configures."""
+        """Webhooks do not apply to webhook configurations."""
         if operation.kind in ADMISSION_KINDS:
             return False
         rules = (rule for hook in self.hooks() for rule in hook.spec.get("rules") or ())
         return any_matches(rules, operation, self._registry())
 
     def hooks(self) -> list[Hook]:
-        """By the names of their configurations, and in each as they stand there."""
+        """By configuration name, then in configured order."""
         cache = self._cache
         if cache is None:
             return []
@@ -103,7 +103,7 @@ class Webhooks(Plugin):
         return self._hooks[1]
 
     async def _asks(self, hook: Hook, attributes: Attributes) -> Kind | None:
-        """As which kind the hook wants to see the write; None: it does not. Raises: StatusError 403, 404."""
+        """The kind in which the hook matches the write; None: no match. Raises: StatusError 403, 404."""
         kind = await self._namespaces.wanted(
             hook.namespaces, hook.objects, attributes, partial(self._matched, hook, attributes.of)
         )
@@ -127,7 +127,7 @@ class Webhooks(Plugin):
         return found
 
     async def _call(self, hook: Hook, attributes: Attributes, kind: Kind) -> Review:
-        """What the webhook says. Raises: _Denied; CallFailed; StatusError."""
+        """Calls the webhook. Raises: _Denied; CallFailed; StatusError."""
         if attributes.of.dry_run and hook.spec.get("sideEffects") not in _HARMLESS:
             raise bad_request(f"admission webhook {go_quote(hook.name)} does not support dry run")
         asked = review_of(attributes, kind, new_uid(self._rng))
@@ -153,9 +153,9 @@ def _failure(hook: Hook, error: CallFailed) -> StatusError:
 
 
 def _refused(hook: Hook, error: Exception) -> StatusError | None:
-    """The answer to the write; None: the hook is passed over."""
+    """The response; None: the hook is skipped."""
     if isinstance(error, CallFailed):
-        # A door that does not exist is no failure of the webhook's: nobody may pass it over in silence.
+        # A missing client is not the webhook's failure, so failurePolicy must not ignore it.
         return None if hook.ignores and not isinstance(error.__cause__, NoDoor) else _failure(hook, error)
     assert isinstance(error, _Denied | StatusError)
     return error.status if isinstance(error, _Denied) else error
@@ -195,7 +195,7 @@ def review_of(attributes: Attributes, kind: Kind, uid: str) -> Json:
 
 
 def kind_shown(of: Operation, kind: Kind) -> tuple[str, str, str]:
-    """What an object is called that is shown in the version of `kind`."""
+    """The names of an object in the version of `kind`."""
     group, version, name = of.said
     return group, kind.version if kind is not of.kind else version, name
 
@@ -218,7 +218,7 @@ def _shown(obj: Json | None, said: Json) -> Json | None:
 
 
 class MutatingWebhooks(Webhooks):
-    """One after the other; those that want it see what the later ones made of the object."""
+    """Sequentially; hooks with reinvocationPolicy see later changes."""
 
     name = "MutatingAdmissionWebhook"
     mutates = True
@@ -251,7 +251,7 @@ class MutatingWebhooks(Webhooks):
             raise refusal
 
     async def _patch(self, hook: Hook, found: Review, attributes: Attributes, kind: Kind) -> bool:
-        """Whether the object is another now. Raises: CallFailed; StatusError 429, 500, 504."""
+        """Whether the object changed. Raises: CallFailed; StatusError 429, 500, 504."""
         if not found.patch:
             return False
         of, new = attributes.of, attributes.new
@@ -277,7 +277,7 @@ class MutatingWebhooks(Webhooks):
 
 
 class ValidatingWebhooks(Webhooks):
-    """All at once."""
+    """All in parallel."""
 
     name = "ValidatingAdmissionWebhook"
     kind = VALIDATING

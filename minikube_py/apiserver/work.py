@@ -1,7 +1,7 @@
-"""What a request's body costs, judged before any work on it; and who does the work: this loop, or a worker process.
+"""Estimates the cost of a request's body, and chooses where to process it: on this event loop or in a worker process.
 
-Cost is bounded by what can be counted at the speed of memory: bytes, and the signs that separate values. Nothing is
-built of a body before that. What is small is worked on where it stands; what is large would keep all others waiting.
+Cost is bounded by cheap counts: bytes, and separators of values. Nothing is decoded before that. Small bodies are
+processed here; large ones would block all other requests.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from minikube_py.apiserver.forms import YAML, Form
 INLINE_BYTES_MAX: Final = 32 << 10
 INLINE_VALUES_MAX: Final = 1_000
 INLINE_SLOW_BYTES_MAX: Final = 2 << 10
-"""Of YAML and protobuf, which are read in Python."""
+"""For YAML and protobuf, which are decoded in Python."""
 _SIGNS: Final = (b",", b":", b"[", b"{")
 _COPY_SIGNS: Final = (b"copy", b"\\u")
 
 
 class Work(Protocol):
-    """Runs one of `preparing.JOBS`. Raises: what the job raises; StatusError 429, 504 where it is not done in time."""
+    """Runs one of `preparing.JOBS`. Raises: what the job raises; StatusError 429, 504 on a timeout."""
 
     def run(self, job: str, *given: Any) -> Awaitable[Any]: ...
 
@@ -34,7 +34,7 @@ class Work(Protocol):
 
 
 class WorkHere:
-    """Every job at once, where it is asked for: for simulations, and where nobody else is served."""
+    """Runs every job inline: for simulations and single-client processes."""
 
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
@@ -51,12 +51,12 @@ class WorkHere:
 
 
 def is_large_apply(body: bytes) -> bool:
-    """Of an apply's body, which is mostly JSON, whatever its media type says."""
+    """For an apply's body, which is mostly JSON whatever its media type."""
     return is_large(body, JSON if body.startswith(b"{") else YAML)
 
 
 async def in_form(body: bytes, form: Form, work: Work) -> bytes:
-    """JSON as it is, or as YAML where that was asked for."""
+    """JSON, or YAML if requested."""
     if form.media_type != YAML:
         return body
     if len(body) > INLINE_SLOW_BYTES_MAX:
@@ -66,12 +66,12 @@ async def in_form(body: bytes, form: Form, work: Work) -> bytes:
 
 
 def values_in(text: bytes) -> int:
-    """At least as many as the values in a JSON text, in one pass over its bytes for each sign."""
+    """An upper bound of the values in a JSON text, in one pass per separator."""
     return sum(map(text.count, _SIGNS))
 
 
 def is_large(body: bytes, content_type: str) -> bool:
-    """Whether a body is too much to be read, checked and answered between two turns of the loop."""
+    """Whether a body is too large to process within one event loop turn."""
     size = len(body)
     if size <= INLINE_SLOW_BYTES_MAX // 2:
         return False
@@ -81,7 +81,7 @@ def is_large(body: bytes, content_type: str) -> bool:
 
 
 def is_large_patch(patch: bytes, content_type: str, stored: bytes) -> bool:
-    """As `is_large`, of a patch and what it is applied to. Each copy of a JSON patch may double the object."""
+    """As `is_large`, for a patch and its target. Each copy of a JSON patch may double the object."""
     size = len(stored) + len(patch)
     values = 0 if size <= INLINE_BYTES_MAX // 16 else values_in(stored) + values_in(patch)
     if content_type.startswith("application/json-patch"):

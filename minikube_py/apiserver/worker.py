@@ -1,7 +1,7 @@
-"""A worker process: reads jobs from the socket that is its standard input, does them, and writes the results.
+"""A worker process: reads jobs from the socket on standard input, runs them, and writes the results.
 
-It ends when the server does, when it has been idle for a while, and when the server kills it because a job took long.
-A frame is its length in eight bytes and a pickle; both ends are this project's, on one socket pair.
+It ends with the server, after idling for a while, or killed because a job took too long. A frame is its length in eight
+bytes and a pickle; both ends are this project's, on one socket pair.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Final
 
 IDLE_S: Final = 60.0
 MEMORY_BYTES_MAX: Final = 2 << 30
-"""Address space; a job that wants more fails alone."""
+"""Address space; a job that exceeds it fails alone."""
 NICE: Final = 5
-"""Large requests wait rather than small ones."""
+"""Small requests have priority over large ones."""
 FRAME: Final = struct.Struct(">Q")
 
 
 def main() -> None:
-    # An interrupt at the terminal is for the server, which ends its workers.
+    # Ctrl-C is for the server, which ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     importlib.import_module("minikube_py.apiserver.preparing")
     limit = resource.RLIMIT_AS

@@ -1,4 +1,4 @@
-"""Worker processes for large requests: started when one is wanted, few, ended where a job takes too long."""
+"""Worker processes for large requests: few, started on demand, killed if a job takes too long."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 STREAM_BYTES: Final = 1 << 20
 RETRY_AFTER_S: Final = 1
 FRESH_MAX: Final = 3
-"""Processes started for one job: a job that ends each of them is given up."""
+"""Processes tried per job; a job that crashes each of them fails."""
 
 
 class WorkerEnded(Exception):
-    """The process went away in the middle of a job, or before it."""
+    """The process died during a job, or before it."""
 
 
 class Workers:
@@ -42,8 +42,8 @@ class Workers:
         self.lost = 0
 
     async def run(self, job: str, *given: Any) -> Any:
-        """Raises: what the job raises; StatusError 429 where too many wait, 504 where it takes too long, 500 where
-        FRESH_MAX processes ended on it."""
+        """Raises: what the job raises; StatusError 429 if too many wait, 504 if it takes too long, 500 if FRESH_MAX
+        processes died on it."""
         limits = self._limits
         if self._waiting >= limits.jobs_waiting_max + limits.workers_max:
             raise too_many_requests(
@@ -68,7 +68,7 @@ class Workers:
                 async with asyncio.timeout(self._limits.job_timeout_s):
                     done, result = await worker.ask(frame)
             except WorkerEnded:
-                # The kernel may have ended it, or a person: no fault of the job's until it has ended several.
+                # The kernel or a person may have killed it; blame the job only after several deaths.
                 self._end(worker)
                 self.lost += 1
                 continue
@@ -77,7 +77,7 @@ class Workers:
                 self._end(worker)
                 raise timeout(f"request did not complete within {self._limits.job_timeout_s:g} s of work") from None
             except BaseException:
-                # Whoever asked has gone; what the worker still does, it does for nobody.
+                # The caller has gone; the worker's result is not needed.
                 self._end(worker)
                 raise
             self.done += 1
@@ -98,7 +98,7 @@ class Workers:
         return worker
 
     def _left(self, worker: _Worker) -> None:
-        """It ended; one that works is found out by its job."""
+        """It ended while idle; a busy one is detected by its job."""
         if worker in self._idle:
             self._idle.remove(worker)
             self._end(worker)
@@ -108,7 +108,7 @@ class Workers:
         worker.kill()
 
     def close(self) -> None:
-        """Ends all processes; nobody may be waiting for one any more."""
+        """Ends all processes; no caller may be waiting."""
         self._closed = True
         self._idle.clear()
         for worker in list(self._all):
@@ -125,13 +125,13 @@ class Workers:
 
 
 def _spawn(command: list[str], stdin: socket.socket) -> subprocess.Popen[bytes]:
-    """In a thread, which alone closes `stdin`: until then its number is nobody else's."""
+    """In a thread, the only one that closes `stdin`, so the descriptor is not reused before."""
     with stdin:
         return subprocess.Popen(command, stdin=stdin.fileno(), stdout=subprocess.DEVNULL)
 
 
 def _abandon(spawning: asyncio.Future[subprocess.Popen[bytes]]) -> None:
-    """Of a process that nobody waits for any more."""
+    """Reaps a process that has no waiter."""
     if not spawning.cancelled() and spawning.exception() is None:
         process = spawning.result()
         process.kill()
@@ -194,5 +194,5 @@ class _Worker:
         self._writer.close()
         with contextlib.suppress(OSError):
             self._process.kill()
-        # In a thread: the memory of a large process takes its time to go.
+        # In a thread: freeing a large process's memory takes time.
         asyncio.get_running_loop().run_in_executor(None, self._process.wait)

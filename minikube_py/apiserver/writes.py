@@ -1,7 +1,7 @@
 """Creates, updates and patches: decode, default, admit, validate, and one txn with optimistic concurrency.
 
-An object is encoded once; what the store, the watch cache and the answer hold is that one text. A write based on a
-state that has changed meanwhile is worked out again on the new state, unless its sender named the version.
+An object is encoded once; store, watch cache and response share that text. On a conflict the write is retried on the
+new state, unless the sender named the version.
 
 Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handlers/{create,update,patch}.go`.
 """
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """`revision` 0: nothing was stored (dryRun). `created` tells a PUT that made the object."""
+    """`revision` 0: nothing was stored (dryRun). `created`: a PUT created the object."""
 
     value: bytes
     revision: int
@@ -77,7 +77,7 @@ class Written(NamedTuple):
 
 
 Make = Callable[[Json], Json]
-"""From the stored object (with its resourceVersion) to the one to be stored; the given one stays as it is."""
+"""Maps the stored object (with resourceVersion) to the new one; does not change its argument."""
 
 
 class Writer:
@@ -171,7 +171,7 @@ class Writer:
         return await self._put_new(resource, namespace, name, encode(obj), dry_run, guard)
 
     def enter(self, route: Route, request: Request, verb: str) -> Passage | None:
-        """None: nobody wants to be asked."""
+        """None: no plugin handles it."""
         request.converted = {} if route.resource.conversion_webhook is not None else None
         return self.chain.enter(request, verb, route.resource, route.namespace, route.name, route.subresource)
 
@@ -185,7 +185,7 @@ class Writer:
         passage: Passage | None,
         admit: Admission | None,
     ) -> Json:
-        """As `finish_update`, with all that want to be asked."""
+        """As `finish_update`, with admission plugins."""
         if passage is None:
             return await self.settling.finish_update(resource, new, old, sub, said)
 
@@ -224,7 +224,7 @@ class Writer:
     async def _create_large(
         self, route: Route, request: Request, options: WriteOptions, passage: Passage | None, updating: bool = False
     ) -> Written:
-        """As `create`, with the work done elsewhere."""
+        """As `create`, with the work in a worker process."""
         attempts_left = self._limits.generate_name_attempts_max
         while True:
             seed = self._rng.getrandbits(64)
@@ -280,7 +280,7 @@ class Writer:
     async def _readmit(
         self, resource: Kind, namespace: str, name: str, guard: KeyValue | None, outcome: Outcome
     ) -> KeyValue:
-        """The namespace has changed since it was looked at: it may still be open."""
+        """The namespace has changed since the check; it may still be active."""
         assert guard is not None, "only a guard or the object itself refuses a create"
         return await self._gate.admit(resource, namespace, name, fresh=True)
 
@@ -342,7 +342,7 @@ class Writer:
             body = orjson.dumps(spare)
 
         async def make(kv: KeyValue | None) -> Next | None:
-            """The decoded body is used up by its first use; a retry decodes it again."""
+            """The first use consumes the decoded body; a retry decodes again."""
             nonlocal spare
             if plain and kv is not None:
                 before.append(kv)
@@ -431,7 +431,7 @@ class Writer:
     async def apply(
         self, route: Route, request: Request, options: WriteOptions, may_create: Callable[[], Awaitable[None]]
     ) -> Written:
-        """Server-side apply. `may_create` refuses who may not create what is not there.
+        """Server-side apply. `may_create` checks permission to create.
 
         Raises: StatusError 400, 403, 404, 409, 413, 422."""
         resource, sub = route.resource, route.subresource.name if route.subresource else ""
@@ -493,7 +493,7 @@ class Writer:
     async def read(
         self, kind: Kind, request: Request, options: WriteOptions, sub: Subresource | None = None
     ) -> tuple[Json, list[str]]:
-        """A body that is not stored as it is, and warnings. Raises: StatusError 400, 413, 415."""
+        """A body that is not stored itself, and warnings. Raises: StatusError 400, 413, 415."""
         if not is_large(request.body, request.content_type):
             return decode(kind, request.body, request.content_type, options.field_validation, subresource=sub)
         name, validation = sub.name if sub is not None else "", options.field_validation
@@ -511,18 +511,19 @@ class Writer:
         return delete_options(query, body, content_type)
 
     def _owned(self, kind: Kind, request: Request, make: MakeNext) -> MakeNext:
-        """With conversions for the owners of fields that speak in other versions."""
+        """With conversions for field managers of other versions."""
         converting, known = self.conversions_of(kind), request.converted
         return make if converting is None or known is None else converting.owned(kind, known, make)
 
-    # --- the common way of a change ---------------------------------------------------------------------------------
+    # --- common to all changes ---------------------------------------------------------------------------------
 
     async def change(
         self, resource: Kind, namespace: str, name: str, make: Make, dry_run: bool = False, may_be_absent: bool = False
     ) -> Written:
-        """Reads, makes, writes if unchanged; again on a conflict. What changes nothing is not written.
+        """Reads, changes, and writes if unchanged; retries on conflict.
 
-        Raises: StatusError 404, or Absent where `may_be_absent`; 409 after too many conflicts."""
+        No-op changes are not written. Raises: StatusError 404, or Absent if `may_be_absent`; 409 after too many
+        conflicts."""
 
         async def make_next(kv: KeyValue | None) -> Next | None:
             return None if kv is None else Next(make(stored(resource, kv.value, kv.mod_revision)))
@@ -532,7 +533,7 @@ class Writer:
     async def change_by(
         self, resource: Kind, namespace: str, name: str, make: Callable[[Json], Awaitable[Json]], dry_run: bool
     ) -> Written:
-        """As `change`, where making the object may wait."""
+        """As `change`, with an async step."""
 
         async def make_next(kv: KeyValue | None) -> Next | None:
             return None if kv is None else Next(await make(stored(resource, kv.value, kv.mod_revision)))
@@ -592,7 +593,7 @@ class Writer:
                 wanted = [claim for claim in outcome.taken if claim.key in asked]
                 if wanted and outcome.current == kv:
                     raise self.addresses.explain(orjson.loads(value), wanted)
-                # Somebody else was given what was free a moment ago; there may be more.
+                # A concurrent write took it; others may be free.
                 taken += outcome.taken
             kv = outcome.current
         raise conflict(resource, name)
