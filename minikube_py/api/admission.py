@@ -1,4 +1,4 @@
-"""What upstream's default admission plugins do: Priority, DefaultTolerationSeconds, RuntimeClass.
+"""Upstream's default admission plugins: Priority, DefaultTolerationSeconds, RuntimeClass.
 
 `api.strategy` applies `admit` before the rules of the kind, and the API server `validate_admission` after them, as
 upstream does.
@@ -40,7 +40,7 @@ def admit_pod(pod: Json, old: Json | None, cluster: Cluster) -> None:
 
 
 def validate_overhead(pod: Json, cluster: Cluster) -> None:
-    """That it is the one of the pod's RuntimeClass. Raises: StatusError 403."""
+    """Overhead must match the pod's RuntimeClass. Raises: StatusError 403."""
     runtime, own = _runtime(pod, cluster), pod["spec"].get("overhead")
     overhead = _overhead(runtime) if runtime is not None else None
     if overhead is None:
@@ -51,7 +51,7 @@ def validate_overhead(pod: Json, cluster: Cluster) -> None:
 
 
 def _runtime(pod: Json, cluster: Cluster) -> Json | None:
-    """The class that a pod names. Raises: StatusError 403, 500 of an empty name as upstream."""
+    """The class that a pod names. Raises: StatusError 403, 500 for an empty name, as upstream."""
     name = pod["spec"].get("runtimeClassName")
     if name is None:
         return None
@@ -64,7 +64,7 @@ def _runtime(pod: Json, cluster: Cluster) -> Json | None:
 
 
 def _overhead(runtime: Json) -> Json | None:
-    """What its pods need beside their containers; None where it says nothing of it."""
+    """Its pods' overhead; None without one."""
     return dict(runtime["overhead"].get("podFixed") or {}) if runtime.get("overhead") is not None else None
 
 
@@ -101,7 +101,7 @@ def _admit_priority(pod: Json, spec: Json, cluster: Cluster) -> None:
 
 
 def _admit_tolerations(spec: Json) -> None:
-    """Pods outlive a lost node by five minutes, unless they say otherwise."""
+    """By default, pods tolerate an unreachable node for five minutes."""
     tolerations = spec.get("tolerations") or []
     missing = [_NOT_READY, _UNREACHABLE]
     for toleration in tolerations:

@@ -1,4 +1,4 @@
-"""Expressions of admission: conditions and policies in CEL over the object, what it was, the request and the namespace.
+"""CEL expressions of admission: conditions and policies over object, old object, request and namespace.
 
 Source: apiserver `pkg/admission/plugin/cel/compile.go`, `pkg/admission/plugin/webhook/matchconditions`.
 """
@@ -76,12 +76,12 @@ CONDITION_WITH_PARAMS: Final = Environment({**VARIABLES, **AUTHORIZER, "params":
 
 @lru_cache(1024)
 def condition(expression: str, params: bool = False) -> Expression | str:
-    """The condition, or why it is none."""
+    """The compiled condition, or why it is invalid."""
     return compiled(expression, CONDITION_WITH_PARAMS if params else CONDITION, (BOOL,))
 
 
 def compiled(expression: str, environment: Environment, wanted: Sequence[Type]) -> Expression | str:
-    """Of one of the types wanted, where there are any. What this server could not evaluate is refused."""
+    """Requires one of the given types, if any. Rejects what this server cannot evaluate."""
     try:
         found = compile(expression, environment)
     except Invalid as error:
@@ -94,7 +94,7 @@ def compiled(expression: str, environment: Environment, wanted: Sequence[Type]) 
 
 
 def _go_text(type_: Type) -> str:
-    """As Go prints a type, where the checker has shorter names."""
+    """A type as Go prints it; the checker's names are shorter."""
     name = _GO_NAMES.get(type_.kind, type_.name)
     return f"{name}({', '.join(map(_go_text, type_.params))})" if type_.params else name
 
@@ -126,16 +126,16 @@ def validate_condition(each: Json, path: str, params: bool = False) -> list[Fiel
 
 
 class Matched(NamedTuple):
-    """Whether all conditions hold. `error`: why that could not be found out, where that forbids the request."""
+    """Whether all conditions hold. `error`: an evaluation error that rejects the request."""
 
     holds: bool
     error: str = ""
     failed: str = ""
-    """The condition that did not hold."""
+    """The failed condition."""
 
 
 def match(conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool) -> Matched:
-    """`fails`: an error forbids the request, instead of leaving out what asks."""
+    """`fails`: an error rejects the request instead of skipping the policy or webhook."""
     left, errors = CONDITIONS_COST_MAX, []
     for each in conditions:
         found = condition(each["expression"].strip(), "params" in bindings)

@@ -1,4 +1,4 @@
-"""Admission policies in CEL: what of them compiles, and what they say of one write. Pure: who asks has matched it.
+"""CEL admission policies: compilation, and evaluation for one write. Pure: the caller has matched it.
 
 Source: apiserver `pkg/admission/plugin/cel`, `pkg/admission/plugin/policy/validating/validator.go`,
 `pkg/cel/mutation`.
@@ -21,7 +21,7 @@ from minikube_py.cel.types import BOOL, DYN, NULL, STRING, Type, list_of, map_of
 from minikube_py.cel.values import EvaluationError
 
 COST_MAX: Final = 10_000_000
-"""Of all validations of one policy with their messages, and of all its annotations."""
+"""For all validations and messages of one policy, and for all its annotations."""
 MESSAGE_BYTES_MAX: Final = 5 * 1024
 PATCHES: Final = ("ApplyConfiguration", "JSONPatch")
 _COMPOSED: Final = "kubernetes.variables"
@@ -31,8 +31,8 @@ _Found = Expression | str
 
 
 class Compiler:
-    """`composed`: expressions may name variables, those that were declared before. `known` keeps what is compiled for
-    another one of the same policy."""
+    """`composed`: expressions may use variables declared earlier. `known` caches compiled expressions of the same
+    policy."""
 
     def __init__(self, params: bool, composed: bool, known: dict[object, _Found]) -> None:
         self._names: Mapping[str, Type] = {**VARIABLES, **({"params": DYN} if params else {})}
@@ -45,7 +45,7 @@ class Compiler:
     def compile(
         self, expression: str, wanted: Sequence[Type], authorizer: bool = True, messages: Messages | None = None
     ) -> _Found:
-        """What it is, or why it is nothing."""
+        """The compiled expression, or why it is invalid."""
         key = (expression, tuple(wanted), authorizer, len(self._fields))
         found = self._known.get(key)
         if found is None:
@@ -86,7 +86,7 @@ _OPERATION: Final = {"op": STRING, "from": STRING, "path": STRING, "value": DYN}
 
 
 def _messages(name: str) -> Mapping[str, Type] | None:
-    """`Object.spec.template` and the like are the parts of the object, of which nothing is known."""
+    """`Object.spec.template` and the like are untyped parts of the object."""
     if name == PATCH:
         return _OPERATION
     return _AnyField() if name == "Object" or name.startswith("Object.") else None
@@ -101,18 +101,18 @@ def _declared(type_: Type) -> Type:
 
 
 class Decision(NamedTuple):
-    """One that denies."""
+    """A denying validation."""
 
     message: str
     reason: str = ""
 
 
 class NoBudget(Exception):
-    """More was to be evaluated than may be spent on it."""
+    """Evaluation exceeded its cost budget."""
 
 
 class _Variables(dict[str, Any]):
-    """Evaluated when they are first asked for; `cost` is what that took since it was last reset."""
+    """Evaluated lazily; `cost` is the cost since the last reset."""
 
     def __init__(self, found: Mapping[str, _Found], bindings: Mapping[str, object]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _Variables(dict[str, Any]):
 
 
 class Policy:
-    """Compiled when it is first asked; what was done before that took too long stays."""
+    """Compiled lazily; partial results survive a step limit."""
 
     def __init__(self, spec: Json) -> None:
         self._spec = spec
@@ -144,26 +144,26 @@ class Policy:
 
     @cached_property
     def text(self) -> bytes:
-        """The same policy can be made of it elsewhere."""
+        """Data to rebuild the policy in another process."""
         return orjson.dumps(self._spec)
 
     @cached_property
     def compiler(self) -> Compiler:
-        """With the variables of the policy."""
+        """With the policy's variables."""
         compiler = Compiler(self._spec.get("paramKind") is not None, True, self._known)
         for each in self._spec.get("variables") or ():
             compiler.declare(each["name"], each["expression"])
         return compiler
 
     def matched(self, bindings: Mapping[str, object]) -> Matched:
-        """Whether its conditions hold, which do not see the namespace."""
+        """Whether its conditions hold; they do not see the namespace."""
         conditions = self._spec.get("matchConditions") or ()
         return match(conditions, {**bindings, "namespaceObject": None}, self._fails)
 
     def evaluate(
         self, expressions: Sequence[_Found | None], bindings: Mapping[str, object], left: int
     ) -> tuple[list[Any], int]:
-        """Values, or errors in their place, and what is left to spend. Raises: NoBudget."""
+        """Values or errors, and the remaining budget. Raises: NoBudget."""
         variables = _Variables(self.compiler.variables, bindings)
         scope = {**bindings, "variables": variables}
         values: list[Any] = []
@@ -203,7 +203,8 @@ class ValidatingPolicy(Policy):
         return _Compiled(validations, messages, [compiler.annotation(each["valueExpression"]) for each in given])
 
     def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> tuple[list[Decision], list[str]]:
-        """What the validations deny, and, apart, errors of annotations, which deny whatever a binding does of it."""
+        """Denials of validations, and separately errors of annotations, which deny regardless of a binding's
+        actions."""
         matched = self.matched(bindings)
         if matched.error:
             return [Decision(matched.error)], []

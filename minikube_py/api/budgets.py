@@ -1,4 +1,4 @@
-"""What a PodDisruptionBudget allows: asked when a pod is to be evicted, and kept by the disruption controller.
+"""PodDisruptionBudgets: checked by evictions, updated by the disruption controller.
 
 Source: `pkg/registry/core/pod/storage/eviction.go`, component-helpers `apps/poddisruptionbudget`.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final
 from minikube_py.api.errors import GroupResource, Json, StatusError, conflict, forbidden, too_many_requests
 
 DISRUPTED_PODS_MAX: Final = 2000
-"""Evictions that the controller has not seen yet; beyond that none is granted."""
+"""Limit of evictions that the controller has not processed yet."""
 RETRY_S: Final = 10
 ALLOWED: Final = "DisruptionAllowed"
 SYNC_FAILED: Final = "SyncFailed"
@@ -28,13 +28,13 @@ def is_ready(pod: Json) -> bool:
 
 
 def needs_no_budget(pod: Json) -> bool:
-    """Pods that disrupt nobody when they go: they have ended, not begun, or are going already."""
+    """Pods whose removal disrupts nothing: finished, not started, or already being deleted."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def spares_unready(budget: Json) -> bool:
-    """Whether a pod that is not ready may go without being counted."""
+    """Whether an unready pod may be evicted without being counted."""
     status = budget.get("status") or {}
     desired = _count(status, "desiredHealthy")
     always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
@@ -42,7 +42,7 @@ def spares_unready(budget: Json) -> bool:
 
 
 def still_processed(name: str) -> StatusError:
-    """429: ask again in a moment."""
+    """429: retry shortly."""
     return _refused(f"The disruption budget {name} is still being processed by the server.", RETRY_S)
 
 
@@ -51,7 +51,7 @@ def _refused(why: str, retry_after_s: int) -> StatusError:
 
 
 def take_one(budget: Json, pod_name: str, now: str) -> Json:
-    """The budget with one disruption less, and the pod among those on their way. Raises: StatusError 403, 429."""
+    """The budget with one disruption less, and the pod in `disruptedPods`. Raises: StatusError 403, 429."""
     metadata, status = budget["metadata"], budget.get("status") or {}
     name = metadata["name"]
     if _count(status, "observedGeneration") < int(metadata.get("generation") or 0):
@@ -84,14 +84,14 @@ def _why_none(name: str, status: Json) -> str:
 
 
 def allowed_condition(status: Json, now: str) -> list[Json]:
-    """The conditions of `status`, of which DisruptionAllowed says what its count says."""
+    """The conditions of `status`, with DisruptionAllowed matching its count."""
     some = _count(status, "disruptionsAllowed") > 0
     reason = "SufficientPods" if some else "InsufficientPods"
     return with_condition(status, "True" if some else "False", reason, "", now)
 
 
 def with_condition(status: Json, value: str, reason: str, message: str, now: str) -> list[Json]:
-    """The conditions of `status`, with DisruptionAllowed set; its time changes with its value alone."""
+    """The conditions of `status`, with DisruptionAllowed set; its time changes only with its value."""
     known = list(status.get("conditions") or ())
     made: dict[str, Any] = {
         "type": ALLOWED,
@@ -123,7 +123,7 @@ def has_ended(pod: Json) -> bool:
 
 
 def check_same(pod: Json, uid: str, revision_text: str) -> None:
-    """Raises: StatusError 409 where the pod is another one, or another version, than was named."""
+    """Raises: StatusError 409 if the uid or resourceVersion does not match."""
     metadata = pod["metadata"]
     parts = (
         ("UID", uid, metadata["uid"], "deleted and then recreated"),
@@ -139,7 +139,7 @@ def check_same(pod: Json, uid: str, revision_text: str) -> None:
 
 
 def targeted(pod: Json, now: str) -> Json:
-    """The pod with the condition that says why it goes."""
+    """The pod with a condition giving the reason of its eviction."""
     made = {
         "type": "DisruptionTarget",
         "status": "True",

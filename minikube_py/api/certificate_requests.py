@@ -29,7 +29,7 @@ _UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
 
 
 class BadRequest(ValueError):
-    """What was sent is no such request, in upstream's words where it has its own."""
+    """An invalid request, with upstream's message if it has one."""
 
 
 class _Block(NamedTuple):
@@ -86,7 +86,7 @@ def subject_name(request: x509.CertificateSigningRequest) -> str:
 
 
 def ends_s(encoded: str) -> float | None:
-    """When the first certificate in PEM in base64 is not good any more."""
+    """The expiry of the first certificate in base64 PEM."""
     block = next(_blocks(base64.b64decode(encoded)), None)
     try:
         return None if block is None else x509.load_der_x509_certificate(block.der).not_valid_after_utc.timestamp()

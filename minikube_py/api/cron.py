@@ -1,7 +1,7 @@
-"""Schedules of CronJobs: five fields, `@hourly` and its like, `@every 90s`; and when they are due next.
+"""Schedules of CronJobs: five fields, `@hourly` and its like, `@every 90s`; and their next activation.
 
-Source: github.com/robfig/cron v3 (parser.go, spec.go, constantdelay.go), whose rules, words and leaps over changes of
-the clock these are. Zones are those of the standard library's `zoneinfo`; a schedule that names none is in UTC.
+Source: github.com/robfig/cron v3 (parser.go, spec.go, constantdelay.go), with the same rules, messages and DST
+handling. Zones are those of the standard library's `zoneinfo`; the default is UTC.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from minikube_py.api.errors import go_quote
 from minikube_py.api.values import BadValue, duration_ns
 
 YEARS_AHEAD_MAX: Final = 5
-"""A schedule that is not due for so long never is."""
+"""Search limit for the next activation."""
 _STAR: Final = 1 << 63
 _EPOCH: Final = datetime(1970, 1, 1)
 
 
 class Schedule(Protocol):
     def next(self, after_s: float) -> float | None:
-        """The first time later than `after_s`; None where there is none within some years."""
+        """The first time later than `after_s`; None if there is none within some years."""
         ...
 
 
 class BadSchedule(ValueError):
-    """What stands there is no schedule; the text says why in upstream's words."""
+    """An invalid schedule; the text is upstream's."""
 
 
 class _Bounds(NamedTuple):
@@ -57,7 +57,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 def parse(text: str, zone: tzinfo = UTC) -> Schedule:
-    """`zone` is where the schedule's hours are, unless it begins with a zone of its own. Raises: BadSchedule."""
+    """`zone` applies unless the schedule names one. Raises: BadSchedule."""
     if not text:
         raise BadSchedule("empty spec string")
     if text.startswith(("TZ=", "CRON_TZ=")):
@@ -171,7 +171,7 @@ def load_zone(name: str) -> tzinfo:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Each so many seconds after the time that is asked about."""
+    """A fixed interval after the given time."""
 
     delay_s: int
 
@@ -198,7 +198,7 @@ class Spec:
     zone: tzinfo
 
     def next(self, after_s: float) -> float | None:
-        """Goes from the month down to the second; where one of them wraps around, all begin again."""
+        """Goes from the month down to the second; if one wraps around, restart."""
         at_s, touched = int(after_s // 1) + 1, False
         year_max = self._local(at_s).year + YEARS_AHEAD_MAX
         while self._local(at_s).year <= year_max:
@@ -261,7 +261,7 @@ class Spec:
         return of_month and of_week if both else of_month or of_week
 
     def _next_day(self, at_s: int) -> int:
-        """The next midnight, also where the clock leaps over it."""
+        """The next midnight, even if the clock skips it."""
         at_s = self._instant(self._local(at_s) + timedelta(days=1))
         hour = self._local(at_s).hour
         if hour > 12:
@@ -269,7 +269,7 @@ class Spec:
         return at_s - hour * 3600
 
     def _local(self, at_s: int) -> datetime:
-        """What the clock on the wall shows."""
+        """Local wall-clock time."""
         return (datetime.fromtimestamp(at_s, UTC).astimezone(self.zone)).replace(tzinfo=None, fold=0)
 
     def _offset_s(self, at_s: int) -> int:
@@ -277,7 +277,7 @@ class Spec:
         return int(found.total_seconds()) if found is not None else 0
 
     def _instant(self, local: datetime) -> int:
-        """As Go's time.Date: of what the clock shows twice or never, one of the two instants."""
+        """As Go's time.Date: for ambiguous or skipped local times, one of the two instants."""
         as_utc_s = (local - _EPOCH) // timedelta(seconds=1)
         return as_utc_s - self._offset_s(as_utc_s - self._offset_s(as_utc_s))
 

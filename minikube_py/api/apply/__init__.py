@@ -1,7 +1,7 @@
-"""Server-side apply: who owns which field of an object, and what an apply makes of it. Pure.
+"""Server-side apply: field ownership, and the result of an apply. Pure.
 
-`path_set` holds sets of fields, `types` what upstream's schemas say of lists and maps, `typed` walks values by these
-types, `updater` merges and settles owners, `managed_fields` is Kubernetes' part: `metadata.managedFields`.
+`path_set` holds sets of fields, `types` list and map types from upstream's schemas, `typed` walks values by these
+types, `updater` merges and determines owners, `managed_fields` is Kubernetes' part: `metadata.managedFields`.
 
 Source: sigs.k8s.io/structured-merge-diff v6; apimachinery `pkg/util/managedfields`.
 """

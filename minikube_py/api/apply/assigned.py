@@ -1,7 +1,7 @@
-"""What of an object its senders did not set: the server did, so that nobody owns it.
+"""Fields set by the server, which therefore have no owner.
 
-Upstream settles the owners of a write before admission, strategies and allocation change the object. Where owners are
-kept from the first apply on, what they left is taken off the object that is there.
+Upstream computes owners before admission, strategies and allocation change the object. If tracking starts with the
+first apply, these fields are removed from the existing object instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EACH = "*"
 
 Path = tuple[str, ...]
 Assigned = tuple[tuple[Path, Callable[[Any], bool] | None], ...]
-"""Paths, and for those that senders set as well, how the server's values are known."""
+"""Paths, and for those that senders may also set, how to recognize the server's values."""
 
 
 def always(*paths: str) -> Assigned:
@@ -28,7 +28,7 @@ def when(path: str, *values: Any) -> Assigned:
 
 
 def without(obj: Json, assigned: Assigned) -> Json:
-    """A copy of what senders may have set; parts that hold nothing else go as well."""
+    """A copy with what senders may have set; parts left empty are removed."""
     found: Any = obj
     for path, is_servers in assigned:
         found = _without(found, path, is_servers)
@@ -49,6 +49,6 @@ def _without(value: Any, path: Path, is_servers: Callable[[Any], bool] | None) -
 
 
 def _said(status: Json) -> Json:
-    """Without what is empty: a new status is."""
+    """Without empty fields, such as a new status."""
     said = {name: _said(item) if isinstance(item, dict) else item for name, item in status.items()}
     return {name: item for name, item in said.items() if item not in (None, "", 0, [], {})}

@@ -1,7 +1,7 @@
-"""`metadata.managedFields`: who owns which field of a Kubernetes object, kept up by applies and plain writes.
+"""`metadata.managedFields`: field ownership of a Kubernetes object, updated by applies and plain writes.
 
-A manager is known by its name, operation and subresource, and in plain writes by the version it wrote in. Its entry
-tells the fields and the second of its last change.
+A manager is identified by name, operation and subresource, and for plain writes also by version. Its entry has its
+fields and the time of its last change.
 
 Source: apimachinery `pkg/util/managedfields/internal`.
 """
@@ -29,9 +29,9 @@ from minikube_py.api.schema import SCHEMA
 
 UPDATE_MANAGERS_MAX: Final = 10
 ANCIENT: Final = "ancient-changes"
-"""Whom the fields of the oldest plain writers are given to, where there are more than UPDATE_MANAGERS_MAX."""
+"""Manager that takes the fields of the oldest plain writers beyond UPDATE_MANAGERS_MAX."""
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-"""Who owns what an object held before anybody's fields were kept."""
+"""Owner of fields that predate tracking."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 ANNOTATIONS_BYTES_MAX: Final = 256 << 10
 _KUBECTL: Final = "kubectl"
@@ -51,14 +51,14 @@ _STRIPPED: Final = PathSet(
         "resourceVersion",
     )),
 )  # fmt: skip
-"""What is the server's, and nobody's."""
+"""Server fields, never owned."""
 
 
 Converted = dict[tuple[bytes, str], Any]
 
 
 class NeedsConversion(StatusError):
-    """Owners speak in another version: the work is to be done again once `asked` (object, version) is converted."""
+    """An owner uses another version: convert `asked` (object, version) and retry."""
 
     def __init__(self, asked: bytes, version: str, *_: object) -> None:
         super().__init__(500, "", f"an object is needed in the version {version}")
@@ -69,15 +69,15 @@ class NeedsConversion(StatusError):
 
 
 class Sender(NamedTuple):
-    """Who writes, and when; worked out when it is asked for. `tracks_all`: also objects that nobody has applied, and
-    whose creator names no manager, get their managers."""
+    """The writer and time, computed lazily. `tracks_all`: also track objects never applied and created without a
+    manager name."""
 
     field_manager: str = ""
     user_agent: str = ""
     wall_s: float = 0.0
     tracks_all: bool = False
     converted: Converted | None = None
-    """Of a kind whose versions a webhook converts: what it gave, by what was asked for."""
+    """For kinds with a conversion webhook: results by request."""
 
     @property
     def tracked(self) -> bool:
@@ -93,7 +93,7 @@ class Sender(NamedTuple):
 
 
 def manager_of(field_manager: str, user_agent: str) -> str:
-    """The manager that a request names; else the beginning of its User-Agent, as far as that can be printed."""
+    """The request's manager; else the printable prefix of its User-Agent."""
     if field_manager:
         return field_manager
     found = ""
@@ -107,7 +107,7 @@ def manager_of(field_manager: str, user_agent: str) -> str:
 
 
 class Managed(NamedTuple):
-    """Owners by identifier, and when each last changed something."""
+    """Owners by identifier, and the time of each one's last change."""
 
     owners: Managers
     times: dict[str, str]
@@ -156,7 +156,7 @@ class Managed(NamedTuple):
 
 
 def _identifier(entry: Json) -> str:
-    """Who applies is known whatever the version."""
+    """Apply managers are identified without the version."""
     names = (name for name in _IDENTITY if name != "apiVersion" or entry["operation"] != "Apply")
     return go_json.dumps({name: entry[name] for name in names if entry.get(name)}).decode()
 
@@ -171,7 +171,7 @@ def _seconds(time: str | None) -> float:
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a sender asks that all owners be forgotten: by `[]` or `[{}]`."""
+    """Whether a sender resets all owners with `[]` or `[{}]`."""
     return isinstance(entries, list) and (not entries or entries == [{}])
 
 
@@ -179,7 +179,7 @@ _RESET: Final = re.compile(rb'"?managedFields"?\s*:\s*\[\s*\]')
 
 
 def with_reset(new: Json, old: Json, body: bytes, content_type: str) -> None:
-    """Puts back an empty list that decoding has left out, as it does with all that is empty: here it says something."""
+    """Restores an empty list dropped by decoding: here it has a meaning."""
     if "managedFields" in new["metadata"] or "managedFields" not in old["metadata"] or b"managedFields" not in body:
         return
     if content_type.startswith("application/json-patch+json"):
@@ -192,7 +192,7 @@ def with_reset(new: Json, old: Json, body: bytes, content_type: str) -> None:
 
 
 class FieldManager:
-    """Of one path of one kind: the kind itself, or a subresource of it."""
+    """For one kind, or one of its subresources."""
 
     def __init__(self, kind: Kind, subresource: str) -> None:
         self._kind = kind
@@ -242,9 +242,9 @@ class FieldManager:
     # --- plain writes -------------------------------------------------------------------------------------------------
 
     def update(self, live: Json | None, new: Json, sender: Sender) -> None:
-        """Settles `new`'s managedFields for a plain write; `live` is None where it creates the object.
+        """Sets `new`'s managedFields for a plain write; `live` is None for a create.
 
-        What its sender set in them counts, but not on a subresource. What cannot be worked out is left out."""
+        The sender's managedFields count, except on a subresource. Fields that cannot be determined are omitted."""
         sent = new["metadata"].pop("managedFields", None)
         managed = self._known(live, sent)
         if not managed.owners and (live is not None or not sender.tracked):
@@ -263,7 +263,7 @@ class FieldManager:
         if is_reset(sent):
             return Managed({}, {})
         found = Managed.read_or_empty(sent or ())
-        # Who does not know managedFields does not delete them.
+        # A sender unaware of managedFields does not delete them.
         return found if found.owners else Managed.read_or_empty(before)
 
     def _updated(self, live: Json, new: Json, managed: Managed, sender: Sender, manager: str = "") -> Managed:
@@ -323,7 +323,7 @@ class FieldManager:
                 self._typed(before), Typed(config, self.type), self._version, dict(managed.owners), name, force
             )
         except typed.TypedError as error:
-            # An owner's version lacks a field that the object has.
+            # The owner's version lacks a field of the object.
             raise StatusError(500, "", str(error), {}) from None
         if (mine := owners.pop(name, None)) is not None and (fields := mine.fields - _STRIPPED):
             owners[name] = mine._replace(fields=fields)
@@ -332,7 +332,7 @@ class FieldManager:
         return new, Managed(owners, {**managed.times, name: sender.now})
 
     def _before_first_apply(self, live: Json, managed: Managed, sender: Sender) -> Managed:
-        """What its writers have set until now, of the object and of its status."""
+        """What writers have set so far, in the object and its status."""
         given = without(live, self._kind.assigned)
         managed = field_manager(self._kind, "")._updated(self._empty, given, managed, sender, BEFORE_FIRST_APPLY)
         if not self._kind.has_status or not given.get("status"):
@@ -341,7 +341,7 @@ class FieldManager:
         return field_manager(self._kind, "status")._updated(self._empty, status, managed, sender, BEFORE_FIRST_APPLY)
 
     def _unexpected(self, live: Json, conflicts: list[Conflict]) -> list[Conflict]:
-        """The conflicts but for what kubectl itself applied before, by its annotation."""
+        """The conflicts without fields that kubectl applied before, per its annotation."""
         text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
         try:
             last = orjson.loads(text or b"null")
@@ -361,13 +361,13 @@ def field_manager(kind: Kind, subresource: str = "") -> FieldManager:
 
 
 def track(kind: Kind, subresource: str, live: Json | None, new: Json, sender: Sender) -> None:
-    """As `FieldManager.update`, for nothing where nobody's fields are kept."""
+    """As `FieldManager.update`; free if nothing is tracked."""
     if sender.tracked or "managedFields" in new["metadata"] or (live and "managedFields" in live["metadata"]):
         field_manager(kind, subresource).update(live, new, sender)
 
 
 def with_times_of(new: Json, old: Json) -> None:
-    """Where a write changed nothing but its owners' times, these stay, too: it is then no write."""
+    """If only the owners' times would change, they are kept too, so there is no write."""
     entries, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not entries or not before or len(entries) != len(before) or entries == before:
         return
@@ -385,7 +385,7 @@ def bare(obj: Json) -> Json:
 
 
 def _capped(managed: Managed) -> Managed:
-    """With the oldest plain writers of a version as one, where there are too many."""
+    """Merges the oldest plain writers of a version if there are too many."""
     owners, times = managed
     updaters = sorted(
         (name for name, owned in owners.items() if not owned.applied),
@@ -425,7 +425,7 @@ def _with_last_applied(annotations: Json, config: Json) -> Json:
     return found
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- texts ------------------------------------------------------------------------------------------------------------
 
 
 def _refusal(conflicts: list[Conflict]) -> StatusError:

@@ -74,7 +74,7 @@ def written(element: Element) -> str:
 
 
 def read(text: str) -> Element | None:
-    """The inverse of `written`; None for kinds of elements that are not known. Raises: ValueError."""
+    """The inverse of `written`; None for unknown kinds of elements. Raises: ValueError."""
     if len(text) < 2:
         raise ValueError("key must be 2 characters long:")
     if text[1] != ":":
@@ -121,7 +121,7 @@ def _shown(item: Any) -> str:
 
 
 class PathSet:
-    """Paths. That one is a member does not say that what it begins with is. No child is empty."""
+    """Paths. A member's prefixes need not be members. No child is empty."""
 
     __slots__ = ("children", "members")
 
@@ -132,7 +132,7 @@ class PathSet:
             self.insert(path)
 
     def insert(self, path: Path) -> None:
-        """The empty path, the object as a whole, belongs to nobody."""
+        """The empty path, the object as a whole, has no owner."""
         if not path:
             return
         at = self
@@ -177,7 +177,7 @@ class PathSet:
         return found
 
     def under(self, element: Element) -> PathSet:
-        """What begins with `element`, without it."""
+        """The paths below `element`, relative to it."""
         return self.children.get(element) or PathSet()
 
     def __or__(self, other: PathSet) -> PathSet:
@@ -195,7 +195,7 @@ class PathSet:
         return self._made(self.members & other.members, children)
 
     def __sub__(self, other: PathSet) -> PathSet:
-        """Without the members of `other`; what lies below these stays."""
+        """Without the members of `other`; paths below these stay."""
         children = {}
         for element, child in self.children.items():
             theirs = other.children.get(element)
@@ -204,7 +204,7 @@ class PathSet:
         return self._made(self.members - other.members, children)
 
     def without(self, other: PathSet) -> PathSet:
-        """Without the members of `other` and all that lies below these."""
+        """Without the members of `other` and all paths below these."""
         children = {}
         for element, child in self.children.items():
             if element in other.members:
@@ -215,7 +215,7 @@ class PathSet:
         return self._made(self.members - other.members, children)
 
     def with_named_fields(self, ref: Ref | None) -> PathSet:
-        """With the declared fields that lead to members: `a` of `a.b.c`, but not `a.b` where that is a map's key."""
+        """Adds the declared fields that lead to members: `a` of `a.b.c`, but not `a.b` where that is a map's key."""
         atom = ref.atom if ref is not None else None
         map_of = atom.map if atom is not None else None
         list_of = atom.list if atom is not None else None
@@ -233,7 +233,7 @@ class PathSet:
         return self._made(members, children)
 
     def to_json(self, is_member: bool = False) -> Json:
-        """FieldsV1. `is_member`: the set stands below a path that is itself a member."""
+        """FieldsV1. `is_member`: the set is below a path that is itself a member."""
         found: Json = {".": {}} if is_member else {}
         for element in sorted(self.members | self.children.keys()):
             child = self.children.get(element)
@@ -256,7 +256,7 @@ class PathSet:
                 continue
             element = read(name)
             if element is None:
-                # A later release may know what it is; to keep it without knowing would be worse.
+                # Perhaps from a later release; keeping an unknown element would be worse.
                 continue
             child, member = cls._read(below)
             if member:

@@ -1,6 +1,6 @@
-"""Walks through values by their types: what is in them, what two of them differ in, what one becomes by another.
+"""Walks values by their types: their fields, differences and merges.
 
-A value that is absent is `ABSENT`; None is JSON's null. Values are left as they are; results share parts with them.
+An absent value is `ABSENT`; None is JSON's null. Values are not changed; results share parts with them.
 
 Source: structured-merge-diff `typed/{validate,tofieldset,merge,compare,remove,reconcile_schema,helpers}.go`.
 """
@@ -60,7 +60,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def element_of(list_of: ListOf, item: Any) -> Element:
-    """What an item of an associative list is known by. Raises: ValueError, with upstream's words."""
+    """The key of an item of an associative list. Raises: ValueError, with upstream's words."""
     if not list_of.associative:
         raise ValueError("invalid indexing of non-associative list")
     if list_of.keys:
@@ -235,7 +235,7 @@ def _collect_items(items: list[Any], list_of: ListOf, path: Path, found: PathSet
         counts[element] = counts.get(element, 0) + 1
     for element, item in indexed:
         found.insert((*path, element))
-        # What is in items that stand there twice belongs to nobody in particular.
+        # Fields in duplicate items have no separate owner.
         if counts[element] == 1:
             _collect(item, list_of.element, (*path, element), found)
 
@@ -244,7 +244,7 @@ def _collect_items(items: list[Any], list_of: ListOf, path: Path, found: PathSet
 
 
 def compare(left: Any, right: Any, ref: Ref) -> Comparison:
-    """What `right` lacks, has otherwise and has besides. Raises: TypedError."""
+    """What `right` removes, changes and adds. Raises: TypedError."""
     found = Comparison(PathSet(), PathSet(), PathSet())
     problems: list[str] = []
     _compare(left, right, ref, (), found, problems)
@@ -271,7 +271,7 @@ def _compare(left: Any, right: Any, ref: Ref, path: Path, found: Comparison, pro
 
 
 def _compare_as(atom: Atom, left: Any, right: Any, path: Path, found: Comparison, problems: list[str]) -> bool:
-    """Whether both were looked at as a whole."""
+    """Whether both were compared as a whole."""
     if atom.map is not None:
         lefts, rights = left if isinstance(left, dict) else {}, right if isinstance(right, dict) else {}
         if not atom.map.atomic and (lefts or rights):
@@ -330,7 +330,7 @@ def _compare_items(
 
 
 def merge(left: Any, right: Any, ref: Ref) -> Any:
-    """`left`, with all that `right` says. Raises: TypedError."""
+    """`left` merged with `right`. Raises: TypedError."""
     problems: list[str] = []
     found = _merge(left, right, ref, (), problems)
     if problems:
@@ -367,7 +367,7 @@ def _merge_members(
 
 
 def _merge_items(list_of: ListOf, left: list[Any], right: list[Any], path: Path, problems: list[str]) -> Any:
-    """Items that only `left` has stay where they are, among those of `right` in the order of `right`."""
+    """Items only in `left` keep their place, among those of `right` in `right`'s order."""
     before = len(problems)
     mine, theirs = _indexed(list_of, left, problems), _indexed(list_of, right, problems)
     wanted: dict[Element, Any] = {}
@@ -379,7 +379,7 @@ def _merge_items(list_of: ListOf, left: list[Any], right: list[Any], path: Path,
         return ABSENT
     known: dict[Element, Any] = {}
     for element, item in mine:
-        # Of an item that stands there twice nothing is taken over.
+        # Duplicate items are not merged.
         known[element] = None if element in known else item
     shared = iter([element for element, _ in theirs if element in known])
     next_shared = next(shared, None)
@@ -402,7 +402,7 @@ def _merge_items(list_of: ListOf, left: list[Any], right: list[Any], path: Path,
                 next_shared = next(shared, None)
                 continue
             if element in wanted and next_shared is not None and next_shared != element:
-                # Shared, but its turn comes where `right` has it.
+                # In both: placed where `right` has it.
                 at += 1
                 continue
         if at < len(mine):
@@ -427,7 +427,7 @@ def _merge_items(list_of: ListOf, left: list[Any], right: list[Any], path: Path,
 
 
 def remove(value: Any, items: PathSet, ref: Ref) -> Any:
-    """The value without these fields and items. What is left empty by that stays, as an empty list or map."""
+    """The value without these fields and items. Emptied lists and maps stay."""
     atom = ref.atom.of(value)
     if atom.map is not None:
         if not isinstance(value, dict) or not value or atom.map.atomic:
@@ -480,7 +480,7 @@ def _kept_items(value: list[Any], items: PathSet, list_of: ListOf) -> tuple[list
 
 
 def reconciled(fields: PathSet, ref: Ref) -> PathSet:
-    """`fields`, where what was granular when they were written is atomic now: who owned parts owns the whole."""
+    """`fields` adapted to types that became atomic: owners of parts own the whole."""
     whole = PathSet()
     _find_whole(fields, ref, (), False, whole)
     return fields.without(whole) | whole if whole else fields
@@ -491,7 +491,7 @@ def _find_whole(fields: PathSet | None, ref: Ref, path: Path, is_leaf: bool, who
     descend: Callable[[Element], Ref | None]
     if (map_of := atom.map) is not None:
         if map_of.element is not None and not map_of.fields and map_of.element.atom.scalar == "untyped":
-            # Of what was deduced nobody says whether it is atomic.
+            # A deduced type does not say whether it is atomic.
             return
         if map_of.atomic and not is_leaf:
             if fields:

@@ -1,4 +1,4 @@
-"""What apply has to know of a type: which lists and maps are owned item by item, and which as a whole.
+"""Types for apply: which lists and maps are owned item by item, and which as a whole.
 
 The built-in kinds' types come from the table of messages, as upstream makes them from its OpenAPI document; those of
 custom kinds from their structural schemas.
@@ -20,7 +20,7 @@ Scalar = Literal["numeric", "string", "boolean", "untyped"]
 
 
 class Ref:
-    """A type that is built when it is first looked at: types contain themselves."""
+    """A lazily built type: types are recursive."""
 
     __slots__ = ("_atom", "_make")
 
@@ -37,7 +37,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """`default` stands for a key that an item of a list leaves out; None: nothing does."""
+    """`default`: value of a key that a list item omits; None: no default."""
 
     type: Ref
     default: Any = None
@@ -45,7 +45,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """`keys` tell the items of an associative list apart; without keys, it is a set of scalars."""
+    """`keys` identify the items of an associative list; without keys, it is a set of scalars."""
 
     element: Ref
     associative: bool = False
@@ -54,7 +54,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A struct's fields, and the type of all other members; None: there may be none."""
+    """A struct's fields, and the type of other members; None: not allowed."""
 
     fields: Mapping[str, StructField] = field(default_factory=dict)
     element: Ref | None = None
@@ -63,14 +63,14 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """What a value may be: usually one of the three."""
+    """The allowed forms of a value: usually one of the three."""
 
     scalar: Scalar | None = None
     list: ListOf | None = None
     map: MapOf | None = None
 
     def of(self, value: Any) -> Atom:
-        """The part of it that the value is of; all of it for null, for nothing, and for what does not fit."""
+        """The form of the value; all forms if it is null, absent or matches none."""
         if isinstance(value, dict):
             if self.map is not None:
                 return self if self.scalar is None and self.list is None else Atom(map=self.map)
@@ -169,7 +169,7 @@ def _schema_ref(schema: Schema, preserves: bool) -> Ref:
 
 
 def _schema_atom(schema: Schema, preserves: bool) -> Atom:
-    """`preserves`: the schema stands in one that keeps unknown members."""
+    """`preserves`: an enclosing schema keeps unknown members."""
     preserves = preserves or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     type_ = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
     if type_ == "string":
@@ -203,7 +203,7 @@ def _schema_map(schema: Schema, preserves: bool) -> MapOf:
 
 
 def empty(name: str) -> dict[str, Any]:
-    """A message whose sender has set nothing, as Go writes it."""
+    """A message without set fields, as Go writes it."""
     found: dict[str, Any] = {}
     for each in SCHEMA.message(name).fields.values():
         if each.left_out_when_zero or each.omitzero:

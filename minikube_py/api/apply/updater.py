@@ -1,7 +1,7 @@
-"""Updates and applies: what the object becomes, who owns what then, and who speaks against it.
+"""Updates and applies: the resulting object, its owners, and which managers conflict.
 
-`Managers` are the owners by name, each with the fields it owns. Each owns in the terms of one version;
-`convert` gives an object in another version, or None where that is gone.
+`Managers` maps names to owned fields, each in terms of one version; `convert` gives an object in another version, or
+None if that no longer exists.
 
 Source: structured-merge-diff `merge/{update,conflict}.go`.
 """
@@ -18,7 +18,7 @@ from minikube_py.api.errors import go_quote
 
 
 class Owned(NamedTuple):
-    """What one manager owns, in the terms of one version; `applied`: by apply, not by plain writes."""
+    """One manager's fields, in terms of one version; `applied`: by apply, not plain writes."""
 
     fields: PathSet
     version: str
@@ -47,7 +47,7 @@ class Conflict(NamedTuple):
 
 
 class Conflicts(Exception):
-    """Others own what this apply would change."""
+    """Other managers own fields that this apply would change."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
         self.conflicts = conflicts
@@ -55,14 +55,14 @@ class Conflicts(Exception):
 
 
 class Updater:
-    """`ignored`: the fields that a path of the API does not write, by version; nobody comes to own them by it."""
+    """`ignored`: fields that an API path does not write, by version; such writes do not own them."""
 
     def __init__(self, ignored: Mapping[str, PathSet], convert: Convert = as_it_is) -> None:
         self._ignored = ignored
         self._convert = convert
 
     def update(self, live: Typed, new: Typed, version: str, managers: Managers, manager: str) -> Managers:
-        """Who owns what once `new` is stored: `manager` what it changed, nobody what is gone."""
+        """The owners once `new` is stored: `manager` gets its changes; removed fields lose their owners."""
         managers = self._reconciled(live, managers)
         managers, changes = self._settle(live, new, version, managers, manager, True)
         before = managers[manager].fields if manager in managers else PathSet()
@@ -75,7 +75,7 @@ class Updater:
     def apply(
         self, live: Typed, config: Typed, version: str, managers: Managers, manager: str, force: bool
     ) -> tuple[Any, Managers]:
-        """The object after the apply, ABSENT where that changes nothing; and who owns what then.
+        """The object after the apply, ABSENT if unchanged; and its owners.
 
         Raises: Conflicts, unless `force`; TypedError."""
         managers = self._reconciled(live, managers)
@@ -123,15 +123,15 @@ class Updater:
         found = {}
         for name, owned in managers.items():
             converted = self._convert(live, owned.version)
-            # What stands in a version that is gone is dropped with it, where fields are settled.
+            # Fields of a removed version are dropped when owners are computed.
             fields = owned.fields if converted is None else typed.reconciled(owned.fields, converted.type)
             found[name] = owned._replace(fields=fields)
         return found
 
-    # --- what this manager has applied before and does not apply any more ---------------------------------------------
+    # --- pruning of fields no longer applied ---------------------------------------------
 
     def _pruned(self, merged: Typed, managers: Managers, manager: str, last: Owned | None) -> Typed:
-        """Without what `manager` applied last time, does not apply now, and nobody else owns."""
+        """Removes fields that `manager` applied last time but not now, and that have no other owner."""
         if last is None or not last.fields:
             return merged
         whole = self._convert(merged, last.version)

@@ -1,1 +1,1 @@
-"""Custom resources: from a CustomResourceDefinition to the same `Kind` that `api.kinds` holds, at run time."""
+"""Custom resources: turns a CustomResourceDefinition into a `Kind`, as in `api.kinds`, at run time."""

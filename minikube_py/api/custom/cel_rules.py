@@ -1,4 +1,4 @@
-"""Rules in CEL, `x-kubernetes-validations`: what they must be, and what they say of objects.
+"""CEL rules (`x-kubernetes-validations`): their validation and evaluation.
 
 Source: apiextensions-apiserver `pkg/apiserver/schema/cel/{compilation,validation}.go`,
 `pkg/apis/apiextensions/validation/{validation,cel_validation}.go`.
@@ -41,10 +41,10 @@ from minikube_py.cel.values import EXCEEDED, NONE, EvaluationError, Optional
 RULES: Final = "x-kubernetes-validations"
 CALL_COST_MAX: Final = 1_000_000
 OBJECT_COST_MAX: Final = 10_000_000
-"""What all rules may cost for one object."""
+"""Cost limit of all rules for one object."""
 RULE_COST_MAX: Final = 10_000_000
 DEFINITION_COST_MAX: Final = 100_000_000
-"""What a rule, and all of a definition, may cost by estimate."""
+"""Estimated cost limits of one rule and of a definition."""
 MESSAGE_BYTES_MAX: Final = 5 * 1024
 _UNBOUNDED: Final = (1 << 64) - 1
 _REASONS: Final = (DUPLICATE, FORBIDDEN, INVALID, REQUIRED)
@@ -58,7 +58,7 @@ _TOKEN: Final = re.compile(r"[.\[\]]|'(?:[^'\\]|\\.)*'|[^.\[\]]+", re.DOTALL)
 
 
 def field_path(text: str, schema: Any) -> str | None:
-    """The path as errors show it; None where it is none of the schema's."""
+    """The path as errors show it; None if it is not in the schema."""
     found = ""
     tokens = iter(_TOKEN.findall(text))
     for token in tokens:
@@ -91,7 +91,7 @@ def inside(path: str, name: str) -> str:
 
 
 class Compiled(NamedTuple):
-    """`wrong` and `message_wrong`: why an expression is none."""
+    """`wrong` and `message_wrong`: why an expression is invalid."""
 
     rule: Json
     expression: Expression | None = None
@@ -107,7 +107,7 @@ class Compiled(NamedTuple):
 
 
 def compile_rules(schema: Json, of: Declared, found: list[Compiled]) -> None:
-    """Adds to `found` those that are not there yet. Raises: OutOfSteps, with more of them than before."""
+    """Adds missing ones to `found`. Raises: OutOfSteps, after making progress."""
     structs: dict[str, Mapping[str, Type]] = {}
     type_ = of.typed("selfType", structs)
     plain, lenient = (
@@ -163,7 +163,7 @@ def _names_old(root: Node) -> bool:
 
 
 class Scope:
-    """Where a schema stands in a definition, as far as rules are concerned."""
+    """A schema's position in a definition, for rules."""
 
     def __init__(self, schema: Any, parent: Scope | None = None) -> None:
         self._schema = schema if isinstance(schema, dict) else {}
@@ -177,7 +177,7 @@ class Scope:
 
     @property
     def _times_below(self) -> int:
-        """How often a value of a schema in this one can stand in an object; 0: without bound."""
+        """How many values of a schema within this one an object can have; 0: unbounded."""
         type_ = self._schema.get("type")
         most: int | None = 1
         if type_ == "array":
@@ -194,7 +194,7 @@ class Scope:
         return declared(self._schema, parent is None or bool(self._schema.get("x-kubernetes-embedded-resource")))
 
     def errors(self, path: str, no_old: str) -> list[FieldError]:
-        """What is wrong with its rules' expressions. `no_old`: where the part begins whose old values are unknown."""
+        """Errors in its rules' expressions. `no_old`: where the part without known old values begins."""
         of = self._declared
         path = f"{path}.{RULES}"
         if of is None:
@@ -239,7 +239,7 @@ _UNBOUNDED_TIMES: Final = -1
 
 
 class Total:
-    """What all rules of a definition cost by estimate, and the four that cost most."""
+    """The estimated cost of a definition's rules, and the four most expensive ones."""
 
     def __init__(self) -> None:
         self._cost = 0
@@ -278,7 +278,7 @@ def _go_rule(rule: Json) -> Json:
 
 
 def form_errors(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a schema, beside their expressions."""
+    """Errors in a schema's rules, except expressions."""
     errors: list[FieldError] = []
     for index, rule in enumerate(schema.get(RULES) or ()):
         errors += _form_errors(rule, f"{path}.{RULES}[{index}]", schema)
@@ -318,7 +318,7 @@ _BREAK: Final = re.compile(r"[\n\r]")
 
 @dataclass(slots=True, eq=False)
 class Ruled:
-    """A schema with rules in it: `wrong` is why they cannot be looked at. `seen_as`: the schema of what they see."""
+    """A schema with rules in it: `wrong`: why they cannot be evaluated. `seen_as`: the schema they see."""
 
     schema: Json
     seen_as: Mapping[str, Any]
@@ -331,14 +331,14 @@ class Ruled:
 
     @property
     def rules(self) -> list[Compiled]:
-        """Compiled when the first value comes; what was done before it took too long stays."""
+        """Compiled with the first value; partial results survive a step limit."""
         if self.of is not None and len(self._compiled) < len(self.schema.get(RULES) or ()):
             compile_rules(self.schema, self.of, self._compiled)
         return self._compiled
 
 
 def ruled(schema: Json, resource: bool) -> Ruled | None:
-    """None where there is no rule."""
+    """None without rules."""
     return _ruled(schema, resource, declared(schema, resource)) if _has_rules(schema) else None
 
 
@@ -370,7 +370,7 @@ def _ruled(schema: Any, resource: bool, of: Declared | None) -> Ruled | None:
             field = declared(inner, _is_embedded(inner))
         else:
             field = (of.fields or {}).get(known) if of is not None else None
-        # Fields of unknown types are not looked at.
+        # Fields of unknown types are skipped.
         if field is not None and (found := _ruled(inner, _is_embedded(inner), field)) is not None:
             properties[name] = found
     wrong = "failed to convert to declType for CEL validation rules" if of is None and schema.get(RULES) else ""
@@ -378,11 +378,11 @@ def _ruled(schema: Any, resource: bool, of: Declared | None) -> Ruled | None:
 
 
 class _Spent(Exception):
-    """Nothing further is looked at."""
+    """Evaluation stops here."""
 
 
 class Verdict(NamedTuple):
-    """`warnings`: what is wrong and was so before. `left`: of the budget; negative where it did not do."""
+    """`warnings`: violations that existed before. `left`: remaining budget; negative if exceeded."""
 
     errors: list[FieldError]
     warnings: list[str]
@@ -392,7 +392,7 @@ class Verdict(NamedTuple):
 def judged(
     node: Ruled, value: Any, path: str = "", old: Any = None, ratchets: bool = False, budget: int = OBJECT_COST_MAX
 ) -> Verdict:
-    """What the rules say of a value. `ratchets`: what was wrong in `old` and has not changed is let be."""
+    """The rules' errors for a value. `ratchets`: unchanged violations of `old` are tolerated."""
     looked = _Looking(budget)
     try:
         looked.at(node, path, value, old, Correlated(old, value, node.schema) if ratchets else None, None)
@@ -402,7 +402,7 @@ def judged(
 
 
 def is_blocked(errors: list[FieldError]) -> bool:
-    """Whether an object is so wrong that rules say nothing of use."""
+    """Whether an object is too invalid for rules to be useful."""
     return any(error.reason in _BLOCKING for error in errors)
 
 
@@ -429,7 +429,7 @@ class _Looking:
         parent: Correlated | None,
         known: Any = None,
     ) -> None:
-        """`known`: the value as expressions see it, where what it stands in was looked at. Raises: _Spent."""
+        """`known`: the value as expressions see it, if its parent was evaluated. Raises: _Spent."""
         if value is None:
             return
         spend(10)
@@ -530,7 +530,7 @@ class _Looking:
             raise _Spent
 
     def _message(self, each: Compiled, variables: Json) -> tuple[str, bool]:
-        """What the rule's own expression says, "" where nothing of use; and whether it is that nothing goes on."""
+        """The result of messageExpression, or ""; and whether evaluation must stop."""
         if each.message is None:
             return "", False
         result, cost = each.message.outcome(variables, CALL_COST_MAX)

@@ -1,4 +1,4 @@
-"""Bodies of custom resources: JSON or YAML as it stands, pruned by the schema of its version, never by a Go type.
+"""Bodies of custom resources: plain JSON or YAML, pruned by its version's schema, not by a Go type.
 
 Source: apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (unstructuredSchemaCoercer).
 """
@@ -17,7 +17,7 @@ from minikube_py.api.typed import DecodeError
 
 
 class CustomCodec:
-    """See `api.kind.Codec`. `schema` is that of the version; None: nothing but metadata is known."""
+    """See `api.kind.Codec`. `schema` is the version's; None: only metadata is known."""
 
     def __init__(self, named: Named, plural: str, schema: Structural) -> None:
         self._named = named
@@ -63,7 +63,7 @@ class CustomCodec:
         raise invalid(about, obj["metadata"].get("name") or "", [wrong])
 
     def read(self, value: bytes, defaults: bool = True) -> bytes:
-        """What the store holds, as it is read in this version: pruned, and with its defaults."""
+        """A stored value read in this version: pruned, with defaults."""
         obj = orjson.loads(value)
         metadata = obj.pop("metadata")
         versioned = obj.pop("apiVersion", None) is not None

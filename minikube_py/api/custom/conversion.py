@@ -1,8 +1,7 @@
-"""Conversion of custom resources by a webhook: in which version each object is stored, what the webhook is sent, and
-what its answer says. Pure.
+"""Conversion of custom resources by a webhook: the version of stored objects, webhook requests and responses.
 
-A stored object of such a definition ends with the version that it was written in, as upstream's begin with it. One
-without was written before there was a webhook: it counts as of the first of `status.storedVersions`.
+Pure. A stored object ends with the version it was written in (upstream's begin with it). One without was written before
+the webhook: it has the first of `status.storedVersions`.
 
 Source: apiextensions-apiserver `pkg/apiserver/conversion/webhook_converter.go`.
 """
@@ -32,8 +31,8 @@ _META_FIELDS: Final = ("labels", "annotations")
 
 
 class ConversionWebhook(NamedTuple):
-    """`stored`: the apiVersion that objects are stored in; `assumed`: that of those which do not say it. `client` is
-    the definition's clientConfig, `reviews` the versions of reviews that the webhook takes."""
+    """`stored`: the apiVersion that objects are stored in; `assumed`: that of objects without one. `client` is the
+    definition's clientConfig, `reviews` the review versions that the webhook accepts."""
 
     name: str
     kind: str
@@ -44,7 +43,7 @@ class ConversionWebhook(NamedTuple):
 
 
 def webhook_of(content: Json) -> ConversionWebhook | None:
-    """Of a `served_form`."""
+    """From a `served_form`."""
     spec = content["spec"]
     conversion = spec.get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
@@ -84,7 +83,7 @@ def split(webhook: ConversionWebhook, value: bytes) -> tuple[str, bytes]:
 def review(
     webhook: ConversionWebhook, version: str, uid: str, wanted: str, objects: Sequence[tuple[str, bytes]]
 ) -> bytes:
-    """What the webhook is sent: the `objects` (version, value) are wanted in another. `version` is the review's."""
+    """The webhook's request to convert `objects` (version, value) to another version. `version` is the review's."""
     head = b'{"kind":"%b","apiVersion":"%b/%b","request":{"uid":"%b","desiredAPIVersion":"%b","objects":[' % tuple(
         each.encode() for each in (REVIEW, GROUP, version, uid, wanted)
     )
@@ -94,11 +93,11 @@ def review(
 
 
 class BadConversion(Exception):
-    """Why the answer is none, in upstream's words."""
+    """Why the response is invalid, in upstream's words."""
 
 
 def results(answer: Json, version: str, uid: str) -> list[Any]:
-    """The converted objects of an answer. Raises: BadConversion."""
+    """The converted objects of a response. Raises: BadConversion."""
     said = told_kind(answer)
     try:
         found = decode_value(target(GROUP, "v1", REVIEW), {**answer, "apiVersion": f"{GROUP}/v1"}, False)[0]
@@ -121,7 +120,7 @@ def results(answer: Json, version: str, uid: str) -> list[Any]:
 
 
 def as_read(definition: bytes, version: str, value: bytes) -> bytes:
-    """What the store holds in a version, pruned and with its defaults; what is no object stays as it is."""
+    """A stored value in a version, pruned and with defaults; non-objects are unchanged."""
     try:
         return _codec(definition, version).read(value)
     except (ValueError, TypeError, AttributeError, LookupError):
@@ -129,8 +128,8 @@ def as_read(definition: bytes, version: str, value: bytes) -> bytes:
 
 
 def taken(definition: bytes, wanted: str, kind: str, original: Json, found: Any, prunes: bool) -> bytes:
-    """The object that the webhook made of `original`, pruned by its version's schema where it `prunes`, without its
-    defaults, as the store's bytes without the version. Raises: BadConversion."""
+    """The webhook's result for `original`, pruned if its version `prunes`, without defaults, as stored bytes without
+    the version. Raises: BadConversion."""
     if found is None:
         raise BadConversion("unexpected end of JSON input")
     if not isinstance(found, dict) or not found.get("kind"):
@@ -156,7 +155,7 @@ def taken(definition: bytes, wanted: str, kind: str, original: Json, found: Any,
 
 
 def _restore(before: Json, found: Json) -> str:
-    """The metadata are those that were sent, but for labels and annotations. Gives what is wrong with those."""
+    """Keeps the sent metadata except labels and annotations. Returns errors in those."""
     if "metadata" not in found:
         return "missing metadata in converted object"
     given = found["metadata"]

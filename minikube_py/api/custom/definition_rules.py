@@ -1,6 +1,6 @@
-"""What a CustomResourceDefinition must be.
+"""Validation of CustomResourceDefinitions.
 
-What all versions have in common stands at the top in upstream's internal form, and errors name it there. Source:
+Upstream's internal form has fields common to all versions at the top, and errors name them there. Source:
 apiextensions-apiserver `pkg/apis/apiextensions/validation/validation.go`, `pkg/apis/apiextensions/v1/conversion.go`.
 """
 
@@ -37,7 +37,7 @@ _PER_VERSION: Final = {
     "additionalPrinterColumns": "additionalPrinterColumns",
     "selectableFields": "selectableFields",
 }
-"""What a version may have of its own, and what it is called where all versions have the same."""
+"""Per-version fields, and their names when common to all versions."""
 _COLUMN_TYPES: Final = "boolean,date,integer,number,string"
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _PEM: Final = b"-----BEGIN CERTIFICATE-----"
@@ -81,7 +81,7 @@ def validate_definition_status(new: Json, old: Json) -> list[FieldError]:
 
 
 def common_parts(spec: Json) -> frozenset[str]:
-    """Of `_PER_VERSION` what is the same in all versions."""
+    """The `_PER_VERSION` fields equal in all versions."""
     versions: list[Json] = spec.get("versions") or []
     return frozenset(
         name for name in _PER_VERSION if all(same_json(v.get(name), versions[0].get(name)) for v in versions)
@@ -185,7 +185,7 @@ def _versions_errors(versions: list[Json], common: frozenset[str]) -> list[Field
 
 
 def _internal(version: Json, common: frozenset[str]) -> Json:
-    """As upstream prints its internal type; of a schema that is not common it would print other names of members."""
+    """As upstream prints its internal type; it has other member names for a per-version schema."""
     own = {part: None if part in common else version.get(part) for part in _PER_VERSION}
     return {
         "Name": version.get("name") or "", "Served": bool(version.get("served")),
@@ -345,7 +345,7 @@ def _status_errors(definition: Json) -> list[FieldError]:
 
 
 def approval(definition: Json) -> tuple[str, str]:
-    """How it stands with the approval that groups of the community need, and why; "" where none is needed."""
+    """The state and reason of the API approval that community groups need; "" if not needed."""
     group = definition["spec"].get("group") or ""
     if not re.search(r"(?:^|\.)(?:k8s|kubernetes)\.io$", group):
         return "", ""
@@ -378,7 +378,7 @@ def _approval_errors(new: Json, old: Json | None) -> list[FieldError]:
 
 
 def unknown_formats(definition: Json) -> list[str]:
-    """The formats of its schemas that nothing is checked by."""
+    """Formats in its schemas that are not validated."""
     found: list[str] = []
     schemas = [(v.get("schema") or {}).get("openAPIV3Schema") for v in definition["spec"].get("versions") or ()]
     if schemas and "schema" in common_parts(definition["spec"]):

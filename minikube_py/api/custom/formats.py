@@ -1,4 +1,4 @@
-"""Formats of schemas: which are known for which type, and which texts have them.
+"""Formats of schemas: which apply to which type, and their validation.
 
 Source: kube-openapi `pkg/validation/strfmt`, apiextensions-apiserver `pkg/apiserver/validation/formats.go`.
 """
@@ -37,7 +37,7 @@ def _like(pattern: str, flags: int = 0) -> Callable[[str], bool]:
 
 
 def _ipv4(text: str) -> bool:
-    """Leading zeros are let pass, as upstream lets them."""
+    """As upstream, leading zeros are allowed."""
     parts = text.split(".")
     return len(parts) == 4 and all(p.isascii() and p.isdigit() and int(p[:8]) < 256 and len(p) < 8 for p in parts)
 
@@ -113,7 +113,7 @@ def _date(text: str) -> bool:
     if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is None:
         return False
     try:
-        # Go knows a year 0, which was a leap year.
+        # Go has a year 0, a leap year.
         return date.fromisoformat(text if text[:4] != "0000" else f"2000{text[4:]}") is not None
     except ValueError:
         return False
@@ -194,7 +194,7 @@ _NUMERIC: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def effective_format(name: str, types: Sequence[str]) -> str:
-    """The format, or "" where it is none for values of these types: it is then not looked at."""
+    """The format, or "" if it does not apply to these types and is ignored."""
     if not name:
         return ""
     type_ = types[0] if len(types) == 1 else ""
@@ -204,6 +204,6 @@ def effective_format(name: str, types: Sequence[str]) -> str:
 
 
 def is_format(name: str, text: str) -> bool:
-    """Whether a text has the format; every text has one that is not for texts."""
+    """Whether a text has the format; true for formats not for texts."""
     check = _FORMATS.get(name.replace("-", ""))
     return check is None or check(text)

@@ -1,4 +1,4 @@
-"""From a CustomResourceDefinition to the kinds that it stands for: one for each served version.
+"""Builds the kinds of a CustomResourceDefinition, one per served version.
 
 Source: apiextensions-apiserver `pkg/registry/customresource`, `pkg/apiserver/customresource_handler.go`.
 """
@@ -32,7 +32,7 @@ _VERSION: Final = re.compile("v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 
 def version_rank(name: str) -> tuple[Any, ...]:
-    """By which versions are sorted as people mean them: v2 before v1, before v1beta2, before all other names."""
+    """Sort key for version priority: v2 before v1, before v1beta2, before all other names."""
     match = _VERSION.fullmatch(name)
     if match is None:
         return (1, name)
@@ -46,7 +46,7 @@ def is_true(definition: Json, condition: str) -> bool:
 
 
 def served_form(definition: Json) -> bytes:
-    """All that the kinds of a definition are made of; empty where it is not established."""
+    """The data for a definition's kinds; empty if it is not established."""
     if not is_true(definition, "Established"):
         return b""
     names = definition["status"]["acceptedNames"]
@@ -58,7 +58,7 @@ def served_form(definition: Json) -> bytes:
 
 @lru_cache(256)
 def kinds_of(form: bytes) -> tuple[Kind, ...]:
-    """The kinds of a `served_form`, the most wanted version first."""
+    """The kinds of a `served_form`, in order of version priority."""
     content = orjson.loads(form)
     versions = sorted(content["spec"]["versions"], key=lambda version: version_rank(version["name"]))
     return tuple(_kind(content, version, form) for version in versions if version.get("served"))
@@ -99,7 +99,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         names_items=True,
         storage_version=_storage_version(spec),
         codec=codec,
-        # What upstream reads from its store it prunes and fills up again.
+        # Upstream prunes and defaults what it reads from its store.
         read=codec.read if webhook is None else None,
         definition=form,
         structure=properties,
@@ -110,7 +110,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
 
 
 def _storage_version(spec: Json) -> str | None:
-    """None where it is not served."""
+    """None if it is not served."""
     stored = (each["name"] for each in spec["versions"] if each.get("storage") and each.get("served"))
     return next((f"{spec['group']}/{name}" for name in stored), None)
 
@@ -205,7 +205,7 @@ class _Rules:
 
     @cached_property
     def _ruled(self) -> Ruled | None:
-        """Expressions are compiled when the first object comes."""
+        """Expressions are compiled with the first object."""
         return ruled(self._properties, True) if self._may_have_rules else None
 
     def _rule_errors(self, errors: list[FieldError], new: Json, old: Json | None) -> list[FieldError]:
@@ -231,7 +231,7 @@ class _Rules:
         return self._rule_errors(errors + self._list_errors(new, old), new, old)
 
     def _list_errors(self, new: Json, old: Json) -> list[FieldError]:
-        """Lists that were wrong before may stay so."""
+        """Lists that were invalid before may stay so."""
         return [] if unique_list_errors(old, self._schema) else unique_list_errors(new, self._schema)
 
     def validate_status(self, new: Json, old: Json) -> list[FieldError]:
@@ -244,13 +244,13 @@ class _Rules:
         return self.warn_status(new, old) + _warn(new, old)
 
     def warn_status(self, new: Json, old: Json | None) -> list[str]:
-        """What rules found wrong and let be; they have just looked at the object."""
+        """Violations that the rules tolerated; they have just run."""
         looked_at, warnings = self._let_be
         return warnings if looked_at is new else []
 
 
 def _content(obj: Json) -> Json:
-    """All but metadata, and what is the same in all objects of a kind."""
+    """All but metadata and constants of the kind."""
     return {name: value for name, value in obj.items() if name not in ("metadata", "kind", "apiVersion")}
 
 
@@ -321,7 +321,7 @@ def _cell(type_: str, path: str) -> Callable[[Json, Age], Any]:
     try:
         steps = steps_of(path)
     except BadPath:
-        # Upstream then prints no further columns; definitions with such paths are refused here.
+        # Upstream then prints no further columns; here, definitions with such paths are refused.
         return lambda obj, age: None
 
     def cell(obj: Json, age: Age) -> Any:

@@ -16,7 +16,7 @@ _STEP: Final = re.compile(
 
 
 class BadPath(ValueError):
-    """The path is none that this server follows."""
+    """The path is not supported."""
 
 
 @lru_cache(1024)
@@ -46,7 +46,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
 
 
 def follow(obj: Any, steps: tuple[Step, ...]) -> list[Any]:
-    """What stands at the path: nothing, one value, or several."""
+    """The values at the path: none, one or several."""
     found = [obj]
     for step in steps:
         found = [inner for value in found for inner in _next(value, step)]

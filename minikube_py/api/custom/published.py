@@ -1,4 +1,4 @@
-"""What OpenAPI tells of a custom kind: its definition's schema, with the members that every object has.
+"""The OpenAPI schema of a custom kind: its definition's schema with the members of every object.
 
 Source: apiextensions-apiserver pkg/controller/openapi/builder, pkg/apiserver/schema (ToKubeOpenAPI).
 """
@@ -14,7 +14,7 @@ _INTEGER_OR_TEXT: Final = [{"type": "integer"}, {"type": "string"}]
 
 
 def published(schema: Json, embedded_texts: Json) -> Json:
-    """A part of a structural schema as OpenAPI tells it. `embedded_texts`: descriptions of the members of objects."""
+    """A part of a structural schema in OpenAPI. `embedded_texts`: descriptions of the members of objects."""
     found = {name: value for name, value in schema.items() if name not in ("properties", "items", "example", "title")}
     if schema.get("x-kubernetes-int-or-string") and "anyOf" not in schema:
         found["anyOf"] = _INTEGER_OR_TEXT
@@ -32,7 +32,7 @@ def published(schema: Json, embedded_texts: Json) -> Json:
 
 
 def members(meta: str, texts: Json) -> Json:
-    """apiVersion, kind and metadata; `texts`: their descriptions, as far as there are any."""
+    """apiVersion, kind and metadata; `texts`: their descriptions, if any."""
 
     def told(name: str, content: Json) -> Json:
         return {**({"description": texts[name]} if name in texts else {}), **content}

@@ -1,4 +1,4 @@
-"""The rules of custom objects beside their OpenAPI schema: lists that are sets or maps, resources inside, scales.
+"""Rules of custom objects beyond their OpenAPI schema: list sets and maps, embedded resources, scales.
 
 Source: apiextensions-apiserver `pkg/apiserver/schema/{listtype,objectmeta}`, `pkg/registry/customresource`.
 """
@@ -22,7 +22,7 @@ from minikube_py.api.typed import DecodeError
 
 
 def unique_list_errors(value: Any, schema: Structural | None, path: str = "") -> list[FieldError]:
-    """Items of sets, and keys of maps, that stand more than once."""
+    """Duplicate set items and map keys."""
     if schema is None or not schema.has_unique_lists:
         return []
     errors: list[FieldError] = []
@@ -37,7 +37,7 @@ def unique_list_errors(value: Any, schema: Structural | None, path: str = "") ->
 
 
 def _parts(value: Any, schema: Structural, path: str) -> Iterator[tuple[Any, Structural | None, str]]:
-    """The members or items of a value that its schema knows, each with its own schema and path."""
+    """The known members or items of a value, with schema and path."""
     if isinstance(value, dict):
         for name, item in value.items():
             if name in schema.properties:
@@ -50,7 +50,7 @@ def _parts(value: Any, schema: Structural, path: str) -> Iterator[tuple[Any, Str
 
 
 def _repeated(values: list[Any]) -> list[int]:
-    """The places at which a value stands for the second time; 1 is not 1.0."""
+    """The positions of duplicates; 1 is not 1.0."""
     seen: dict[bytes, int] = {}
     found = []
     for index, value in enumerate(values):
@@ -69,11 +69,11 @@ def _map_errors(value: list[Any], schema: Structural, path: str) -> list[FieldEr
     return [duplicate(f"{path}[{index}]", keys[index]) for index in _repeated(keys)]
 
 
-# --- resources inside resources -------------------------------------------------------------------------------------
+# --- embedded resources -------------------------------------------------------------------------------------
 
 
 def embedded_errors(value: Any, schema: Structural | None, path: str = "") -> list[FieldError]:
-    """What is wrong with kind, apiVersion and metadata of the resources inside."""
+    """Errors in kind, apiVersion and metadata of embedded resources."""
     if schema is None or not schema.has_embedded:
         return []
     errors: list[FieldError] = []
@@ -119,7 +119,7 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 class _Elsewhere(Exception):
-    """What stands on the way is no object, or at its end of another type."""
+    """A non-object on the path, or a wrong type at its end."""
 
 
 def _nested(obj: Any, path: tuple[str, ...], wanted: type, named: str, zero: Any) -> Any:
@@ -151,7 +151,7 @@ def _replicas_errors(obj: Json, path: tuple[str, ...]) -> list[FieldError]:
 
 
 def scale_errors(obj: Json, paths: ScalePaths, selector: tuple[str, ...], status_alone: bool) -> list[FieldError]:
-    """`selector`: where the selector's text stands; empty where there is none."""
+    """`selector`: the path of the selector's text, or empty."""
     errors = [] if status_alone else _replicas_errors(obj, paths.spec_replicas)
     errors += _replicas_errors(obj, paths.status_replicas)
     if selector:

@@ -1,4 +1,4 @@
-"""What the schema of a custom resource must be: OpenAPI's rules, lists and maps, defaults.
+"""Validation of a custom resource's schema: OpenAPI's rules, lists and maps, defaults.
 
 Source: apiextensions-apiserver `pkg/apis/apiextensions/validation`, `pkg/apiserver/schema/defaulting/validation.go`.
 """
@@ -39,7 +39,7 @@ _EVEN_EMPTY: Final = ("additionalItems", "dependencies", "$ref")
 
 
 def schema_errors(schema: Json, path: str, has_status: bool) -> list[FieldError]:
-    """`path`: where the `openAPIV3Schema` stands."""
+    """`path`: the path of `openAPIV3Schema`."""
     errors = _root_errors(schema, path, has_status)
     reason = unbuildable(schema)
     scope = None
@@ -121,7 +121,7 @@ class _Defaults:
         found = judged(rules, value, path, value, budget=self._left)
         left = found.left
         if not found.errors:
-            # As one that an object begins with, too.
+            # Also as the default of a whole object.
             found = judged(rules, value, path, budget=self._left)
             left = min(left, found.left)
         self._left = left
@@ -144,7 +144,7 @@ def _default(schema: Structural, path: str) -> list[FieldError]:
 
 
 def _meta_default(schema: Structural, path: str, root: Structural, way: tuple[str | int, ...]) -> list[FieldError]:
-    """A default within kind, apiVersion or metadata must make a sound resource."""
+    """A default within kind, apiVersion or metadata must make a valid resource."""
     value: Any = copied(schema.default)
     for step in reversed(way):
         value = [value] if isinstance(step, int) else {step: value}
@@ -163,8 +163,8 @@ def _meta_default(schema: Structural, path: str, root: Structural, way: tuple[st
 
 
 class _Inside(NamedTuple):
-    """Where a schema stands. `no_default`: why it may have none. `no_old`: the path of the part within which nothing
-    tells which old value a new one stands for."""
+    """A schema's position. `no_default`: why defaults are forbidden. `no_old`: the path of the part whose values cannot
+    be correlated with old ones."""
 
     resource_meta: bool = False
     no_default: str = ""
@@ -174,7 +174,7 @@ class _Inside(NamedTuple):
 def _open_errors(
     schema: Any, path: str, inside: _Inside, scope: Scope | None, of_rules: list[FieldError], root: bool = False
 ) -> list[FieldError]:
-    """`of_rules` gets what is wrong with expressions. They are looked at where the schema in `scope` is sound."""
+    """`of_rules` collects errors in expressions, checked if the schema in `scope` is valid."""
     if not isinstance(schema, dict):
         return []
 
@@ -361,7 +361,7 @@ def selectable_errors(fields: list[Json], schema: Json, path: str) -> list[Field
 
 
 def _schema_at(path: str, schema: Json) -> tuple[Json | None, str]:
-    """The schema at a path of members alone, or why there is none."""
+    """The schema at a path of members, or why there is none."""
     if "[" in path or "]" in path:
         return None, "array notation is not allowed"
     if not path.startswith("."):

@@ -1,7 +1,7 @@
-"""Structural schemas: what an object of a custom kind is made of, and what reading does to it.
+"""Structural schemas: the structure of custom objects, and how they are read.
 
-Reading prunes what the schema does not name, drops nulls that may not stand, fills in defaults, and checks the metadata
-of resources inside resources. Source: apiextensions-apiserver `pkg/apiserver/schema/{pruning,defaulting,objectmeta}`.
+Reading prunes unknown fields, drops forbidden nulls, fills in defaults, and checks the metadata of embedded resources.
+Source: apiextensions-apiserver `pkg/apiserver/schema/{pruning,defaulting,objectmeta}`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 @dataclass(eq=False)
 class Structural:
-    """One node of a schema. `source` is the JSONSchemaProps that it was made of; `additional` is True where values are
-    not looked at, None where members beside `properties` are unknown."""
+    """One node of a schema. `source` is its JSONSchemaProps; `additional` is True if any values are allowed, None if
+    members beside `properties` are unknown."""
 
     source: Json
     properties: dict[str, Structural] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Structural:
 
     @cached_property
     def as_resource(self) -> Structural:
-        """The same with kind, apiVersion and metadata of its own."""
+        """The same with kind, apiVersion and metadata."""
         if self.embedded:
             return self
         source = {**self.source, "x-kubernetes-embedded-resource": True}
@@ -80,7 +80,7 @@ class Structural:
 
 
 def structural(schema: Json) -> Structural:
-    """The nodes of a JSONSchemaProps that was validated."""
+    """The nodes of a valid JSONSchemaProps."""
     properties = {name: structural(inner) for name, inner in (schema.get("properties") or {}).items()}
     additional, items = schema.get("additionalProperties"), schema.get("items")
     return Structural(
@@ -108,8 +108,8 @@ def same_json(left: Any, right: Any) -> bool:
 
 
 def prune(value: Any, schema: Structural | None, resource: bool = False) -> list[str]:
-    """Removes in place what `schema` does not name; the paths of that, sorted. `resource`: `value` is one, whose
-    metadata is not looked at."""
+    """Removes unknown fields in place; returns their paths, sorted. `resource`: `value` is one, and its metadata is
+    skipped."""
     unknown: list[str] = []
     if resource:
         schema = (schema or Structural({})).as_resource
@@ -143,7 +143,7 @@ def _prune(value: Any, schema: Structural | None, path: str, unknown: list[str])
 
 
 def _keep(value: Any, schema: Structural, path: str, unknown: list[str]) -> None:
-    """Where unknown members stay, what is known is pruned inside all the same."""
+    """Even if unknown members are kept, known ones are pruned."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             if schema.items is not None:
@@ -178,7 +178,7 @@ def _missing(value: Any, schema: Structural | None) -> bool:
 
 
 def fill_defaults(value: Any, schema: Structural | None) -> None:
-    """Fills in defaults, in place; `drop_nulls` has left the nulls that have one."""
+    """Fills in defaults, in place; `drop_nulls` has kept nulls with a default."""
     if schema is None or not schema.has_defaults:
         return
     if isinstance(value, dict):
@@ -199,11 +199,11 @@ def fill_defaults(value: Any, schema: Structural | None) -> None:
             fill_defaults(value[index], schema.items)
 
 
-# --- resources inside resources -------------------------------------------------------------------------------------
+# --- embedded resources -------------------------------------------------------------------------------------
 
 
 class Malformed(Exception):
-    """`error`: what is wrong with kind, apiVersion or metadata."""
+    """`error`: the error in kind, apiVersion or metadata."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -212,7 +212,7 @@ class Malformed(Exception):
 
 def coerce(value: Any, schema: Structural | None, path: str = "", *, lenient: bool = False) -> list[str]:
     """Checks types of kind, apiVersion and metadata of the resources in `value`, and prunes their metadata in place;
-    the paths of what was unknown. `lenient`: what is wrong is dropped.
+    returns unknown paths. `lenient`: malformed fields are dropped.
 
     Raises: Malformed."""
     unknown: list[str] = []

@@ -1,4 +1,4 @@
-"""Whether a schema is structural: every value it may look at has its place, with a type, outside of all alternatives.
+"""Whether a schema is structural: every value it constrains is declared with a type, outside of alternatives.
 
 Source: apiextensions-apiserver `pkg/apiserver/schema/{validation,complete,convert}.go`.
 """
@@ -29,7 +29,7 @@ _WHERE: Final = {
 
 
 def unbuildable(schema: Any) -> str:
-    """Why no structural schema can be made of it, "" where one can."""
+    """Why it cannot become a structural schema, or ""."""
     if not isinstance(schema, dict):
         return ""
     for name in _UNSUPPORTED:
@@ -164,7 +164,7 @@ def _nested(schema: Json, skip_any: bool, path: str) -> list[FieldError]:
 
 
 def _completeness(schema: Json | None, values: Json, where: str, path: str) -> list[FieldError]:
-    """What alternatives look at has its place in the schema itself."""
+    """Fields in alternatives must be declared in the schema itself."""
     if schema is None:
         return [required(where, f"because it is defined in {path}")]
     errors: list[FieldError] = []

@@ -1,6 +1,6 @@
-"""Values held against an OpenAPI v3 schema: which errors, in upstream's words.
+"""Validates values against an OpenAPI v3 schema, with upstream's messages.
 
-An update ratchets: what is wrong and has not changed is let be. Source: kube-openapi `pkg/validation/validate`,
+Updates ratchet: unchanged invalid values are tolerated. Source: kube-openapi `pkg/validation/validate`,
 apiextensions-apiserver `pkg/apiserver/validation`.
 """
 
@@ -31,25 +31,25 @@ from minikube_py.cel.allowance import spend
 from minikube_py.cel.regex import TooDear, compiled
 
 _NOWHERE: Final = "<nil>"
-"""How upstream prints a path that is not there."""
+"""How upstream prints a missing path."""
 _ABSENT: Final = object()
 _STEPS: Final = 20
-"""To look at a value."""
+"""Steps to validate a value."""
 _JSON_TYPES: Final[dict[type, str]] = {
     bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object",
 }  # fmt: skip
 
 
 class Found(NamedTuple):
-    """`errors` without the path they stand under. `matches` counts what held: of several alternatives that all fail,
-    the one that holds best counts."""
+    """`errors` relative to their path. `matches` counts successes: of alternatives that all fail, the best one is
+    reported."""
 
     errors: list[FieldError]
     matches: int
 
 
 class Correlated(NamedTuple):
-    """The old value that a new one stands for, and the schema by which items of lists are recognized."""
+    """The old value for a new one, and the schema that correlates list items."""
 
     old: Any
     new: Any
@@ -77,8 +77,8 @@ class Correlated(NamedTuple):
 
     @property
     def unchanged(self) -> bool:
-        """As upstream compares: lists that are maps in any order; objects with members that no schema tells of have
-        always changed."""
+        """As upstream compares: map lists in any order; objects with members outside the schema always count as
+        changed."""
         old, new = self.old, self.new
         if isinstance(old, list) and isinstance(new, list):
             if len(old) != len(new) or not self._is_map_list:
@@ -94,7 +94,7 @@ class Correlated(NamedTuple):
 
 
 def items_named_as(items: Sequence[Any], among: Sequence[Any], keys: Sequence[str]) -> list[Any]:
-    """For each item the first one with the same keys; None where there is none, or keys are missing."""
+    """For each item the first one with the same keys; None if there is none, or keys are missing."""
     spend(5 * (len(items) + len(among)))
     known = {_key_of(each, keys): each for each in reversed(among)}
     known[None] = None
@@ -107,7 +107,7 @@ def _key_of(item: Any, keys: Sequence[str]) -> bytes | None:
 
 
 def validate_value(value: Any, schema: Json, path: str = "", old: Any = _ABSENT) -> list[FieldError]:
-    """What is wrong with `value`, which stands at `path`; `old`: what it was before an update."""
+    """The errors of `value` at `path`; `old`: its value before an update."""
     correlated = Correlated(old, value, schema) if old is not _ABSENT else None
     found = _ratcheted(value, schema, "", correlated)
     return [_placed(error, path) for error in found.errors]
@@ -156,7 +156,7 @@ def _check(value: Any, schema: Json, path: str, correlated: Correlated | None) -
 
 
 def _own(value: Any, schema: Json, types: list[str], format_: str, path: str, correlated: Correlated | None) -> Found:
-    """What the type of the value asks for."""
+    """Validates by the value's type."""
     errors: list[FieldError] = []
     matches = 0
     if isinstance(value, str):
@@ -217,7 +217,7 @@ def _enum_errors(value: Any, schema: Json, path: str) -> list[FieldError]:
 
 
 def _is_value(value: Any, wanted: Any) -> bool:
-    """Numbers are converted to the type of the wanted one, as upstream does it."""
+    """Numbers are converted to the expected type, as upstream."""
     if value is None or wanted is None:
         return False
     if isinstance(value, bool) or isinstance(wanted, bool):
@@ -250,7 +250,7 @@ _EPSILON: Final = 1e-9
 
 
 def is_whole(value: float) -> bool:
-    """Whether upstream takes a float for a whole number, within what floats hold exactly."""
+    """Whether upstream treats a float as an integer, within exact floats."""
     if math.isnan(value) or not -_LARGEST_WHOLE <= value <= _LARGEST_WHOLE:
         return False
     nearest = float(int(value))
