@@ -58,6 +58,7 @@ TERMS = (
     Term(" of none", r"\bknows? of none\b", "knows none of them"),
     Term("what c", r"\bwhat (?:comes|came) of\b", "the result of"),
     Term("for a stranger", r"\bfor a stranger\b", "for a new user"),
+    Term("for ever", r"\bfor ever\b", "forever"),
 )
 GAP = r"""(?:\s+(?:(?:[#>*]|//)\s+)?|\s*["']\s+[fbr]?["']\s*)"""
 _GAPS = re.compile(GAP)

@@ -87,7 +87,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 
 def toleration_s(taints: Iterable[Taint], tolerations: Collection[Mapping[str, Any]]) -> float:
-    """How long a pod with these tolerations may stay on a node with these NoExecute taints: 0 not at all, inf for ever.
+    """How long a pod with these tolerations may stay on a node with these NoExecute taints: 0 not at all, inf forever.
 
     The shortest tolerationSeconds of those that match counts; a taint that none matches means 0."""
     used: list[Mapping[str, Any]] = []

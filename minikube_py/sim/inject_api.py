@@ -91,7 +91,7 @@ INJECTIONS: Final = (
          lambda player, fault: player.repeat(fault.subject)),
     _row("stale", "watches of `subject` end, the next list is `amount` revisions old, watches wait meanwhile", 1, 60,
          lambda player, fault: player.stale(fault.subject, int(_times(fault)), fault.duration_us), (0.1, 5)),
-    _row("node_down", "the node `subject` is silent meanwhile; for ever where that is 0", 1, 1,
+    _row("node_down", "the node `subject` is silent meanwhile; forever where that is 0", 1, 1,
          lambda player, fault: player.node(fault.subject, False, fault.duration_us), (1, 400)),
     _row("node_up", "the node `subject` is there again", 1, 1,
          lambda player, fault: player.node(fault.subject, True, 0)),

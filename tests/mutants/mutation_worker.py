@@ -32,7 +32,7 @@ PRELOADED: Final = (
 )  # fmt: skip
 MEMORY_BYTES: Final = 4 << 30
 TEST_TIMEOUT_S: Final = 600
-"""Of one test, in real time: for what waits for ever, on a machine that is busy with other things."""
+"""Of one test, in real time: for what waits forever, on a machine that is busy with other things."""
 MEASURED_S: Final = 60.0
 MEASURED_FILE_S: Final = 90.0
 """Processor time of one test, with one set of parameters, and of a file of them, while lines are traced, which takes

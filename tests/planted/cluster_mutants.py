@@ -20,7 +20,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "informer: 410 is a failure like any other", "client/informer.py",
         "        if error.code == 410 or (error.code == 504",
         "        if (error.code == 504",
-        "the watch is opened again from where it was, for ever",
+        "the watch is opened again from where it was, forever",
     ),
     SwarmMutant(
         "informer: resumes where it listed", "client/informer.py",
@@ -63,7 +63,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "garbage collector: dependents at the start are taken on trust", "controllers/garbage_collector.py",
         "            if any(not self._is_there(owner, view) for owner in view.owners):\n                self._delete_queue.add(item)\n        if view.deleting:",
         "        if view.deleting:",
-        "an owner that went while no controllers ran leaves its dependents for ever",
+        "an owner that went while no controllers ran leaves its dependents forever",
     ),
     SwarmMutant(
         "garbage collector: a foreground deletion is not finished", "controllers/garbage_collector.py",
@@ -137,7 +137,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "kubelet: pods of Jobs never end after a restart", "kubelet/fake.py",
         "        if pod.ready:\n            self._arm_finish(pod, played)\n            return",
         "        if pod.ready:\n            return",
-        "what was running when the kubelet ended runs for ever",
+        "what was running when the kubelet ended runs forever",
     ),
     # --- API server ---------------------------------------------------------------------------------------------------
     SwarmMutant(

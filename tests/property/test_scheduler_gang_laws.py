@@ -98,7 +98,7 @@ class History:
     def end(self) -> None:
         self.world.cluster.advance(PERMIT_TIMEOUT_S + 30)
         if self.fails:
-            # A gang that a failing plugin broke up is tried again for ever; what counts is what is left of each try.
+            # A gang that a failing plugin broke up is tried again forever; what counts is what is left of each try.
             Fails.rng = random.Random(1)
             Fails.reserve = lambda self, state, pod, node_name: None  # type: ignore[method-assign]
             self.world.cluster.advance(PERMIT_TIMEOUT_S + 30)

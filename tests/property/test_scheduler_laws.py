@@ -20,7 +20,7 @@ SCRIPTS = 2
 
 
 class Judged(Twin):
-    """`tried`: the pods of the script so far, which are asked about for ever."""
+    """`tried`: the pods of the script so far, which are asked about forever."""
 
     def __init__(self, drawn: dict[str, Any]) -> None:
         super().__init__(drawn)

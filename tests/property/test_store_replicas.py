@@ -190,7 +190,7 @@ class Schedule:
             assert event and event[0].kv.value == value, f"acknowledged at {revision}, and not there"
         possible = {value for _, value, outcome in self.writes if not outcome.ended or outcome.done or outcome.error}
         assert all(value in possible or key == b"/last" for key, value in found.items())
-        assert all(outcome.ended for _, _, outcome in self.writes if self.is_told(outcome)), "a writer waits for ever"
+        assert all(outcome.ended for _, _, outcome in self.writes if self.is_told(outcome)), "a writer waits forever"
 
     def is_told(self, outcome: Outcome) -> bool:
         """Crashed members tell nobody."""

@@ -94,7 +94,7 @@ def validate_template(template: Json, path: str) -> list[FieldError]:
 
 
 def runs_always(template: Json, kind: str) -> list[FieldError]:
-    """Pods of `kind` are restarted for ever."""
+    """Pods of `kind` are restarted forever."""
     pod, errors = template.get("spec") or {}, []
     if pod.get("restartPolicy") != "Always":
         policy = pod.get("restartPolicy") or ""

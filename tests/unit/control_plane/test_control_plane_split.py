@@ -1,4 +1,4 @@
-"""Which members of an `up --members` may fail to start, and that nobody waits for ever for one that did."""
+"""Which members of an `up --members` may fail to start, and that nobody waits forever for one that did."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ NAMES = ["store-1", "store-2", "store-3"]
 
 
 class OfMembers(SplitControlPlane):
-    """Starts that fail where their name is among `failing`; with too few, the others wait for them for ever."""
+    """Starts that fail where their name is among `failing`; with too few, the others wait for them forever."""
 
     def __init__(self, folder: Path, failing: set[str], enough: bool) -> None:
         super().__init__(ControlPlaneConfig(folder), LoopClock())

@@ -159,7 +159,7 @@ async def test_a_bug_in_a_sync_is_told_as_a_failure_from_the_thread_too():
 @pytest.mark.parametrize("fails", [False, True])
 async def test_who_is_cancelled_waits_for_a_sync_that_runs(fails):
     """It would close the file under it. That the sync failed must not take the cancellation's place: who bears with
-    failures, as housekeeping does, would go on for ever."""
+    failures, as housekeeping does, would go on forever."""
     runner = FsyncRunner(ManualClock(), "thread")
     began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 

@@ -115,7 +115,7 @@ REFUSALS = [
     ("not expected", THREE, join(4, "d"), "announce it first"),
     ("the name is another's", THREE, join(4, "a"), "--rejoin"),
     ("the id is another's", changed(THREE, expect("d")), join(1, "d"), "under another name"),
-    ("removed for ever", changed(THREE, remove(3), expect("c")), join(3, "c"), "was removed"),
+    ("removed forever", changed(THREE, remove(3), expect("c")), join(3, "c"), "was removed"),
     ("no id", changed(THREE, expect("d")), join(0, "d"), "has an id"),
     ("promote a voter", THREE, promote(1), "votes already"),
     ("promote nobody", THREE, promote(8), "no member 8"),

@@ -57,7 +57,7 @@ def test_without_an_answer_it_is_asked_again_but_not_before_the_next_tick():
     rounds, dones = reads(2)
     context = rounds.ask()
     rounds.answered(ReadState(None, context))
-    assert not rounds.pending, "whoever was asked knows no more now: asking again at once would go on for ever"
+    assert not rounds.pending, "whoever was asked knows no more now: asking again at once would go on forever"
     assert rounds.expired(tick=1, wait_ticks=10) == []
     assert rounds.pending
     rounds.answered(ReadState(4, rounds.ask()))

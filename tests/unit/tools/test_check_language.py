@@ -30,6 +30,7 @@ EXAMPLES = {
     "and know of none": "knows none of them",
     "what came of it": "the result of",
     "Two commands for a stranger": "for a new user",
+    "an owner leaves its dependents for ever": "forever",
 }
 
 
