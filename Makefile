@@ -39,6 +39,10 @@ demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under 
 test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
+.PHONY: pythons
+pythons: $(BIN)/.installed-dev  ## what tests/sim/test_every_python.py compares each Python that is found with
+	@$(BIN)/python tests/support/pythons.py
+
 .PHONY: test-quick
 test-quick: $(BIN)/.installed-dev  ## the unit tests but those of tests/slow_files.txt: under a minute on two idle cores
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --quick tests/unit

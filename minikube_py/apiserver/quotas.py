@@ -92,7 +92,7 @@ class Quotas:
                         kv = standing[claim.key]._replace(value=claim.value, mod_revision=outcome.revision)
                         self._learn(claim.key, outcome.revision, kv)
                     return outcome
-                lost = {claim.key for claim in outcome.taken} & standing.keys()
+                lost = [claim.key for claim in outcome.taken if claim.key in standing]
                 for key in lost:
                     self._learn(key, outcome.revision, outcome.standing[key])
                 if not lost or len(lost) < len(outcome.taken):

@@ -187,13 +187,14 @@ class _Bindings(Projection):
         return [self.objects[key] for key in sorted(found)]
 
 
-def _subjects(binding: Json | None) -> set[_Subject]:
+def _subjects(binding: Json | None) -> list[_Subject]:
     """Service accounts by user name."""
     if binding is None:
-        return set()
+        return []
     namespace = binding["metadata"].get("namespace") or ""
     named = ((subject.get("kind") or "", _user_name(subject, namespace)) for subject in binding.get("subjects") or ())
-    return {(namespace, "Group" if kind == "Group" else "User", name) for kind, name in named if name}
+    found = ((namespace, "Group" if kind == "Group" else "User", name) for kind, name in named if name)
+    return list(dict.fromkeys(found))
 
 
 def _user_name(subject: Json, namespace: str) -> str:

@@ -6,11 +6,12 @@ Source: k8s.io/kubernetes/pkg/controller/controller_utils.go (ActivePodsWithRank
 from __future__ import annotations
 
 import math
+from bisect import insort_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import cmp_to_key
-from typing import Final, NamedTuple
+from functools import cmp_to_key, partial
+from typing import Any, Final, NamedTuple
 
 from minikube_py.controllers.views import PodView
 
@@ -46,16 +47,15 @@ def pods_to_delete(active: Sequence[PodView], related: Iterable[PodView], count:
     if count >= len(active):
         return list(active)
     on_node = Counter(pod.node for pod in related if pod.active)
-    ranked = [_Ranked(pod, on_node[pod.node]) for pod in active]
+    as_key, ranked = cmp_to_key(partial(_compare, now_s)), list[Any]()
+    for pod in active:
+        # Upstream's comparison is not transitive, so the result depends on which pairs are compared. For list.sort that
+        # depends on the Python version, for bisect it does not.
+        insort_right(ranked, as_key(_Ranked(pod, on_node[pod.node])))
+    return [entry.obj.pod for entry in ranked[:count]]
 
-    def compare(a: _Ranked, b: _Ranked) -> int:
-        return _compare(a, b, now_s)
 
-    ranked.sort(key=cmp_to_key(compare))
-    return [entry.pod for entry in ranked[:count]]
-
-
-def _compare(a: _Ranked, b: _Ranked, now_s: float) -> int:
+def _compare(now_s: float, a: _Ranked, b: _Ranked) -> int:
     """Negative if `a` goes first: unassigned; by phase; not ready; cheaper; more co-located; ready for less time; more
     restarts; newer."""
     first, second = a.pod, b.pod

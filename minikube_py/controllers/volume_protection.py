@@ -141,9 +141,9 @@ class AttributesClassProtection(Protection):
         return any(view.name in _classes(user.obj) for users in self._users for user in users.store.values())
 
 
-def _classes(user: Object) -> set[str]:
-    """The VolumeAttributesClasses that a volume or claim names."""
+def _classes(user: Object) -> list[str]:
+    """The VolumeAttributesClasses that a volume or claim names, each once."""
     spec, status = user.get("spec") or {}, user.get("status") or {}
     target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
     named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
-    return {name for name in named if name}
+    return list(dict.fromkeys(name for name in named if name))

@@ -54,7 +54,8 @@ class Replay:
         self._sample_every_s = SAMPLE_EVERY_S
         self._trace, self._transport, self._clock, self._in_flight = trace, transport, clock, in_flight
         self._bodies = trace_pods(trace.pods, NAMESPACE, RUN)
-        self._gpu_milli = {body.key: pod.gpu_total_milli for body, pod in zip(self._bodies, trace.pods, strict=True)}
+        sizes = zip(self._bodies, trace.pods, strict=True)
+        self._gpu_milli: dict[str, int] = {body.key: pod.gpu_total_milli for body, pod in sizes}
         self._node_of: dict[str, str] = {}
         self._number = {node.name: number for number, node in enumerate(trace.nodes)}
         self._used_milli = array("d", bytes(8 * len(trace.nodes)))

@@ -70,14 +70,14 @@ class Descriptors:
     equal share of what ports that want less have left."""
 
     def __init__(self) -> None:
-        self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+        self._holders: weakref.WeakKeyDictionary[Holder, None] = weakref.WeakKeyDictionary()
 
     def add(self, holder: Holder) -> None:
-        self._holders.add(holder)
+        self._holders[holder] = None
         self._divide()
 
     def remove(self, holder: Holder) -> None:
-        self._holders.discard(holder)
+        self._holders.pop(holder, None)
         holder.limits = holder.wanted
         self._divide()
 

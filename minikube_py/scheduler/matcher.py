@@ -108,7 +108,7 @@ class Matcher:
             low, high = bound.low, bound.high
             if bound.values is not None:
                 codes = self._codes.get(bound.dimension.name, {})
-                known = [codes[value] for value in bound.values if value in codes]
+                known = {codes[value] for value in bound.values if value in codes}
                 # No node has any of them: an interval that holds nothing.
                 low, high = (min(known), max(known)) if known else (HIGH, LOW)
             lows[place] = max(lows[place], min(max(low, LOW), HIGH))

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from minikube_py.api.errors import StatusError, expired
 from minikube_py.apiserver.auth import ADMIN
@@ -60,6 +60,13 @@ class Served:
         loop.call_soon(begin)
 
 
+class Watched(NamedTuple):
+    """A client's watch. `expire` ends it with 410."""
+
+    served: Served
+    expire: Callable[[], None]
+
+
 class ApiCalls:
     """The API servers, by host. `held`: messages waiting for a link."""
 
@@ -76,13 +83,15 @@ class ApiCalls:
         self._fates: defaultdict[str, deque[str]] = defaultdict(deque)
         self._late: dict[str, list[Callable[[], None]]] = {}
         self._expired_at: dict[str, int] = {}
-        self.watches: defaultdict[str, dict[int, Callable[[], None]]] = defaultdict(dict)
+        self.watches: defaultdict[str, dict[int, Watched]] = defaultdict(dict)
 
     def serve(self, process: Process, core: ApiServer) -> None:
         self.served[process.name] = Served(process, core)
 
     def ended(self, process: Process) -> None:
-        self.watches.pop(process.name, None)
+        for number, watched in self.watches.pop(process.name, {}).items():
+            # The server notices at the next event, as when a client leaves.
+            watched.served.owed.pop(number, None)
         served = self.served.get(process.name)
         if served is not None and served.process is process:
             del self.served[process.name]
@@ -129,8 +138,8 @@ class ApiCalls:
         self._late.pop(client, None)
         revisions = [served.core.cache.revision for served in self.served.values()]
         self._expired_at[client] = max(revisions, default=self._expired_at.get(client, 0))
-        for end in list(self.watches.pop(client, {}).values()):
-            end()
+        for watched in list(self.watches.pop(client, {}).values()):
+            watched.expire()
 
     def too_old(self, client: str, since: str) -> bytes | None:
         """The error for a watch requested from `since` on, if any."""
@@ -278,7 +287,7 @@ class CallTransport:
                 send(None)
 
         served.owed[number] = lost
-        calls.watches[name][number] = expire
+        calls.watches[name][number] = Watched(served, expire)
         calls.later(lambda: served.do(work), link)
         try:
             while (item := await queue.get()) is not None:
@@ -289,9 +298,11 @@ class CallTransport:
                     self._seen[selected] = version
                 yield item
         finally:
-            # The stream of a client that left is served until its next event, and then closed.
-            served.owed.pop(number, None)
-            calls.watches[name].pop(number, None)
+            # The stream of a client that left is served until its next event, and then closed. For a client that was
+            # killed, `ended` does the same.
+            if not loop.dead:
+                served.owed.pop(number, None)
+                calls.watches[name].pop(number, None)
 
     async def close(self) -> None:
         """There is nothing to close."""

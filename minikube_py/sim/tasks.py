@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import logging
+import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOSES_MAX = 100
+STANDARD_LIBRARY = os.path.dirname(os.__file__)
+INSTALLED = os.path.join(STANDARD_LIBRARY, "site-packages")
 
 
 class SimHandle(asyncio.Handle):
@@ -107,6 +111,8 @@ def close_coroutine(task: asyncio.Task[Any]) -> None:
     """Ends a task's coroutine without its loop. Its remaining actions have no effect."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coro: Any = task.get_coro()
+    for step in reversed(_generator_steps(coro)):
+        _close_generator_at(step)
     for _ in range(CLOSES_MAX):
         try:
             coro.close()
@@ -116,6 +122,30 @@ def close_coroutine(task: asyncio.Task[Any]) -> None:
             continue
 
 
+def _generator_steps(coro: Any) -> list[Any]:
+    """The awaitables of async generators in a coroutine's chain of awaits, the outermost first."""
+    steps: list[Any] = []
+    while coro is not None:
+        if type(coro).__name__ in ("async_generator_asend", "async_generator_athrow"):
+            steps.append(coro)
+            # Only the garbage collector knows the generator of such an awaitable.
+            coro = next((each for each in gc.get_referents(coro) if hasattr(each, "ag_await")), None)
+        else:
+            coro = next((found for name in AWAITED if (found := getattr(coro, name, None)) is not None), None)
+    return steps
+
+
+def _close_generator_at(step: Any) -> None:
+    """Runs the generator's `finally`. Since Python 3.13, closing the coroutine that reads the generator does the same;
+    earlier versions leave the generator open."""
+    for _ in range(CLOSES_MAX):
+        try:
+            step.throw(GeneratorExit)
+        except BaseException:
+            return
+
+
+AWAITED = ("cr_await", "ag_await", "gi_yieldfrom")
 _as_completed: Any = asyncio.as_completed
 _keepers: list[None] = []
 
@@ -164,7 +194,8 @@ def unheard() -> Iterator[None]:
 
 
 def waits_at(task: asyncio.Task[Any]) -> str:
-    """Where a task's coroutine is suspended: function, file and line of its innermost frame."""
+    """Where a task's coroutine is suspended: function, file and line of its innermost frame. Line numbers of Python's
+    standard library are left out: they differ between versions."""
     coro: Any = task.get_coro()
     place = getattr(coro, "__qualname__", "?")
     while coro is not None:
@@ -172,7 +203,10 @@ def waits_at(task: asyncio.Task[Any]) -> str:
         if frame is None:
             break
         code = frame.f_code
-        place = f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+        file = code.co_filename
+        is_library = file.startswith(STANDARD_LIBRARY) and not file.startswith(INSTALLED)
+        line = "" if is_library else f":{frame.f_lineno}"
+        place = f"{code.co_qualname} ({file.rpartition('/')[2]}{line})"
         coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
     return place
 

@@ -57,7 +57,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
 def metrics_of(member: StoreMember) -> dict[str, float]:
     """Counters and gauges by Prometheus name."""
     replica, state, log = member.replica, member.state, member.raft.log
-    kinds = [alarm.kind for alarm in state.alarms.raised]
+    kinds = [alarm.kind for alarm in sorted(state.alarms.raised)]
     indexes = [report.state for report in state.tables.reports()]
     return {
         PREFIX + "proposals_applied_total": replica.applied_entries,

@@ -481,3 +481,60 @@ def test_the_same_run_in_other_processes():
         outputs.add(subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env=env, check=True,
                                    stdout=subprocess.PIPE).stdout)
     assert outputs == {"\n".join(traced(7)).encode()}
+
+
+# -- async generators of killed processes -----------------------------------------------------------------------------
+
+
+def test_async_generators_of_a_killed_process_are_closed_inside_out_in_each_python():
+    """Before 3.13, closing a coroutine leaves the generator that it reads open."""
+    told = []
+
+    async def numbers(name, inner=None):
+        try:
+            if inner is not None:
+                async for each in inner:
+                    yield each
+            await asyncio.get_running_loop().create_future()
+            yield name
+        finally:
+            told.append(f"{name} ends")
+
+    async def stubborn():
+        try:
+            await asyncio.get_running_loop().create_future()
+            yield 1
+        finally:
+            told.append("stubborn tries")
+            await asyncio.sleep(1)
+            told.append("never")
+
+    async def reads(name, generator):
+        try:
+            async for _ in generator:
+                pass
+        finally:
+            await generator.aclose()
+            told.append(f"{name} left")
+
+    async def begins(name, generator):
+        try:
+            await anext(generator)
+        finally:
+            told.append(f"{name} left")
+
+    loop = SimLoop(Scheduler(1, LoopOptions(shuffle=False)))
+    work = (
+        reads("reader", numbers("outer", numbers("inner"))),
+        begins("beginner", numbers("one")),
+        reads("late", stubborn()),
+    )
+    tasks = []
+    loop.call_soon(lambda: tasks.extend(map(loop.create_task, work)))
+    loop.scheduler.run_to(1_000_000)
+    assert told == []
+    loop.kill()
+    loop.scheduler.run_to(2_000_000)
+    left = ["inner ends", "outer ends", "reader left", "one ends", "beginner left", "stubborn tries", "late left"]
+    assert told == left
+    assert not any(map(asyncio.Task.done, tasks))

@@ -1,11 +1,16 @@
 """Finds nondeterminism in source code: time, randomness and identity that are not passed in, and undefined orders. It
-uses the syntax tree; the digests of virtual time show the rest."""
+uses the syntax tree; the digests of virtual time show the rest.
+
+Names are resolved by the module's imports, and reported where they are called or passed on. `shapes` finds sets.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+from shapes import NUMBERS, SET, Known, Scope, Shape, dotted
 
 TIME: Final = "reads the machine's clock"
 RANDOM: Final = "draws from a generator that nobody seeded"
@@ -14,6 +19,7 @@ THREAD: Final = "runs in a thread"
 WAIT: Final = "waits by something else than the Clock"
 ORDER: Final = "walks in an order that nothing decides"
 TURNS: Final = "takes another number of turns in each Python; see env.ended"
+COMPARED: Final = "is sorted by comparisons, which may go round in a circle: each Python's sort makes its own of them"
 TIES: Final = "leaves the order of equals to the processor"
 
 MODULES: Final = {
@@ -24,35 +30,74 @@ MODULES: Final = {
     "_thread": THREAD,
     "concurrent.futures": THREAD,
     "multiprocessing": THREAD,
+    "tempfile": IDENTITY,
+    "getpass": IDENTITY,
+    "platform": IDENTITY,
 }
-"""Forbidden imports."""
-CALLS: Final = {
-    "datetime.now": TIME,
-    "datetime.utcnow": TIME,
-    "datetime.today": TIME,
-    "date.today": TIME,
+"""Forbidden imports, of what is in them too."""
+NAMES: Final = {
+    "datetime.datetime.now": TIME,
+    "datetime.datetime.utcnow": TIME,
+    "datetime.datetime.today": TIME,
+    "datetime.date.today": TIME,
     "os.times": TIME,
     "os.urandom": RANDOM,
     "os.getrandom": RANDOM,
     "random.SystemRandom": RANDOM,
-    "np.random.default_rng": RANDOM,
+    "os.environ": IDENTITY,
+    "os.environb": IDENTITY,
+    "os.getenv": IDENTITY,
+    "os.getenvb": IDENTITY,
     "os.getpid": IDENTITY,
+    "os.getppid": IDENTITY,
+    "os.getlogin": IDENTITY,
+    "os.uname": IDENTITY,
+    "os.cpu_count": IDENTITY,
+    "os.process_cpu_count": IDENTITY,
+    "os.sched_getaffinity": IDENTITY,
+    "os.getloadavg": IDENTITY,
     "socket.gethostname": IDENTITY,
-    "platform.node": IDENTITY,
-    "tempfile.mkdtemp": IDENTITY,
+    "socket.getfqdn": IDENTITY,
     "asyncio.to_thread": THREAD,
     "asyncio.wait_for": WAIT,
     "asyncio.as_completed": ORDER,
+    "functools.cmp_to_key": COMPARED,
+    "id": IDENTITY,
+    "hash": IDENTITY,
 }
+CALLED: Final = {
+    "asyncio.gather": TURNS,
+    "asyncio.sleep": WAIT,
+    "datetime.datetime.fromtimestamp": IDENTITY,
+    "numpy.random.default_rng": RANDOM,
+    "random.Random": RANDOM,
+    "minikube_py.env.Rng": RANDOM,
+}
+"""Reported depending on the arguments; always if passed on without a call."""
+TYPES: Final = ("random.Random", "minikube_py.env.Rng")
+"""Not reported where they are only named, as in annotations."""
+UNIMPORTED: Final = {
+    "np": "numpy",
+    "datetime": "datetime.datetime",
+    "date": "datetime.date",
+    "Rng": "minikube_py.env.Rng",
+}
+"""Meaning of names that the module does not import, as in short pieces of code."""
 ATTRIBUTES: Final = {"run_in_executor": THREAD}
-FOLDERS: Final = ("listdir", "scandir", "iterdir", "glob", "rglob", "walk")
-UNORDERED: Final = ("set", "frozenset")
+FOLDERS: Final = ("listdir", "scandir", "iterdir", "glob", "iglob", "rglob", "walk")
 INDIFFERENT: Final = frozenset(
-    ("sorted", "len", "any", "all", "min", "max", "sum", "set", "frozenset", "bool", "Counter", "isdisjoint")
-)
-"""Functions whose result does not depend on the order."""
-WALKING: Final = frozenset(("list", "tuple", "iter", "next", "enumerate", "map", "filter", "zip", "join", "fromkeys"))
-WALKING_METHODS: Final = frozenset(("extend", "appendleft", "extendleft", "writelines"))
+    ("sorted", "len", "any", "all", "min", "max", "sum", "set", "frozenset", "bool", "isdisjoint", "fsum", "add",
+     "discard", "remove", "issubset", "issuperset", "intersection", "difference", "union", "symmetric_difference",
+     "update", "difference_update", "intersection_update", "isinstance")
+)  # fmt: skip
+"""Functions whose result does not depend on the order. `update` only as a method of sets."""
+CHOOSING: Final = frozenset(("sorted", "min", "max", "sort", "nlargest", "nsmallest", "groupby"))
+"""With a key, items with equal keys keep their order."""
+WALKING: Final = frozenset(
+    ("list", "tuple", "iter", "next", "enumerate", "map", "filter", "zip", "join", "fromkeys", "str", "repr", "reduce",
+     "chain", "deque", "array", "asarray", "fromiter", "Counter", "extend", "appendleft", "extendleft", "writelines",
+     "islice", "accumulate", "from_iterable", "starmap", "takewhile", "format", "groupby", "nlargest", "nsmallest")
+)  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -61,49 +106,76 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(source: str) -> list[Finding]:
-    """In order of lines."""
+def findings(source: str, known: Known | None = None) -> list[Finding]:
+    """In order of lines. `known`: declarations of the other modules of the program."""
     tree = ast.parse(source)
-    return sorted(Hunt(tree).found())
+    if known is None:
+        known = Known([source])
+    return sorted(Hunt(tree, known).found())
 
 
 class Hunt:
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, known: Known) -> None:
         self._tree = tree
+        self._known = known
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self._attributes: dict[str, dict[str, bool]] = {}
-        self._declare_attributes()
+        self._imports = dict(imported(tree))
+        self._scopes: dict[ast.AST, Scope] = {}
 
     def found(self) -> Iterator[Finding]:
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 yield from self._imported(node)
+            elif isinstance(node, ast.Name | ast.Attribute):
+                yield from self._named(node)
             elif isinstance(node, ast.Call):
                 yield from self._called(node)
             yield from self._walked(node)
 
-    # -- calls -----------------------------------------------------------------------------------------------
+    # -- names and calls ----------------------------------------------------------------------------------------------
 
     def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
-        for name in names:
-            if name in MODULES:
-                yield Finding(node.lineno, MODULES[name], f"import {name}")
-            if name == "random" and isinstance(node, ast.ImportFrom):
-                yield Finding(node.lineno, RANDOM, "from random import")
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        else:
+            module = node.module or "" if not node.level else ""
+            names = [module, *(f"{module}.{each.name}" for each in node.names)]
+        rules = {rule for name in names for module, rule in MODULES.items() if f"{name}.".startswith(f"{module}.")}
+        yield from (Finding(node.lineno, rule, f"import {names[0]}") for rule in rules)
+        for name in names if isinstance(node, ast.ImportFrom) else ():
+            if name.startswith("random.") and name not in TYPES:
+                yield Finding(node.lineno, RANDOM, f"import {name}")
+
+    def _named(self, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
+        """With or without a call."""
+        parent = self._parents.get(node)
+        name, called = self._full(node), isinstance(parent, ast.Call) and parent.func is node
+        if isinstance(node.ctx, ast.Store):
+            return
+        if rule := NAMES.get(name):
+            yield self._finding(parent if called else node, rule)  # type: ignore[arg-type]
+        elif isinstance(parent, ast.Attribute):
+            return
+        elif is_global_generator(name) and name not in CALLED:
+            # `from random import choice` is reported at the import.
+            if isinstance(node, ast.Attribute):
+                yield self._finding(node, RANDOM)
+        elif not called and name in CALLED and name not in TYPES:
+            yield self._finding(node, CALLED[name])
 
     def _called(self, node: ast.Call) -> Iterator[Finding]:
-        name = dotted(node.func)
-        if name in CALLS and not (name == "np.random.default_rng" and node.args):
-            yield self._finding(node, CALLS[name])
-        elif is_unseeded(name, node):
-            yield self._finding(node, RANDOM)
-        elif name in ("id", "hash"):
-            yield self._finding(node, IDENTITY)
-        elif name == "asyncio.gather" and not all(map(is_fresh, node.args)):
-            yield self._finding(node, TURNS)
-        elif name == "asyncio.sleep" and not is_number(node.args[0], 0):
-            yield self._finding(node, WAIT)
+        name = self._full(node.func)
+        last = name.rpartition(".")[2]
+        if name in CALLED and not is_harmless(name, node):
+            yield self._finding(node, CALLED[name])
+        elif last in FOLDERS and name != "ast.walk" and (isinstance(node.func, ast.Attribute) or name != last):
+            if not self._indifferent(node):
+                yield self._finding(node, ORDER)
+        elif last in ("argsort", "argpartition"):
+            if not is_stable(node):
+                yield self._finding(node, TIES)
+        elif self._adds_a_set(node) or self._chooses_from_a_set(node):
+            yield self._finding(node, ORDER)
         elif isinstance(node.func, ast.Attribute):
             yield from self._method(node, node.func)
 
@@ -112,30 +184,57 @@ class Hunt:
             yield self._finding(node, ATTRIBUTES[function.attr])
         elif function.attr == "time" and not node.args and is_loop(function.value):
             yield self._finding(node, WAIT)
-        elif function.attr in FOLDERS and not self._indifferent(node):
+        elif function.attr in ("pop", "__iter__") and not node.args and self._is_set(function.value):
             yield self._finding(node, ORDER)
-        elif function.attr in ("argsort", "argpartition") and not is_stable(node):
-            yield self._finding(node, TIES)
-        elif function.attr == "pop" and not node.args and self._is_set(function.value):
-            yield self._finding(node, ORDER)
+        elif function.attr == "astimezone" and not node.args and not node.keywords:
+            yield self._finding(node, IDENTITY)
 
-    # -- iterations -----------------------------------------------------------------------------------------------
+    def _full(self, node: ast.expr) -> str:
+        """The dotted name with its first part resolved by imports; "" for a local variable."""
+        first, dot, rest = dotted(node).partition(".")
+        if first in self._imports:
+            return self._imports[first] + dot + rest
+        if not first or self._scope(node).binds(first):
+            return "" if not dot else f"?.{rest}"
+        return UNIMPORTED.get(first, first) + dot + rest
+
+    def _adds_a_set(self, node: ast.Call) -> bool:
+        """The sum of floats depends on the order, the sum of integers does not."""
+        given = node.args[0] if node.args and dotted(node.func).rpartition(".")[2] == "sum" else None
+        if isinstance(given, ast.GeneratorExp | ast.ListComp):
+            return not self._is_whole(given.elt) and any(self._is_set(each.iter) for each in given.generators)
+        return given is not None and self._is_set(given)
+
+    def _is_whole(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.IfExp):
+            return self._is_whole(node.body) and self._is_whole(node.orelse)
+        return self._shape(node).name in ("int", "bool")
+
+    def _chooses_from_a_set(self, node: ast.Call) -> bool:
+        key = next((each.value for each in node.keywords if each.arg == "key"), None)
+        if dotted(node.func).rpartition(".")[2] not in CHOOSING or key is None or is_total(key):
+            return False
+        given = node.args[-1] if node.args else None
+        if isinstance(given, ast.GeneratorExp | ast.ListComp):
+            return any(self._is_set(each.iter) for each in given.generators)
+        return given is not None and self._is_set(given)
+
+    # -- iterations ---------------------------------------------------------------------------------------------------
 
     def _walked(self, node: ast.AST) -> Iterator[Finding]:
+        walked: list[ast.expr] = []
         if isinstance(node, ast.For | ast.AsyncFor):
             walked = [node.iter]
-        elif isinstance(node, ast.ListComp | ast.DictComp) or (
-            isinstance(node, ast.GeneratorExp) and not self._indifferent(node)
-        ):
+        elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
             walked = [] if self._indifferent(node) else [each.iter for each in node.generators]
         elif isinstance(node, ast.Starred):
             parent = self._parents[node]
             walked = [] if isinstance(parent, ast.Set) or self._indifferent(node) else [node.value]
+        elif isinstance(node, ast.YieldFrom | ast.FormattedValue) or takes_apart(node):
+            walked = [node.value]  # type: ignore[attr-defined]
         elif isinstance(node, ast.Call) and not self._indifferent(node):
             name = dotted(node.func).rpartition(".")[2]
-            walked = node.args if name in WALKING or name in WALKING_METHODS else []
-        else:
-            return
+            walked = list(node.args) if name in WALKING else []
         for each in walked:
             if self._is_set(each):
                 yield self._finding(each, ORDER)
@@ -150,49 +249,27 @@ class Hunt:
             )
         if isinstance(parent, ast.Compare):
             return True
-        return isinstance(parent, ast.Call) and dotted(parent.func).rpartition(".")[2] in INDIFFERENT
+        if not isinstance(parent, ast.Call) or dotted(parent.func).rpartition(".")[2] not in INDIFFERENT:
+            return False
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
+            return self._shape(parent.func.value) in (SET, NUMBERS)
+        return True
 
     def _is_set(self, node: ast.expr) -> bool:
-        """As far as this module shows."""
-        if isinstance(node, ast.Set | ast.SetComp):
-            return True
-        if isinstance(node, ast.Call):
-            return dotted(node.func) in UNORDERED or (
-                isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("union", "difference", "intersection", "symmetric_difference")
-            )
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitOr | ast.BitAnd | ast.BitXor):
-            return any(self._is_set(side) or is_keys(side) for side in (node.left, node.right))
-        if isinstance(node, ast.Attribute):
-            return self._is_set_attribute(node)
-        if isinstance(node, ast.Name):
-            return node.id in self._sets_of(node)
-        return False
+        return self._shape(node) == SET
 
-    def _sets_of(self, node: ast.AST) -> set[str]:
-        """The names that hold sets in the function around `node`, or in the module."""
-        scope = node
-        while not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
-            scope = self._parents[scope]
-        names = set()
-        for each in ast.walk(scope):
-            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and is_set_type(each.annotation):
-                names.add(each.target.id)
-            elif isinstance(each, ast.arg) and each.annotation is not None and is_set_type(each.annotation):
-                names.add(each.arg)
-            elif isinstance(each, ast.Assign) and isinstance(each.value, ast.Set | ast.SetComp | ast.Call | ast.BinOp):
-                value = each.value
-                plain = not isinstance(value, ast.Call | ast.BinOp)
-                if plain or (isinstance(value, ast.Call) and dotted(value.func) in UNORDERED):
-                    names.update(target.id for target in each.targets if isinstance(target, ast.Name))
-        return names
+    def _shape(self, node: ast.expr) -> Shape:
+        return self._scope(node).shape(node)
 
-    def _is_set_attribute(self, node: ast.Attribute) -> bool:
-        """For `self`: by its class; for others: if all classes of the module with it agree."""
-        if dotted(node.value) == "self":
-            return self._attributes.get(self._class_of(node), {}).get(node.attr, False)
-        said = [attributes[node.attr] for attributes in self._attributes.values() if node.attr in attributes]
-        return bool(said) and all(said)
+    def _scope(self, node: ast.AST) -> Scope:
+        """Of the function that contains `node`, or of the module."""
+        place: ast.AST = node
+        while not isinstance(place, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
+            place = self._parents[place]
+        if place not in self._scopes:
+            outer = self._scope(self._parents[place]) if not isinstance(place, ast.Module) else None
+            self._scopes[place] = Scope(self._known, place, outer, self._class_of(place))
+        return self._scopes[place]
 
     def _class_of(self, node: ast.AST) -> str:
         scope: ast.AST | None = node
@@ -200,35 +277,44 @@ class Hunt:
             scope = self._parents.get(scope)
         return scope.name if scope is not None else ""
 
-    def _declare_attributes(self) -> None:
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.AnnAssign):
-                is_set = is_set_type(node.annotation)
-                targets = [node.target]
-            elif isinstance(node, ast.Assign):
-                value = node.value
-                called = isinstance(value, ast.Call) and dotted(value.func) in UNORDERED
-                is_set = called or isinstance(value, ast.Set | ast.SetComp)
-                targets = node.targets if is_set else []
-            else:
-                continue
-            for target in targets:
-                within_class = isinstance(target, ast.Name) and isinstance(self._parents[node], ast.ClassDef)
-                if within_class or (isinstance(target, ast.Attribute) and dotted(target.value) == "self"):
-                    name = target.id if isinstance(target, ast.Name) else target.attr
-                    self._attributes.setdefault(self._class_of(node), {})[name] = is_set
-
     def _finding(self, node: ast.expr, what: str) -> Finding:
         return Finding(node.lineno, what, ast.unparse(node)[:80])
 
 
-def dotted(node: ast.expr) -> str:
-    """`a.b.c`; "" if it is not a name."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    return ""
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Local name to full name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for each in node.names:
+                yield each.asname or each.name, f"{node.module}.{each.name}"
+        elif isinstance(node, ast.Import):
+            for each in node.names:
+                first = each.name.partition(".")[0]
+                yield (each.asname, each.name) if each.asname else (first, first)
+
+
+def is_global_generator(name: str) -> bool:
+    """A function of a module's global generator."""
+    module, _, function = name.rpartition(".")
+    return module in ("random", "numpy.random") and not function[:1].isupper() and function != "default_rng"
+
+
+def is_harmless(name: str, node: ast.Call) -> bool:
+    given = bool(node.args or node.keywords)
+    if name == "asyncio.gather":
+        return all(map(is_fresh, node.args))
+    if name == "asyncio.sleep":
+        return given and is_number(node.args[0], 0)
+    if name == "datetime.datetime.fromtimestamp":
+        return len(node.args) + len(node.keywords) > 1
+    return given
+
+
+def takes_apart(node: ast.AST) -> bool:
+    """`one, other = names`, `listed += names`"""
+    if isinstance(node, ast.Assign):
+        return any(isinstance(each, ast.Tuple | ast.List) for each in node.targets)
+    return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
 
 
 def is_number(node: ast.expr, number: int) -> bool:
@@ -243,21 +329,8 @@ def is_fresh(node: ast.expr) -> bool:
     return isinstance(value, ast.Call)
 
 
-def is_unseeded(name: str, node: ast.Call) -> bool:
-    """A generator without a seed, or a function of a module's global generator."""
-    if name in ("random.Random", "Rng", "Random"):
-        return not (node.args or node.keywords)
-    module, _, function = name.rpartition(".")
-    return module in ("random", "np.random") and function != "default_rng"
-
-
 def is_loop(node: ast.expr) -> bool:
     return dotted(node.func if isinstance(node, ast.Call) else node).endswith("loop")
-
-
-def is_keys(node: ast.expr) -> bool:
-    """`mapping.keys()`, whose differences are sets."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys"
 
 
 def is_stable(node: ast.Call) -> bool:
@@ -267,12 +340,10 @@ def is_stable(node: ast.Call) -> bool:
     )
 
 
-def is_set_type(node: ast.expr) -> bool:
-    """`set[...]`, `frozenset[...]`, or one of these or None. Not of int: numbers hash the same in every process."""
-    if isinstance(node, ast.BinOp):
-        return is_set_type(node.left) or is_set_type(node.right)
-    if isinstance(node, ast.Subscript):
-        if dotted(node.slice) == "int":
-            return False
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in UNORDERED
+def is_total(key: ast.expr) -> bool:
+    """`lambda each: (..., each)`: no two keys are equal."""
+    if not isinstance(key, ast.Lambda):
+        return dotted(key) in ("str", "repr", "int")
+    names = {each.arg for each in key.args.args}
+    parts = key.body.elts if isinstance(key.body, ast.Tuple) else [key.body]
+    return any(isinstance(each, ast.Name) and each.id in names for each in parts)

@@ -80,10 +80,10 @@ def validate_definition_status(new: Json, old: Json) -> list[FieldError]:
 # --- spec -----------------------------------------------------------------------------------------------------------
 
 
-def common_parts(spec: Json) -> frozenset[str]:
+def common_parts(spec: Json) -> tuple[str, ...]:
     """The `_PER_VERSION` fields equal in all versions."""
     versions: list[Json] = spec.get("versions") or []
-    return frozenset(
+    return tuple(
         name for name in _PER_VERSION if all(same_json(v.get(name), versions[0].get(name)) for v in versions)
     )
 
@@ -98,7 +98,7 @@ def _spec_errors(spec: Json, old: Json | None = None) -> list[FieldError]:
     for index, version in enumerate(versions):
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
-    common = common_parts(spec) if versions else frozenset()
+    common = common_parts(spec) if versions else ()
     for index, version in enumerate(versions):
         errors += _version_errors(version, f"spec.versions[{index}]", common)
     errors += _versions_errors(versions, common)
@@ -124,7 +124,7 @@ def _group_errors(group: str) -> list[FieldError]:
     return [] if "." in group else [invalid_value("spec.group", group, "should be a domain with at least one dot")]
 
 
-def _version_errors(version: Json, path: str, common: frozenset[str]) -> list[FieldError]:
+def _version_errors(version: Json, path: str, common: tuple[str, ...]) -> list[FieldError]:
     errors = []
     name = version.get("name") or ""
     if messages := meta.is_dns1035_label(name):
@@ -170,7 +170,7 @@ def _parts_errors(parts: Json, path: str, has_status: bool, named: Any) -> list[
     return errors
 
 
-def _versions_errors(versions: list[Json], common: frozenset[str]) -> list[FieldError]:
+def _versions_errors(versions: list[Json], common: tuple[str, ...]) -> list[FieldError]:
     names = [version.get("name") or "" for version in versions]
     shown = [_internal(version, common) for version in versions]
     errors = []
@@ -184,7 +184,7 @@ def _versions_errors(versions: list[Json], common: frozenset[str]) -> list[Field
     return errors
 
 
-def _internal(version: Json, common: frozenset[str]) -> Json:
+def _internal(version: Json, common: tuple[str, ...]) -> Json:
     """As upstream prints its internal type; it has other member names for a per-version schema."""
     own = {part: None if part in common else version.get(part) for part in _PER_VERSION}
     return {

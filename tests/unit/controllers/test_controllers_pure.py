@@ -1,5 +1,9 @@
 """What controllers decide, without an API: ranking, expectations, slow start, zones, taints, health, owners, views."""
 
+import itertools
+import random
+import string
+
 import pytest
 from step_clock import StepClock
 
@@ -62,6 +66,43 @@ def test_which_pod_goes_first(name):
 def test_the_pod_with_more_ready_siblings_on_its_node_goes_first():
     alone, crowded, other = pod("a", node="n1"), pod("b", node="n2"), pod("c", node="n2")
     assert ranking.pods_to_delete([alone, crowded], [alone, crowded, other], 1, NOW_S) == [crowded]
+
+
+ROUND = (
+    # `a` before `b` and `b` before `c` by uid, as their ages are about the same; `c` before `a` by its restarts.
+    pod("a"), pod("b", ready_at="2023-11-14T00:00:01Z"), pod("c", restarts=1),
+)  # fmt: skip
+
+
+def placed(pods, now_s):
+    """By binary insertion."""
+    found = []
+    for each in pods:
+        low, high = 0, len(found)
+        while low < high:
+            middle = (low + high) // 2
+            if ranking.pods_to_delete([found[middle], each], [], 1, now_s) == [each]:
+                high = middle
+            else:
+                low = middle + 1
+        found.insert(low, each)
+    return [each.name for each in found]
+
+
+def test_comparisons_that_go_round_in_a_circle_come_to_one_order_in_each_python():
+    for first, second in itertools.pairwise((*ROUND, ROUND[0])):
+        assert ranking.pods_to_delete([first, second], [], 1, NOW_S) == [first]
+    rng = random.Random(7)
+    drawn = [
+        tuple(
+            pod(each, ready_at=f"2023-11-14T00:00:0{rng.randrange(3)}Z", restarts=rng.randrange(3))
+            for each in rng.sample(string.ascii_lowercase, 9)
+        )
+        for _ in range(50)
+    ]
+    for pods in (*itertools.permutations(ROUND), *drawn):
+        count = len(pods) - 1
+        assert [each.name for each in ranking.pods_to_delete(pods, [], count, NOW_S)] == placed(pods, NOW_S)[:count]
 
 
 def test_all_go_where_all_are_asked_for():
