@@ -183,7 +183,7 @@ class _Stream:
             self.news.clear()
             found = await self._core.elsewhere(self._stream.take)
             if found is not None:
-                # A watch's first batch is empty, and would end the answer here.
+                # An empty batch marks the end of a watch's initial events; here it would end the answer.
                 return found
             await self.news.wait()
         return []

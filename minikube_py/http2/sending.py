@@ -12,7 +12,7 @@ OUT_BYTES: Final = 256 << 10
 """About this much is prepared to be sent at once."""
 CUT_OFF_MAX: Final = 1_000
 SHRINK: Final = b"\x20"
-"""The start of a header block that declares the sender's table empty."""
+"""The start of a header block that sets the size of the sender's unused table to 0."""
 
 
 class Sending:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 FIRST_NUMBER = 1 << 48
 """Numbers beyond those that a run reaches by itself."""
 TURNS_LEFT_MAX = 1000
-"""Limit of leftover steps at one moment: they may never come to rest."""
+"""Limit of turns for leftovers at one moment: they may never come to rest."""
 TURNS_MAX = 1_000_000
 BESIDE: ContextVar[int] = ContextVar("beside", default=0)
 """The number of the inspection that a callback belongs to; 0: it is part of the history."""
