@@ -1,4 +1,4 @@
-"""IP addresses and networks as Go's net/netip reads them, with its words for what is none."""
+"""IP addresses and networks as Go's net/netip reads them, with its error messages."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _contains_cidr(network: CIDR, other: Any) -> Any:
 
 
 def _is_global_unicast(ip: IP) -> bool:
-    """As Go has it: all but what is unspecified, loopback, multicast, link-local or everyone's."""
+    """As in Go: not unspecified, loopback, multicast, link-local or broadcast."""
     address = ip.address
     special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
     return not (special or address.packed == b"\xff\xff\xff\xff")

@@ -1,8 +1,8 @@
-"""How much may be done before others get their turn: counted and not timed, so that the same input does the same.
+"""Limits work before yielding to other requests: counted, not timed, to be deterministic.
 
-A step is what a node of an expression takes to be evaluated, about a third of a microsecond. Whoever must not wait
-allows some; whatever works long for short input spends them. Where nothing is said, as in a worker process, there is
-no end of them. All of it happens within one turn, so one counter serves everybody.
+A step is the evaluation of one expression node, about a third of a microsecond. Callers on the event loop set an
+allowance; code that can run long on short input spends it. Without one, as in a worker process, steps are unlimited. It
+is used within one event loop turn, so one global counter suffices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _left = _NO_END
 
 
 class OutOfSteps(Exception):
-    """The work is to be done where nobody waits for it, from the beginning."""
+    """The work must restart from the beginning off the event loop."""
 
 
 def spend(steps: int) -> None:
@@ -27,7 +27,7 @@ def spend(steps: int) -> None:
 
 
 def counted(work: Callable[..., Any], *given: Any) -> tuple[Any, int]:
-    """What the work gives, however long it takes, and its steps."""
+    """The result of the work without a limit, and its steps."""
     global _left
     before, _left = _left, _NO_END
     try:
@@ -38,7 +38,7 @@ def counted(work: Callable[..., Any], *given: Any) -> tuple[Any, int]:
 
 
 def within(steps: int, work: Callable[..., Any], *given: Any) -> Any:
-    """What the work gives. Raises: OutOfSteps where it would take more."""
+    """The result of the work. Raises: OutOfSteps if it needs more."""
     global _left
     before, _left = _left, steps
     try:

@@ -1,4 +1,4 @@
-"""Which function a call runs: the one overload that the checker chose, or the first that the values fit."""
+"""Which function a call runs: the overload that the checker chose, or the first that fits the values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RUNTIME_NAMES: Final = {
 
 
 def function_of(name: str, overload: str, constants: Sequence[tuple[bool, Any]]) -> Function:
-    """`constants`: of each argument, whether it is known, and what it is. Raises: regex.BadPattern."""
+    """`constants`: for each argument, whether it is constant, and its value. Raises: regex.BadPattern."""
     if name in ("matches", "find", "findAll") and constants[1][0] and isinstance(constants[1][1], str):
         regex.compiled(constants[1][1])
     operator = lists.flatten if name == "flatten" else OPERATORS.get(name)
@@ -48,7 +48,7 @@ def function_of(name: str, overload: str, constants: Sequence[tuple[bool, Any]])
 
 
 def is_dispatched(name: str, overload: str) -> bool:
-    """Whether the values decide which overload it is."""
+    """Whether the overload is chosen by the values."""
     return not overload and name not in OPERATORS
 
 
@@ -64,7 +64,7 @@ def _takes(overload: Overload, values: Sequence[Any]) -> bool:
 
 
 def _fits(wanted: Type, value: Any) -> bool:
-    """As cel-go asks while an expression runs: of a list it looks at the first item alone."""
+    """As cel-go at run time: it checks only a list's first item."""
     kind = wanted.kind
     if kind in _WILD:
         return True

@@ -1,4 +1,4 @@
-"""What type an expression has, and which overloads its calls have. Source: cel-go `checker/checker.go`."""
+"""Type checker: types of expressions and overloads of calls. Source: cel-go `checker/checker.go`."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from minikube_py.cel.types import (
 )
 
 Fields = Mapping[str, Mapping[str, Type]]
-"""The fields of structs, by the name of the struct."""
+"""The fields of structs by name."""
 Messages = Callable[[str], "Mapping[str, Type] | None"]
-"""The fields of a message that expressions may make, by its name; None: there is no such message."""
+"""The fields of a message that expressions may construct; None: unknown message."""
 _OF_PATCHES: Final = "jsonpatch.escapeKey"
-"""A function that is there for those who make patches."""
+"""A function available for patches only."""
 
 TYPE_NAMES: Final = {
     "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "string": STRING, "uint": UINT, "null_type": NULL,
@@ -64,7 +64,7 @@ TYPE_NAMES: Final = {
 def check(
     source: Source, root: Node, variables: Mapping[str, Type], fields: Fields, messages: Messages | None = None
 ) -> Type:
-    """Sets the types of all nodes; gives that of the whole. Raises: Invalid."""
+    """Sets the types of all nodes; returns the root's. Raises: Invalid."""
     checker = _Checker(source, variables, fields, messages)
     checker.check(root)
     if checker.wrong:
@@ -179,7 +179,7 @@ class _Checker:
         return None if function == _OF_PATCHES and self._messages is None else self._functions.get(function)
 
     def _resolve(self, node: Call, overloads: Sequence[Overload]) -> Type:
-        # A macro may have put the node into its expansion more than once.
+        # A macro may use the node several times in its expansion.
         node.overloads = ()
         parts = [*([] if node.target is None else [node.target]), *node.args]
         given = [part.type for part in parts]
@@ -211,7 +211,7 @@ class _Checker:
         return ERROR
 
     def _joined(self, before: Type | None, type_: Type) -> Type:
-        """That items differ is for `environment` to say, which lets them where they are formatted."""
+        """`environment` reports mixed item types, and allows them in format calls."""
         if before is None:
             return type_
         return more_general(before, type_) if self.known.fits((before,), (type_,)) else DYN
@@ -286,7 +286,7 @@ class _Checker:
         return self.known.resolve(node.result.type)
 
     def _items_of(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
-        """The types of what a loop runs over: item, or key; and of a second variable, where there is one."""
+        """The types of a loop's variables: item or key, and a second one if present."""
         if over.kind == "list":
             return (INT, over.params[0]) if node.var2 else (over.params[0], DYN)
         if over.kind == "map":
@@ -314,7 +314,7 @@ _CHECKS: Final[Mapping[type[Node], Callable[..., Type]]] = {
 
 
 def _settle(root: Node, known: Substitutions) -> None:
-    """Types that are still open stand for anything."""
+    """Unresolved types match anything."""
     pending = [root]
     while pending:
         node = pending.pop()

@@ -1,7 +1,7 @@
-"""What an expression can cost at most, by the sizes that its input can have.
+"""An upper bound of an expression's cost from the possible input sizes.
 
 Source: cel-go `checker/cost.go`, apiserver `pkg/cel/library/cost.go`. Only the upper bounds of upstream's estimates are
-kept: nothing asks for the lower ones, but where a result's size depends on them.
+kept: lower ones only where a result's size depends on them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ONE: Final = Size(1, 1)
 
 Path = tuple[str, ...]
 SizeOf = Callable[[Path], int | None]
-"""The most that the size of what stands at a path below a variable can be; None where that is not known."""
+"""The maximum size of the value at a path below a variable; None if unknown."""
 
 
 class _Entries(NamedTuple):
-    """Of a list or map that is made in the expression: sizes of its keys and values."""
+    """Key and value sizes of a list or map literal."""
 
     kind: str
     key: Size
@@ -325,7 +325,7 @@ class _Coster:
         return None
 
     def _element(self, target: Node) -> Size | None:
-        """The size of a list's items; None where it is no list."""
+        """The size of a list's items; None if it is not a list."""
         if not target.type.params:
             return None
         path = self._path(target)
@@ -423,7 +423,7 @@ _PARSED: Final = {
     "url": 1, "cidr": 1, "isIP": 1, "isCIDR": 1, "ip": 1, "ip.isCanonical": 2, "quantity": 1, "isQuantity": 1,
     "semver": 1, "isSemver": 1, "jsonpatch.escapeKey": 1,
 }  # fmt: skip
-"""Functions that read a text, by how often."""
+"""Functions that read a text, and how many times."""
 _CONVERTED: Final = {"string_to_bytes": (1, 4, 0), "bytes_to_string": (4, 1, 0), "strings_quote": (1, 2, 2)}
 _COMPARED: Final = frozenset((
     "equals", "not_equals", *(f"{name}_{of}" for name in ("less", "less_equals", "greater", "greater_equals")
@@ -432,7 +432,7 @@ _COMPARED: Final = frozenset((
 
 
 def _written_size(node: Node) -> Size | None:
-    """Of what stands in the expression as it is."""
+    """The size of a literal."""
     if isinstance(node, Literal):
         count = len(node.value) if isinstance(node.value, str | bytes) else 1
     elif isinstance(node, ListOf):

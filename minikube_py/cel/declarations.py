@@ -1,8 +1,8 @@
-"""Which functions there are, and with which overloads: those of Kubernetes 1.36's base environment.
+"""Functions and overloads of Kubernetes 1.36's base environment.
 
-A line for each function, and what is indented goes on with the last: its name, then its overloads as
-`id(arguments) result`, with `.` before the id of those that are called on their first argument. Source: cel-go
-`common/stdlib`, `ext`, `cel/library.go`; apiserver `pkg/cel/library`.
+One line per function, continued by indentation: its name, then its overloads as `id(arguments) result`, with `.` before
+the id of those that are called on their first argument. Source: cel-go `common/stdlib`, `ext`, `cel/library.go`;
+apiserver `pkg/cel/library`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one door: an environment says which variables there are, and `compile` what an expression over them is."""
+"""The public interface: an environment declares variables, and `compile` compiles an expression over them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from minikube_py.cel.values import EvaluationError, Unfit
 FRAMES_MAX: Final = 5_000
 FRAMES_OF_NODE: Final = 8
 FRAMES_FREE: Final = 400
-"""What an evaluation may take of the interpreter's thousand without asking."""
+"""Stack frames (of the interpreter's thousand) always available to an evaluation."""
 COST_MAX: Final = 1_000_000
-"""That of one call in Kubernetes, where its user sets no other."""
+"""Kubernetes' default cost limit of one call."""
 STEPS_OF_CHARACTER: Final = 40
 """To compile it."""
 
@@ -38,8 +38,8 @@ def _no_sizes(path: tuple[str, ...]) -> int | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """`fields`: those of the structs that variables are. `size_of`: how large what stands below a variable can be.
-    `rewrite`: what a call of another dialect is here, asked from the leaves up. `messages`: what it may make."""
+    """`fields`: of struct variables. `size_of`: maximum sizes below variables. `rewrite`: translates calls of another
+    dialect, bottom-up. `messages`: types it may construct."""
 
     variables: Mapping[str, Type]
     fields: Fields = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Environment:
 
 
 class Outcome(NamedTuple):
-    """`value` is an EvaluationError where there is none. `cost`: what was done for it, also where it failed."""
+    """`value` is an EvaluationError on failure. `cost`: the actual cost, also on failure."""
 
     value: Any
     cost: int
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Expression:
-    """One that compiles. `cost`: the most that an evaluation can cost. `type_text`: its type as errors tell it."""
+    """A compiled expression. `cost`: the maximum evaluation cost. `type_text`: its type in errors."""
 
     text: str
     root: Node
@@ -66,14 +66,14 @@ class Expression:
     cost: int
 
     def evaluate(self, bindings: Mapping[str, object], cost_limit: int = COST_MAX) -> Any:
-        """What it is for these variables. Raises: EvaluationError, in upstream's words."""
+        """Its value for these variables. Raises: EvaluationError, in upstream's words."""
         value = self.outcome(bindings, cost_limit).value
         if type(value) is EvaluationError:
             raise value
         return value
 
     def outcome(self, bindings: Mapping[str, object], cost_limit: int = COST_MAX) -> Outcome:
-        """The same, and what it cost; raises nothing."""
+        """The same with its cost; raises nothing."""
         program = self._program
         if isinstance(program, str):
             return Outcome(EvaluationError(program), 0)
@@ -94,7 +94,7 @@ class Expression:
 
     @property
     def unfit(self) -> str | None:
-        """Why no evaluation can succeed, as with `int('a')`."""
+        """The error if every evaluation must fail, as with `int('a')`."""
         program = self._program
         return program if isinstance(program, str) else None
 
@@ -114,7 +114,7 @@ def compile(expression: str, environment: Environment) -> Expression:
     """Raises: Invalid, with upstream's words."""
     spend(len(expression) * STEPS_OF_CHARACTER)
     before = sys.getrecursionlimit()
-    # An expression may be nested in 250 levels, each of which takes a dozen calls.
+    # An expression may nest 250 levels, with a dozen calls each.
     sys.setrecursionlimit(before + FRAMES_MAX)
     try:
         source, root = parse(expression)
@@ -144,7 +144,7 @@ def _rewritten(node: Node, rewrite: Rewrite) -> Node:
 
 
 def _check_literals(source: Source, root: Node) -> None:
-    """Texts that a function is given as they are, and lists and maps whose items are not all of one type."""
+    """Checks literal arguments of functions, and list and map literals of mixed types."""
     wrong = []
     pending = [(root, False)]
     while pending:
@@ -164,7 +164,7 @@ def _check_literals(source: Source, root: Node) -> None:
 
 
 def _odd(node: ListOf | MapOf) -> Iterator[tuple[Node, Type]]:
-    """The first item of another type than the one before all, or each such key and value, with that type."""
+    """The first item, or key and value, whose type differs from the first one's, with that type."""
     if isinstance(node, ListOf):
         types = [_item_type(item, i in node.optional) for i, item in enumerate(node.items)]
         yield from [(item, types[0]) for item, each in zip(node.items, types) if each != types[0]][:1]

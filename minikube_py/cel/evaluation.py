@@ -1,8 +1,8 @@
-"""Checked expressions as closures: what a node becomes is a function of a `Run`, which gives the node's value.
+"""Compiles checked expressions to closures: each node becomes a function from a `Run` to the node's value.
 
-Costs are counted as cel-go's tracker counts them, and in the same places: an identifier with all that is selected of
-it is one step with qualifiers, a constant is free, a branch of a condition is free where it is a mere identifier.
-Source: cel-go `interpreter/{planner,attributes,interpretable,optimizations,runtimecost}.go`.
+Costs are counted as cel-go's tracker counts them, and in the same places: an identifier with its selectors is one step
+with qualifiers, a constant is free, a branch of a condition is free if it is just an identifier. Source: cel-go
+`interpreter/{planner,attributes,interpretable,optimizations,runtimecost}.go`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from minikube_py.cel.values import (
 
 
 class Run:
-    """One evaluation: variables, those of loops by their slot, and what it cost so far."""
+    """One evaluation: variables, loop variables by slot, and the cost so far."""
 
     __slots__ = ("bindings", "cost", "limit", "slots")
 
@@ -57,7 +57,7 @@ class Run:
             raise EvaluationError(EXCEEDED)
 
     def pay(self, cost: int) -> None:
-        """Of a call, which takes a while where it costs much."""
+        """Adds a call's cost, which also spends steps."""
         self.charge(cost)
         if cost > 8:
             spend(cost >> 3)
@@ -65,7 +65,7 @@ class Run:
 
 Step = Callable[[Run], Any]
 Qualify = Callable[[Run, Any, bool], tuple[Any, bool]]
-"""What stands in a value at a key, and whether it is there; with True, that it is missing is no error."""
+"""The value at a key, and whether it exists; with True, a missing key is no error."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Qualifier:
 
 @dataclass(slots=True)
 class Attribute:
-    """What qualifiers are applied to; or, of a condition, the two that it is between."""
+    """The operand of qualifiers; for a condition, its two branches."""
 
     base: Step
     qualifiers: tuple[Qualifier, ...] = ()
@@ -198,7 +198,7 @@ def _computed(key: Step, optional: bool) -> Qualifier:
 
 
 def _tested(key: str) -> Qualifier:
-    """Whether it is there, in place of what is there."""
+    """Whether it exists, instead of its value."""
 
     def is_there(run: Run, value: Any, lenient: bool) -> tuple[Any, bool]:
         found, there = qualify(value, key, True)
@@ -212,7 +212,7 @@ def _tested(key: str) -> Qualifier:
 
 @dataclass(slots=True)
 class Plan:
-    """Of a node: how it is evaluated, and what else its parent may take it for."""
+    """A compiled node: its closure, and alternatives for its parent."""
 
     step: Step
     attribute: Attribute | None = None
@@ -417,7 +417,7 @@ class _Planner:
         made, first, second = self._slot(), self._slot(), self._slot()
 
         def accumulated(run: Run) -> Any:
-            """Not worked out before it is asked for: a binding that nobody reads costs nothing, and cannot fail."""
+            """Lazy: an unused binding costs nothing and cannot fail."""
             value = run.slots[made]
             if value is _UNSET:
                 value = start(run)
@@ -490,7 +490,7 @@ def _literal(made: Step, parts: Sequence[Plan], cost: int) -> Plan:
 
 
 def _either(left: Step, right: Step, decided: bool) -> Step:
-    """`||` where `decided` is True, `&&` where it is False: a side that decides makes up for an error of the other."""
+    """`||` where `decided` is True, `&&` where it is False: a deciding side overrides the other's error."""
 
     def either(run: Run) -> Any:
         first = left(run)
@@ -553,8 +553,8 @@ def _membership(argument: Step, items: list[Any]) -> Plan | None:
 
 
 def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: bool, late: bool) -> Step:
-    """`in_turn`: after an argument that is wrong, the next is not looked at, and the call costs nothing. `late`: the
-    cost depends on the result; else a call that costs too much does not begin."""
+    """`in_turn`: after a failed argument, the next is not evaluated and the call is free. `late`: the cost depends on
+    the result; else a too expensive call does not start."""
     if len(steps) == 1 and not late:
         (only,) = steps
 
@@ -582,7 +582,7 @@ def _called(function: Function, cost: CallCost, steps: Sequence[Step], in_turn: 
             value = step(run)
             values.append(value)
             if type(value) is EvaluationError:
-                # All arguments are there to be counted.
+                # All arguments are available for counting.
                 if len(values) == len(steps):
                     run.pay(cost(values, value))
                 return value

@@ -30,7 +30,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _whole(value: Quantity) -> int | None:
-    """As an int64; None where it is not written as a whole number, or too large."""
+    """As an int64; None if it is not an integer, or too large."""
     if value.scale < 0:
         return None
     found = value.value()
@@ -47,7 +47,7 @@ def _as_double(value: Quantity) -> float:
 
 
 def _minus(left: Quantity, right: Quantity) -> Quantity:
-    """The least int64 has no negative: upstream adds it where it should be taken away."""
+    """The least int64 has no negative: upstream adds it instead of subtracting."""
     return left.plus(right) if right.unscaled == INT_MIN else left.minus(right)
 
 
@@ -125,7 +125,7 @@ def _normalized(text: str) -> str:
 
 
 def semver(text: str, normalize: bool = False) -> Any:
-    """A Semver, or the EvaluationError that says why it is none."""
+    """A Semver, or the EvaluationError."""
     try:
         return _parsed_version(_normalized(text) if normalize else text)
     except _BadVersion as error:

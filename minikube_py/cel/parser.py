@@ -1,7 +1,7 @@
-"""Expressions as trees, by cel-go's grammar, with its words for what is none.
+"""Parses expressions by cel-go's grammar, with its error messages.
 
-After an error the rest is read for what else is wrong with it, as ANTLR does it where one token is too many or missing;
-beyond that, what upstream says after the first error is not said.
+After an error it recovers like ANTLR from one extra or missing token; further errors that upstream would report are
+omitted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RELATIONS: Final = ("<", "<=", ">=", ">", "==", "!=", "in")
 _CONSTANTS: Final = ("true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES")
 _STARTS: Final = ("[", "{", "(", ".", "-", "!", *_CONSTANTS, "IDENTIFIER")
 _CLOSING: Final = ("<EOF>", ")", "]", "}", ",", ":", "?", "&&", "||", "+", "-", "*", "/", "%", ".", "[", *_RELATIONS)
-"""What can follow an expression in brackets."""
+"""Tokens that can follow a bracketed expression."""
 
 
 def _wanted(kinds: tuple[str, ...]) -> str:
@@ -50,7 +50,7 @@ _INDEX: Final = _wanted((*_STARTS[:6], "?", *_STARTS[6:]))
 
 
 class _Stop(Exception):
-    """Nothing more can be said of the text."""
+    """No further error can be reported."""
 
 
 def parse(text: str) -> tuple[Source, Node]:
@@ -76,7 +76,7 @@ class _Parser:
         self._recovering = False
         self._depth = 0
 
-    # --- tokens and what is wrong with them -------------------------------------------------------------------------
+    # --- tokens and errors -------------------------------------------------------------------------
 
     @property
     def _token(self) -> Token:
@@ -196,7 +196,7 @@ class _Parser:
         return operand if signs % 2 == 0 else Call(first.at, f"{first.kind}_", None, [operand])
 
     def _no_number(self, sign: Token) -> NoReturn:
-        """After a sign that stands where only that of a number can."""
+        """After a sign that must belong to a number."""
         text = "" if self._is("<EOF>") else self._source.text[sign.at + 1 : self._token.at] + self._token.text
         self.say(self._token.at, f"Syntax error: no viable alternative at input '-{text}'")
         if not text:

@@ -1,9 +1,8 @@
 """Regular expressions as RE2 and Go understand them, in time linear in the text.
 
-Python's `re` goes back and tries again, for longer than anyone waits; this never does. A pattern is a program of
-threads that run in step over the text. For `matches`, a set of threads is a state, and where it goes with a character
-is remembered. Source: Go `regexp/syntax`. Scripts (`\\p{Greek}`) are refused, as Python knows categories alone, and
-programs of over 20,000 steps, where Go takes some more.
+Python's `re` backtracks, possibly exponentially; this does not. A pattern is a program whose threads run in lockstep
+over the text. For `matches`, thread sets are states of a cached DFA. Source: Go `regexp/syntax`. Scripts (`\\p{Greek}`)
+are refused, as Python knows categories alone, and programs of over 20,000 steps, where Go takes some more.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ __all__ = ["BadPattern", "Regex", "TooDear", "compiled"]
 STEPS_MAX: Final = 20_000
 FRAMES_MAX: Final = 8 * DEPTH_MAX
 STATES_MAX: Final = 2_000
-"""Remembered states; with more, all are forgotten and learned again."""
+"""Cached states; beyond that the cache is cleared."""
 REMEMBERED_STEPS_MAX: Final = 200_000
-"""The same for all steps of remembered states together."""
+"""The same for the total steps of cached states."""
 WALKED_MAX: Final = 10_000_000
-"""Steps walked to match one text, or to find parts of it: seconds. What `matches` remembers costs none."""
+"""Step limit of one match or find: seconds. Cached states cost nothing."""
 KEPT_STEPS_MAX: Final = 200_000
-"""Of all patterns that are kept compiled."""
+"""Size of the cache of compiled patterns."""
 _STEPS_OF_CHARACTER: Final = 10
 """To read one of a pattern."""
 
 
 class TooDear(Exception):
-    """A pattern and a text that would take longer than others can wait."""
+    """Matching this pattern and text would take too long."""
 
     def __init__(self) -> None:
         super().__init__(f"matching takes more than {WALKED_MAX} steps, which is the limit")
 
 
 class _Step(NamedTuple):
-    """`what`: a set of characters to take one of; where the text must be; or None, for a fork that goes on at both."""
+    """`what`: a set of characters to take one of; a position assertion; or None, for a fork."""
 
     what: CharSet | str | None
     then: int = 0
@@ -63,7 +62,7 @@ class _Program:
         return len(self.steps) - 1
 
     def _add(self, tree: Tree, then: int) -> int:
-        """The step that a tree begins with, where `then` is what comes after."""
+        """The first step of a tree that continues with `then`."""
         kind = tree[0]
         if kind in ("set", "at"):
             return self._put(_Step(tree[1], then))
@@ -108,8 +107,8 @@ _HOLDS: Final[dict[str, Callable[[str, str], bool]]] = {
 
 
 class _State:
-    """Steps that wait for a character, and what they ask of the one before. `ways`: where each goes, as far as that is
-    known; None where the pattern has matched."""
+    """Steps that wait for a character, and their conditions on the previous one. `ways`: known transitions; None: the
+    pattern has matched."""
 
     __slots__ = ("before", "steps", "ways")
 
@@ -153,7 +152,7 @@ class Regex:
         return found
 
     def _reached(self, start: int, before: str, after: str, seen: set[int]) -> Iterator[int]:
-        """The steps that take a character, or end, in the order in which they are preferred."""
+        """The steps that take a character, or end, in order of preference."""
         pending = [start]
         while pending:
             at = pending.pop()
@@ -226,11 +225,11 @@ class Regex:
         return tuple(sorted(following))
 
     def _seen_as(self, char: str) -> str:
-        """All that the steps ask of a character that is past."""
+        """All conditions of the steps on the previous character."""
         return ("\n" if char == "\n" else "w" if _is_word(char) else " ") if self._looks else " "
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """The first match, and of those that begin there the one that the pattern prefers. Raises: TooDear."""
+        """The leftmost match, by the pattern's preference. Raises: TooDear."""
         self._walked = 0
         return self._find(text, 0)
 

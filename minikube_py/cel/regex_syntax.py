@@ -20,7 +20,7 @@ Range = tuple[int, int]
 
 
 class CharSet(NamedTuple):
-    """Characters in the ranges, or of the categories; `but`: those that are not."""
+    """Characters in the ranges, or of the categories; `but`: negated."""
 
     ranges: tuple[Range, ...]
     categories: tuple[tuple[str, bool], ...] = ()
@@ -136,7 +136,7 @@ class Reader:
         return parts[0] if len(parts) == 1 else ("cat", parts)
 
     def _times(self) -> tuple[int, int | None, bool] | None:
-        """How often what stands before is repeated, if an operator stands here."""
+        """The repetition operator here, if any."""
         start, char = self._at, self._text[self._at]
         least: int
         most: int | None
@@ -214,7 +214,7 @@ class Reader:
         self._at = end + 1
 
     def _set_flags(self, start: int) -> bool:
-        """Whether that is all that the group is."""
+        """Whether the group consists of that alone."""
         flags, adds, any_after = set(self._flags), True, False
         while self._at < len(self._text):
             char = self._take()

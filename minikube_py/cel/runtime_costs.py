@@ -23,7 +23,7 @@ FORMAT_REGEX_SIZES: Final = {
 
 
 def _sized(value: Any) -> int:
-    """As apiserver counts it: without a look into optionals."""
+    """As apiserver: optionals are not unwrapped."""
     return 1 if type(value) is Optional else size_of(value)
 
 
@@ -118,7 +118,7 @@ _OF_OVERLOADS: Final[dict[str, CallCost]] = {
     "list_distinct": _self_compared(0),
 }
 OF_RESULTS: Final = frozenset(("slice", "join"))
-"""Functions that cost by what they make."""
+"""Functions whose cost depends on the result."""
 _UNIT: Final = (
     "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason", "error",
     "errored", "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast",
@@ -174,7 +174,7 @@ _BY_DEFAULT: Final[dict[str, CallCost]] = {
 
 
 def cost_of(function: str, overload: str) -> CallCost:
-    """`overload`: empty where values decide which it is."""
+    """`overload`: empty if chosen by the values."""
     if overload == "cidr_ip":
         return _one
     if function == "containsIP":

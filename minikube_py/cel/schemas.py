@@ -1,4 +1,4 @@
-"""Values that an OpenAPI schema describes: of which type they are in expressions, how large, and as what they are seen.
+"""Values of OpenAPI schemas in expressions: their types, sizes and views.
 
 Source: apiserver `pkg/cel/{types,escaping,limits}.go`, `pkg/cel/common/{schemas,valuesunstructured}.go`.
 """
@@ -72,8 +72,8 @@ def escaped(name: str) -> str | None:
 
 @dataclass(eq=False, slots=True)
 class Declared:
-    """What a schema declares. `least_bytes`: the smallest of its values as JSON. `most`: their size at most, as
-    upstream's costs take it, which know none of most scalars."""
+    """What a schema declares. `least_bytes`: the smallest of its values as JSON. `most`: their maximum size in
+    upstream's cost estimates, unknown for most scalars."""
 
     kind: Literal["scalar", "list", "map", "object"]
     least_bytes: int
@@ -97,7 +97,7 @@ class Declared:
         return None if found is None else found.most
 
     def typed(self, name: str, structs: dict[str, Mapping[str, Type]]) -> Type:
-        """Its type, where objects are called by `name` and where they stand below; `structs` gets their fields."""
+        """Its type, with objects named by `name` and their path; adds fields to `structs`."""
         spend(4)
         if self.kind == "object":
             structs[name] = {
@@ -112,7 +112,7 @@ class Declared:
 
     @property
     def times_at_most(self) -> int:
-        """How often it can stand in one request."""
+        """How often it can occur in one request."""
         return REQUEST_BYTES_MAX // (self.least_bytes + 1)
 
 
@@ -135,7 +135,7 @@ def _embedded(schema: Schema) -> bool:
 
 
 def declared(schema: Any, resource: bool = False) -> Declared | None:
-    """None where its values are not seen: nothing is known of their type. `resource`: they are whole resources."""
+    """None if its values are hidden: their type is unknown. `resource`: they are whole resources."""
     if not isinstance(schema, dict):
         return None
     spend(8)
@@ -210,8 +210,8 @@ def _declared_text(schema: Schema) -> Declared:
 
 
 class Struct(dict[Any, Any], OwnEquality):
-    """An object with declared fields, by their names as identifiers. Nulls count as not there; unknown members count
-    in its size and, where both objects have one, in comparisons."""
+    """An object with declared fields, by their names as identifiers. Nulls count as absent; unknown members count in
+    its size and, where both objects have one, in comparisons."""
 
     __slots__ = ("known", "raw")
 
@@ -239,7 +239,7 @@ class Struct(dict[Any, Any], OwnEquality):
 
 
 class SetList(OwnList):
-    """A list whose items stand once each, in no order."""
+    """A set: unique items, in no order."""
 
     __slots__ = ()
 
@@ -267,7 +267,7 @@ def _hashed(item: Any) -> Any:
 
 
 class MapList(OwnList):
-    """A list of objects that keys tell apart, in no order."""
+    """A map list: objects identified by keys, in no order."""
 
     __slots__ = ("keys",)
 
@@ -294,7 +294,7 @@ class MapList(OwnList):
 
 
 class Preserved(OwnEquality):
-    """What nothing is known of: it can only be compared."""
+    """A value of unknown type: it can only be compared."""
 
     __slots__ = ("raw",)
 
@@ -312,7 +312,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def seen(raw: Any, schema: Schema, resource: bool = False) -> Any:
-    """JSON as expressions see it; an `EvaluationError` stands for what does not fit its schema."""
+    """JSON as expressions see it; an `EvaluationError` replaces values that do not match the schema."""
     if not isinstance(raw, dict | list) or schema.get("x-kubernetes-int-or-string"):
         return _scalar(raw, schema)
     spend(4 * len(raw) + 4)
@@ -351,7 +351,7 @@ def _list(raw: list[Any], schema: Schema) -> Any:
 
 
 def member(whole: Any, name: str) -> Any:
-    """Of an object as it is seen, one member; None where it is not seen."""
+    """One member of the object's view; None if hidden."""
     return whole.get(escaped(name) or name if isinstance(whole, Struct) else name) if isinstance(whole, dict) else None
 
 

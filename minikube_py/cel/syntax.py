@@ -1,4 +1,4 @@
-"""Expressions as trees, and what is said of a text that is none."""
+"""Expression trees and syntax errors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StructOf(Node):
 
 @dataclass(slots=True, eq=False)
 class Comprehension(Node):
-    """What macros become: `step` makes of the accumulator and an item the next accumulator, while `condition` holds."""
+    """What macros become: `step` computes the next accumulator from an item, while `condition` holds."""
 
     range: Node
     var: str
@@ -95,7 +95,7 @@ class Comprehension(Node):
 
 
 def qualified(node: Node) -> str:
-    """`a.b` of an identifier and what is selected of it; empty where there is more to it."""
+    """`a.b` for an identifier with selectors; empty for anything else."""
     names: list[str] = []
     while isinstance(node, Select) and not node.has:
         names.append(node.name)

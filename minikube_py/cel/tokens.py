@@ -1,4 +1,4 @@
-"""The text of an expression in tokens, with cel-go's words for what is none."""
+"""Lexer for expressions, with cel-go's error messages."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _token(text: str, at: int) -> tuple[Token | None, int]:
 
 
 def _string_end(text: str, opening: re.Match[str]) -> int:
-    """Where the text ends; negative: what of it was read before it turned out to be none."""
+    """Where the text ends; negative: how much was read before an error."""
     quote, raw = opening["quote"], "r" in (opening["prefix"] or "").lower()
     at = opening.end()
     while at < len(text):
@@ -94,7 +94,7 @@ def _string_end(text: str, opening: re.Match[str]) -> int:
 
 
 def _escape_read(text: str, at: int) -> int:
-    """How much of an escape that is none was read, with the character that made it none."""
+    """The length of an invalid escape, up to the wrong character."""
     digits = {"x": 2, "X": 2, "u": 4, "U": 8}.get(text[at + 1 : at + 2], 0)
     if not digits:
         octal = re.match(r"\\[0-3][0-7]?", text[at:])
@@ -111,7 +111,7 @@ _SIMPLE_ESCAPES: Final = {
 
 
 class BadEscape(Exception):
-    """An escape that means no character."""
+    """An invalid escape."""
 
 
 def unquoted(token: Token) -> str | bytes:

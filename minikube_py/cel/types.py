@@ -1,4 +1,4 @@
-"""Types of expressions, and what fits where. Source: cel-go `checker/{types,mapping,format}.go`."""
+"""Types of expressions and assignability. Source: cel-go `checker/{types,mapping,format}.go`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Type:
     params: tuple[Type, ...] = ()
 
     def __str__(self) -> str:
-        """As errors tell it."""
+        """The name in errors."""
         if self.kind == "error":
             return "!error!"
         if not self.params:
@@ -110,7 +110,7 @@ def parse_type(text: str) -> Type:
 
 
 def split_top(text: str) -> list[str]:
-    """`text` at the commas that stand in no brackets."""
+    """`text` at commas outside brackets."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -121,7 +121,7 @@ def split_top(text: str) -> list[str]:
 
 
 class Substitutions:
-    """What type parameters stand for. A failed question leaves no trace."""
+    """Bindings of type parameters. A failed check leaves them unchanged."""
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
@@ -139,7 +139,7 @@ class Substitutions:
         return False
 
     def resolve(self, type_: Type, open_to_dyn: bool = False) -> Type:
-        """With all parameters replaced; those that stand for nothing by `dyn`, where that is asked for."""
+        """With all parameters substituted; unbound ones by `dyn` if requested."""
         if type_.kind == "param":
             known = self._known.get(type_.name)
             if known is not None:
@@ -174,7 +174,7 @@ class Substitutions:
         return a == b
 
     def _stands_for(self, type_: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether the parameter can be of the type, and whether it already stood for one."""
+        """Whether the parameter can be bound to the type, and whether it already was."""
         if type_ == parameter:
             return True, True
         known = self._known.get(parameter.name)

@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them, with its words for what is none. Source: Go `net/url/url.go`."""
+"""URLs as Go's net/url parses them, with its error messages. Source: Go `net/url/url.go`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PORT: Final = re.compile(r"(?::[0-9]*)?")
 
 
 class BadURL(Exception):
-    """Why a text is no URL, in Go's words."""
+    """An invalid URL, with Go's message."""
 
 
 def _unescaped(text: str) -> str:
@@ -90,7 +90,7 @@ def _host(scheme: str, text: str) -> str:
 
 
 def _parsed(text: str, requested: bool) -> URL:
-    """`requested`: as it would stand in a request, where nothing is relative and a fragment is none."""
+    """`requested`: as in a request: absolute, fragments not parsed."""
     if any(ord(char) < 0x20 or char == "\x7f" for char in text):
         raise BadURL("net/url: invalid control character in URL")
     if not text and requested:

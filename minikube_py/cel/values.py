@@ -1,7 +1,7 @@
-"""What expressions evaluate to: plain Python values, and a class for each type that Python or JSON has not.
+"""What expressions evaluate to: plain Python values, and a class for each type that Python and JSON lack.
 
-Maps are dictionaries: keys that are texts or ints stand as they are, others with their type, so that `1`, `1u`, `1.0`
-and `true` stay four keys. An error is a value, too: it passes through calls until `&&`, `||` or a condition drops it.
+Maps are dictionaries: text and int keys are plain, others include their type, so that `1`, `1u`, `1.0` and `true` stay
+four keys. An error is a value, too: it passes through calls until `&&`, `||` or a condition drops it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from minikube_py.fields.quantity import Quantity
 EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 ITEMS_MAX: Final = 1 << 24
 LENGTH_MAX: Final = 1 << 26
-"""Items of a list and characters of a text that an expression makes: where upstream goes on as long as its memory
-lasts, this ends as if it had cost too much."""
+"""Items of a list and characters of a text that an expression makes: upstream is limited only by memory; here it fails
+as too expensive."""
 INT_MIN, INT_MAX, UINT_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 NANOSECONDS: Final = 1_000_000_000
 SECONDS_MIN, SECONDS_MAX = -62_135_596_800, 253_402_300_799
@@ -29,11 +29,11 @@ SECONDS_MIN, SECONDS_MAX = -62_135_596_800, 253_402_300_799
 
 
 class EvaluationError(Exception):
-    """Why an expression has no value, in upstream's words."""
+    """An evaluation error, in upstream's words."""
 
 
 class Unfit(Exception):
-    """An expression that cannot be evaluated, whatever its variables are."""
+    """An expression whose evaluation always fails."""
 
 
 class UInt(int):
@@ -112,7 +112,7 @@ class NamedFormat:
 
 
 class Optional:
-    """`present` tells an optional of null from none."""
+    """`present` distinguishes an optional of null from none."""
 
     __slots__ = ("present", "value")
 
@@ -131,7 +131,7 @@ NONE: Final = Optional(present=False)
 
 
 class MapWithDefault(dict[Any, Any]):
-    """What is selected of it and is not there is `default`, as with the attributes of devices."""
+    """Missing keys give `default`, as for device attributes."""
 
     __slots__ = ("default",)
 
@@ -141,7 +141,7 @@ class MapWithDefault(dict[Any, Any]):
 
 
 class OwnEquality:
-    """A value that has its own idea of what it equals. `of`: its type, where it has its own name for that, too."""
+    """A value with custom equality. `of`: its type, if it has a custom name."""
 
     __slots__ = ()
     of = ""
@@ -151,7 +151,7 @@ class OwnEquality:
 
 
 class OwnList(list[Any], OwnEquality):
-    """A list that has its own idea of its sum with others, too."""
+    """A list with custom concatenation, too."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ class OwnList(list[Any], OwnEquality):
 
 
 class Growing(list[Any]):
-    """A list that a loop makes, and nobody else sees before it ends: adding to it need not copy."""
+    """A loop's accumulator list, private until the loop ends: append without copying."""
 
     __slots__ = ()
 
@@ -220,7 +220,7 @@ def pairs(mapping: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def find(mapping: dict[Any, Any], key: object) -> tuple[object, bool]:
-    """What stands at a key, where a number stands for the same number of another type."""
+    """The value at a key; equal numbers of other types match."""
     kind = type(key)
     exact = key if kind is str or kind is int else as_key(key)
     try:
@@ -299,7 +299,7 @@ def alike(item: Any) -> list[Any]:
 
 
 def size_of(value: object) -> int:
-    """What costs count: characters, bytes, items or entries; 1 for all else."""
+    """The size for costs: characters, bytes, items or entries; 1 for all else."""
     if isinstance(value, str | bytes | list | dict):
         return len(value)
     if type(value) is IP:

@@ -1,5 +1,4 @@
-"""Run the controllers against an API server. When they have synced, or stand by for others that lead, it prints
-`ready`."""
+"""Run the controllers against an API server. When they have synced, or are standbys, it prints `ready`."""
 
 from __future__ import annotations
 

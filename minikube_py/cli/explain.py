@@ -1,4 +1,4 @@
-"""Why is it so? `explain pod NAME`: each node's verdict and each plugin's scores."""
+"""Explain decisions. `explain pod NAME`: each node's verdict and each plugin's scores."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Why is a pod on its node, or on none? Each node's verdict, each plugin's raw and weighted score, the runner-up;
-for a waiting pod, what would have to change and whom preemption would evict.
+"""Explain why a pod is on its node, or unscheduled. Each node's verdict, each plugin's raw and weighted score, the
+runner-up; for a waiting pod, what would have to change and whom preemption would evict.
 
   minikube-py explain pod web
   minikube-py explain pod web -n shop --at 17
@@ -73,14 +73,14 @@ def _decided(answer: Json) -> list[str]:
 
 
 def _flow(flow: Json) -> str:
-    """The path and its price, of a pod that was placed by flow."""
+    """The path and its cost, for a pod placed by flow."""
     path = " -> ".join([flow["task_class"], *(f"{step['to']} ({step['cost']})" for step in flow["path"])])
     stay = f"to stay would have cost {flow['alternative']}"
     return f"flow round {flow['round']}, {flow['model']} solved by {flow['solver']}: {path}: {flow['price']}; {stay}"
 
 
 def told(answer: Json) -> list[str]:
-    """The nodes as they are now, and what would have to change."""
+    """The current nodes, and what would have to change."""
     lines = [f"as things are now {answer['fits']} of {answer['of']} nodes fit"]
     if answer.get("extendersNotAsked"):
         lines.append(f"not asked, and may see it otherwise: extenders {', '.join(answer['extendersNotAsked'])}")

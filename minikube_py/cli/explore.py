@@ -37,5 +37,5 @@ def run(arguments: argparse.Namespace) -> int:
     installed = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
     only = f"--minikube-seed-only={arguments.seed}" if arguments.seed else f"--minikube-seeds={arguments.seeds}"
     words = [arguments.test, only, f"--minikube-nodes={arguments.nodes}", *(() if installed else ("-p", PLUGIN))]
-    # In a process of its own, where pytest rewrites the asserts of what it loads.
+    # In a separate process, where pytest rewrites asserts.
     return FAILED if subprocess.call([sys.executable, "-m", "pytest", *words]) else 0

@@ -1,4 +1,4 @@
-"""Flags that several commands have, and the kinds of values they take."""
+"""Flags shared by commands, and argument types."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def add_nodes(parser: argparse.ArgumentParser, default: int, what: str, low: int
 
 
 def add_run(parser: argparse.ArgumentParser, split: bool = True, virtual: bool = False) -> None:
-    """What every measurement has: where it runs, from which seed, and where it writes."""
+    """Flags of every measurement: mode, seed and output."""
     if split:
         parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
     data_help = "keep the data here, on the disk to be measured (default: a temporary folder)"
@@ -148,7 +148,7 @@ def add_page(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def new_file(text: str) -> Path:
-    """Where a file can be written: known before a long run rather than after it."""
+    """A writable file path, checked before a long run."""
     path = Path(text).absolute()
     if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise argparse.ArgumentTypeError(f"{text}: no file can be written there")
@@ -164,8 +164,8 @@ DEFAULT_MATCHER = "columns"
 
 
 def matcher(text: str) -> str:
-    """A kind of argument: the name of a structure, as there are in this process, or where a class of one's own is."""
-    # The default is read by this too, and the catalogue brings numpy, which a supervisor of processes never needs.
+    """A kind of argument: the name of a structure, or the location of a user-defined class."""
+    # The default passes here too; avoid loading numpy in a process supervisor.
     if text == DEFAULT_MATCHER or ":" in text:
         return absolute(text)
     from minikube_py.index.catalogue import STRUCTURES
@@ -251,7 +251,7 @@ def admit_structures(arguments: argparse.Namespace) -> None:
 
 
 def chosen(arguments: argparse.Namespace) -> ChosenScheduler:
-    """What the flags of `add_scheduler_config` say."""
+    """The value of the `add_scheduler_config` flags."""
     from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
     file = arguments.scheduler_config
@@ -299,7 +299,7 @@ def add_lease_timing(group: argparse._ArgumentGroup, prefix: str) -> None:
 
 
 def election(arguments: argparse.Namespace) -> Election | None:
-    """What the flags of `add_leader_election` say; None where there is to be none. Raises: RequestError."""
+    """The value of the `add_leader_election` flags; None without leader election. Raises: RequestError."""
     from minikube_py.client.lease_lock import Timing
     from minikube_py.control_plane.role_clients import Election
 
@@ -318,11 +318,11 @@ def election(arguments: argparse.Namespace) -> Election | None:
 
 
 HEALTH_PORTS = {"store": 10251, "apiserver": 10252, "scheduler": 10259, "controllers": 10257, "kubelet": 10248}
-"""Where a role answers `minikube-py health ROLE`; upstream's ports where they have such."""
+"""The port for `minikube-py health ROLE`; upstream's if there is one."""
 
 
 def add_process(parser: argparse.ArgumentParser, role: str) -> None:
-    """What every role as a process has."""
+    """Flags of every role process."""
     health_help = (
         f"answer `minikube-py health {role}` there (plain HTTP, GET /readyz), or `none` "
         f"(default: 127.0.0.1:{HEALTH_PORTS[role]} if it is free; none with --with-parent)"
@@ -333,7 +333,7 @@ def add_process(parser: argparse.ArgumentParser, role: str) -> None:
 
 
 def process(arguments: argparse.Namespace, role: str) -> ProcessOptions:
-    """What the flags of `add_process` say."""
+    """The value of the `add_process` flags."""
     from minikube_py.control_plane.process import ProcessOptions
 
     asked = arguments.healthz is not None
@@ -343,7 +343,7 @@ def process(arguments: argparse.Namespace, role: str) -> ProcessOptions:
 
 
 def add_store_access(parser: argparse.ArgumentParser) -> None:
-    """How a command reaches a store that runs."""
+    """Flags to reach a running store."""
     group = parser.add_argument_group(
         "which store", "By default the store of the running `minikube-py up`, or the one that $MINIKUBE_PY_STORE names."
     )
@@ -361,7 +361,7 @@ def add_store_access(parser: argparse.ArgumentParser) -> None:
 
 
 def store_admin(arguments: argparse.Namespace) -> StoreAdmin:
-    """Who reaches the store that the flags of `add_store_access` name. Raises: SetupError."""
+    """A client of the store in the `add_store_access` flags. Raises: SetupError."""
     from minikube_py.control_plane.store_access import access_by_files, find_access
     from minikube_py.control_plane.store_admin import StoreAdmin
 
@@ -427,7 +427,7 @@ def add_room(parser: argparse.ArgumentParser) -> None:
 
 
 def add_etcd_behind(parser: argparse.ArgumentParser) -> None:
-    """An etcd in place of a store of ours; flags as kube-apiserver's."""
+    """An etcd instead of our store; flags as kube-apiserver's."""
     servers_help = "keep everything in this etcd, instead of the built-in store (needs the extra `etcd`)"
     parser.add_argument("--etcd-servers", metavar="URL,...", help=servers_help)
     files = (
@@ -445,7 +445,7 @@ def add_etcd_behind(parser: argparse.ArgumentParser) -> None:
 
 
 def etcd_behind(arguments: argparse.Namespace) -> EtcdBehind | None:
-    """None without --etcd-servers. Ends with wrong usage where the flags do not fit together."""
+    """None without --etcd-servers. Exits with a usage error if the flags conflict."""
     names = {
         "servers": "servers",
         "cafile": "authority_file",
@@ -475,5 +475,5 @@ def add_secrets(parser: argparse.ArgumentParser, folder: str) -> Secrets:
 
 
 def find_secrets(arguments: argparse.Namespace, needed: Callable[[str], bool] = lambda _: True) -> None:
-    """Sets what was not named by a flag of its own. Ends with wrong usage where it is not to be found."""
+    """Sets files without a separate flag. Exits with a usage error if one is missing."""
     arguments.secrets.find(arguments, needed)

@@ -1,4 +1,4 @@
-"""Fronts of shards: what says which of them need not be opened for a request.
+"""Fronts of shards: filters that tell which shards a request can skip.
 
   minikube-py front check mine.py:MyFront"""
 

@@ -1,4 +1,4 @@
-"""Judge a front of your own: its laws, its false positives against the bound that it states, its upkeep and bytes.
+"""Check a front of your own: its laws, its false positives against its stated bound, its upkeep and bytes.
 
   minikube-py front check mine.py:MyFront
   minikube-py front check skyline --examples 2000 --seed 7

@@ -1,7 +1,7 @@
 """Ask a role on this host whether it is ready: prints `ok` (exit code 0), or why it is not (exit code 1).
 
 Ready means that a linearizable read passes within 2 seconds: by the store's majority, through the API server. With
---live, whether the process turns, and nothing of those it needs.
+--live, only whether the process responds, without its dependencies.
 
 For healthchecks of containers: it takes hundredths of a second. Each role answers on a port of its own host:
 {ports}; see its flag --healthz."""
@@ -18,7 +18,7 @@ ANSWER_BYTES_MAX = 64 << 10
 
 
 class NotWell(MinikubeError):
-    """The role says so, or says nothing."""
+    """The role is unhealthy or does not respond."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def ask(address: str, timeout_s: float, kind: str = "readyz") -> str:
-    """What the role says. Raises: NotWell."""
+    """The role's response. Raises: NotWell."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise NotWell(f"--address {address}: not an address; write host:port")
     request = f"GET /{kind} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     answer = b""
     try:
-        # By hand: an HTTP client takes longer to import than this takes to run.
+        # By hand: importing an HTTP client takes longer than this run.
         with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as connection:
             connection.sendall(request.encode())
             while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(4096)):

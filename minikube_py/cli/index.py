@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
-    """How a command reaches the API server."""
+    """Flags to reach the API server."""
     about = "By default the one that $KUBECONFIG names, as for kubectl, or that of the running `minikube-py up`."
     group = parser.add_argument_group("which API server", about)
     config_help = "a kubeconfig with an https server, its authority and a token"
@@ -64,7 +64,7 @@ def _kubeconfig(arguments: argparse.Namespace) -> Path:
         return Path(arguments.kubeconfig)
     if arguments.data_dir is not None:
         return Path(arguments.data_dir, "kubeconfig")
-    # kubectl merges several files; the first that is there names the current context.
+    # kubectl merges several files; the first existing one sets the current context.
     for name in os.environ.get("KUBECONFIG", "").split(os.pathsep):
         if name and Path(name).exists():
             return Path(name)
@@ -75,7 +75,7 @@ def _kubeconfig(arguments: argparse.Namespace) -> Path:
 
 
 class Api:
-    """Asks one API server of ours. To be entered, inside a running event loop."""
+    """A client of one of our API servers. Enter it inside a running event loop."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         from minikube_py.client.http_transport import HttpTransport
@@ -93,7 +93,7 @@ class Api:
         await self._transport.close()
 
     async def ask(self, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None) -> Json:
-        """Raises: StatusError, Unavailable, OutcomeUnknown; RequestError where the server is none of ours."""
+        """Raises: StatusError, Unavailable, OutcomeUnknown; RequestError if the server is not ours."""
         from minikube_py.api.errors import StatusError
 
         try:
@@ -107,7 +107,7 @@ class Api:
             raise
 
     async def dry_run(self, path: str, body: Json) -> Json:
-        """What a create would store. Raises: StatusError, Unavailable, OutcomeUnknown."""
+        """What a create would store (dry run). Raises: StatusError, Unavailable, OutcomeUnknown."""
         return await self._client.request("POST", path, {"dryRun": "All"}, body)
 
     async def index(self, name: str) -> Json:
@@ -115,5 +115,5 @@ class Api:
 
 
 def next_step(*lines: str) -> str:
-    """What to type next."""
+    """Suggests the next command."""
     return "\n".join(["next:", *(f"  {line}" for line in lines)])

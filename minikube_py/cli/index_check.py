@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:
-    """What the judges of structures and of fronts are asked alike."""
+    """Flags shared by the checks of structures and fronts."""
     target_help = f"FILE.py:CLASS, MODULE:CLASS, or the name of a {what}"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     count = flags.whole_number(1, 1_000_000)
@@ -84,7 +84,7 @@ def without(error: ModuleNotFoundError, command: str) -> int:
 
 @contextlib.contextmanager
 def notes_elsewhere() -> Iterator[None]:
-    """What hypothesis notes of the code it is put to would be left in the user's folder."""
+    """Hypothesis would leave its database in the user's folder."""
     from hypothesis.configuration import set_hypothesis_home_dir
 
     with tempfile.TemporaryDirectory(prefix="minikube-py-check-") as folder:
@@ -96,7 +96,7 @@ def notes_elsewhere() -> Iterator[None]:
 
 
 class Progress:
-    """One line that says what is under way, where somebody looks on."""
+    """A progress line, on a terminal only."""
 
     def __init__(self, shown: bool) -> None:
         self._shown = shown

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _structure(text: str) -> str:
-    """As the API has it. A class of one's own is looked at first, and only for that the catalogue is loaded."""
+    """As in the API. A user-defined class is checked first; only that loads the catalogue."""
     if ":" not in text:
         return text
     from minikube_py.index.catalogue import name_of
@@ -118,6 +118,6 @@ def state_text(status: Json) -> str:
 
 
 def question_of(field: str, item: Json) -> str:
-    """A question that the index answers, to be typed next."""
+    """A sample query that the index answers."""
     examples = {"quantity": ">=1", "int": ">=1", "time": "<2026-01-31T12:00:00Z", "string": "=x"}
     return field + examples[item["typed"]["kinds"].get(field, "quantity")]

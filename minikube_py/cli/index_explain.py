@@ -83,7 +83,7 @@ def _row(mark: str, choice: Json) -> tuple[str, ...]:
 
 
 def _time(taken_us: float) -> str:
-    """`12.3 us`, `4.5 ms`; nothing is known below 0."""
+    """`12.3 us`, `4.5 ms`; negative: unknown."""
     if taken_us < 0:
         return "-"
     return f"{taken_us / 1000:,.1f} ms" if taken_us >= 1000 else f"{taken_us:.1f} us"

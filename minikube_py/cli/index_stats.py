@@ -62,7 +62,7 @@ def _row(item: Json) -> tuple[str, ...]:
 
 
 def told_of(item: Json) -> str:
-    """One index, a line for each thing that is known of it."""
+    """One index, one line per property."""
     values = dict(zip(HEADS[1:], _row(item)[1:]))
     options = " ".join(f"{name}={value}" for name, value in item["options"].items())
     lines = {"NAME": item["name"], "ON": item["on"], "STRUCTURE": f"{item['structure']} {options}".rstrip()}

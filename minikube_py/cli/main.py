@@ -68,11 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
         return _code_of(error)
     except BrokenPipeError:
-        # Who read our output went away; Python would complain once more when it closes stdout.
+        # The reader of our output is gone; avoid a second error when Python closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
-        # A full disk, a folder taken away: no layer below knows what to do about it, and none has lost anything.
+        # A full disk or removed folder: lower layers cannot handle it, and no data is lost.
         print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
@@ -122,7 +122,7 @@ def _subcommand_help(name: str, subcommands: dict[str, str]) -> str | None:
 
 
 def _code_of(error: MinikubeError) -> int:
-    """What a supervisor must tell apart: starting these again as they are would end the same way."""
+    """Codes for a supervisor: a plain restart would fail again."""
     from minikube_py.control_plane.errors import Dismissed
 
     if isinstance(error, Dismissed):

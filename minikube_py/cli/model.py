@@ -1,4 +1,4 @@
-"""Cost models of flow scheduling: judge one of your own."""
+"""Cost models of flow scheduling: check one of your own."""
 
 from __future__ import annotations
 

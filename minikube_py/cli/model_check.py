@@ -1,4 +1,4 @@
-"""Judge a cost model of your own on drawn clusters: whether all its arcs have prices and room, its forms for one arc
+"""Check a cost model of your own on random clusters: whether all its arcs have prices and room, its forms for one arc
 and for many agree, waiting never makes a pod cheaper to leave, one seed gives one answer, and all solvers agree.
 
   minikube-py model check mine.py:Warm
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def arguments_of_laws(parser: argparse.ArgumentParser, args: str, example: str, drawn: str) -> None:
-    """What the judges of cost models and of predictors are asked alike."""
+    """Flags shared by the checks of cost models and predictors."""
     target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of one that is built in"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     args_help = f"{args}, YAML or JSON (default: none)"
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def judged(arguments: argparse.Namespace, what: str, check: Check) -> int:
-    """Judges, tells, and returns the exit code."""
+    """Checks, reports, and returns the exit code."""
     from minikube_py.api import yaml_text
 
     args, _ = yaml_text.read(arguments.args.encode())

@@ -1,4 +1,4 @@
-"""Plugins of the scheduler: judge one of your own."""
+"""Plugins of the scheduler: check one of your own."""
 
 from __future__ import annotations
 

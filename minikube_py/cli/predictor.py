@@ -1,4 +1,4 @@
-"""Predictors of what pods will use: judge one of your own."""
+"""Predictors of pod usage: check one of your own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Judge a predictor of your own on drawn pasts of a node: whether it answers with an amount, the same again, in any
-order of pods and in any unit, and without a look at what is to come.
+"""Check a predictor of your own on random histories of a node: whether it returns an amount, is deterministic and
+independent of pod order and units, and does not look ahead.
 
   minikube-py predictor check mine.py:Mine
   minikube-py predictor check n-sigma --args '{sigmas: 3}' --examples 500 --seed 7

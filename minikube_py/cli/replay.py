@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _look(log: Path, until: str | None, port: int) -> int:
-    """The history up to there; then the control plane stands still, for kubectl, until Ctrl-C."""
+    """Replays the history up to there; then the control plane is paused for kubectl until Ctrl-C."""
     from minikube_py.cluster.input_log import InputLog, Moment, summary
 
     moment = None if until is None else Moment.parse(until)

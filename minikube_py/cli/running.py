@@ -1,4 +1,4 @@
-"""Runs a command's coroutine so that Ctrl-C and SIGTERM end it in order: what it started is stopped, then it exits."""
+"""Runs a command's coroutine so that Ctrl-C and SIGTERM shut it down cleanly."""
 
 from __future__ import annotations
 

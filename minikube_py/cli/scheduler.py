@@ -1,5 +1,4 @@
-"""Run the scheduler against an API server. When it has synced, or stands by for another that leads, it prints
-`ready`."""
+"""Run the scheduler against an API server. When it has synced, or is a standby, it prints `ready`."""
 
 from __future__ import annotations
 

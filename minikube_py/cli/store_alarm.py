@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _alarms(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Those that stand, or stood before they were cleared. Raises: Unavailable, RequestError, OutcomeUnknown."""
+    """The raised alarms, or those that were cleared. Raises: Unavailable, RequestError, OutcomeUnknown."""
     admin = flags.store_admin(arguments)
     alarms = await admin.alarms()
     if arguments.command == "disarm":

@@ -1,4 +1,4 @@
-"""Who belongs to a store. One change at a time, made by its leader.
+"""The members of a store. The leader makes one change at a time.
 
   minikube-py store member list                                        as `minikube-py store status`
   minikube-py store member add store-4 --peer HOST:PORT [--learner]    announce it; then start it under that name

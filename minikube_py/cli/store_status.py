@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _troubles(reports: list[MemberReport]) -> list[str]:
-    """Alarms, and what members have to say of their disks."""
+    """Alarms, and disk reports of members."""
     found: dict[str, None] = {}
     for report in reports:
         status = report.status or {}
@@ -93,13 +93,13 @@ def _snapshot_age(status: dict[str, Any]) -> str:
 
 
 def role_of(status: dict[str, Any]) -> str:
-    """`learner` is what people call a follower that does not vote."""
+    """A non-voting follower is shown as `learner`."""
     role: str = status["role"].lower()
     return "learner" if status["member"]["learner"] and role == "follower" else role
 
 
 def as_json(reports: list[MemberReport], leader: int | None) -> dict[str, Any]:
-    """Ids are texts in hexadecimal, as everywhere else people see them."""
+    """Ids are texts in hexadecimal, as elsewhere in the output."""
     commit = max((report.status["commit"] for report in reports if report.status), default=0)
     members = []
     for report in reports:

@@ -1,4 +1,4 @@
-"""Let another member of a store lead. Returns when it does; meanwhile writes wait, and none is lost."""
+"""Let another member of a store lead. Returns once it leads; meanwhile writes wait, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands print: ticks with elapsed times, plain where nobody looks."""
+"""What the commands print: ticks with elapsed times, plain if not on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STARTED = f"{platform.python_version()}, started and imported"
 
 def process_started_s() -> float:
     """When this process began, on the scale of time.perf_counter, so that durations include the interpreter's start;
-    the current time where the system does not say."""
+    the current time if unknown."""
     now_s = time.perf_counter()
     try:
         fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -47,7 +47,7 @@ class Steps:
         self.line(f"{mark} {name:<14}{duration_s:5.2f} s   {note}".rstrip())
 
     def progress(self, text: str) -> None:
-        """How far the next step is."""
+        """Progress of the next step."""
         self.line(f"  {text}")
 
     def line(self, text: str = "") -> None:
@@ -58,7 +58,7 @@ class Steps:
 
 
 def started() -> Steps:
-    """Steps whose first, the interpreter and the imports, is done."""
+    """Steps, of which the first (interpreter and imports) is done."""
     steps = Steps()
     steps.done("Python", STARTED)
     return steps

@@ -150,7 +150,7 @@ async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: 
 
 
 def _remove_kubeconfig(path: Path, written: bytes) -> None:
-    """What it points to is gone; another `up` may have written its own meanwhile."""
+    """Its target is gone; another `up` may have replaced it."""
     try:
         if written and path.read_bytes() == written:
             path.unlink()

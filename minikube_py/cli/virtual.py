@@ -1,4 +1,4 @@
-"""`--virtual`: a measurement in virtual time, what its history came to, and what to type next."""
+"""`--virtual`: a measurement in virtual time, its history digest, and the next command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def asked(arguments: argparse.Namespace) -> bool:
-    """Raises: InvalidRequest where something is asked for that virtual time does not have."""
+    """Raises: InvalidRequest if an option is not available in virtual time."""
     if not arguments.virtual:
         if getattr(arguments, "page", None) is not None:
             raise InvalidRequest("--page records a run in virtual time; add --virtual")
@@ -55,7 +55,7 @@ def run(
 
 
 def write_page(path: Path, recordings: Sequence[Recording], out: TextIO) -> None:
-    """Says what to do with it. Raises: OSError."""
+    """Prints how to use it. Raises: OSError."""
     from minikube_py.ui import recording
 
     recording.write_page(path, recordings, lambda text: print(text, file=out))

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _ask(arguments: argparse.Namespace, pod: Json) -> Json:
     metadata = dict(pod.get("metadata") or {})
     namespace = metadata.get("namespace") or arguments.namespace
-    # A pod of that name may be there already, so it is judged under another one.
+    # A pod of that name may exist, so use another one.
     name = metadata.pop("name", "") or metadata.get("generateName", "pod")
     metadata["generateName"] = name
     pod = {**pod, "metadata": metadata}

@@ -1,1 +1,1 @@
-"""Simulated containers: what they print, the commands and ports that answer in them, and how clients reach them."""
+"""Simulated containers: their output, commands and ports, and client access."""

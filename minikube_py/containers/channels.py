@@ -1,6 +1,6 @@
-"""Many byte streams over one connection that was upgraded: SPDY streams, or channels of WebSocket messages.
+"""Multiplexed byte streams over an upgraded connection: SPDY streams or WebSocket channels.
 
-Both give `Channel`s, and read no further than somebody reads these.
+Both provide `Channel`s with backpressure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
 
 INBOX_BYTES_MAX: Final = 256 << 10
-"""What is held of one channel until it is read; then the whole connection waits."""
+"""Buffer per channel; when full, the whole connection waits."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
 PART_BYTES_MAX: Final = 64 << 10
-"""Of what is sent at once, before others have their turn."""
+"""Bytes sent per event loop turn."""
 _CLOSED: Final = 255
 """In v5.channel.k8s.io: the number of the channel that ends follows."""
 
@@ -37,7 +37,7 @@ class Duplex(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Returns once the reader has taken enough. Raises: ConnectionError."""
+        """Returns once the reader has caught up. Raises: ConnectionError."""
         ...
 
 
@@ -46,7 +46,7 @@ End = Callable[[bool], Awaitable[None]]
 
 
 class Channel:
-    """`read` gives what came, nothing at the end. `end(reset)` says that nothing more is sent."""
+    """`read` returns received bytes, empty at the end. `end(reset)` ends sending."""
 
     def __init__(self, send: Send, end: End, headers: Mapping[str, str] | None = None) -> None:
         self.headers = headers if headers is not None else {}
@@ -69,7 +69,7 @@ class Channel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """In parts that a frame of each protocol can hold. Raises: ConnectionError."""
+        """In parts that fit a frame of each protocol. Raises: ConnectionError."""
         for at in range(0, len(data) or 1, PART_BYTES_MAX):
             if not self._sent_end:
                 await self._send(data[at : at + PART_BYTES_MAX])
@@ -81,7 +81,7 @@ class Channel:
             await self._end(reset)
 
     async def take(self, data: bytes) -> None:
-        """What came for it. Returns once there is room for more; what comes after its end is dropped."""
+        """Received data. Returns once there is room for more; data after its end is dropped."""
         if self.ended:
             return
         self._inbox.append(data)
@@ -91,7 +91,7 @@ class Channel:
             await self._changed()
 
     def close(self, *, dropping: bool = False) -> None:
-        """Nothing more will come; `dropping`: and what came is of no use."""
+        """End of input; `dropping`: discard buffered data too."""
         self.ended = True
         if dropping:
             self._inbox.clear()
@@ -141,7 +141,7 @@ class SpdyChannels:
                             if found is not None:
                                 found.close(dropping=reset)
                         case _:
-                            # It opens no more; those that are open go on.
+                            # It opens no new streams; open ones continue.
                             continue
         finally:
             for each in self._channels.values():
@@ -208,7 +208,7 @@ class WebSocket:
         try:
             await self._duplex.write(self._frames.send(event))
         except LocalProtocolError:
-            # The client has said goodbye.
+            # The client sent a close frame.
             raise ConnectionResetError("the WebSocket is closed") from None
 
     async def _take(self, event: object) -> None:

@@ -1,4 +1,4 @@
-"""The files of a simulated container: a tree in memory, bounded, that no path leads out of."""
+"""The files of a simulated container: a bounded tree in memory that no path can escape."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _DIRECTORIES: Final = ("/bin", "/dev", "/etc", "/home", "/proc", "/root", "/tmp"
 
 
 class FileError(Exception):
-    """`str` is what a shell prints after the path."""
+    """`str` is the shell's message after the path."""
 
 
 class Held:
-    """The bytes of all containers' files together."""
+    """Total bytes of all containers' files."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -93,7 +93,7 @@ class Files:
         return [where for where, _ in self.entries(path)]
 
     def entries(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """As `below`, with what is there. Raises: FileError."""
+        """As `below`, with the nodes. Raises: FileError."""
         waiting = [(path, self.entry(path))]
         while waiting:
             where, entry = waiting.pop()

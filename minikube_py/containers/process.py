@@ -1,4 +1,4 @@
-"""What a simulated program is given: its words, its streams, its container's files, and the time."""
+"""A simulated program's environment: arguments, streams, container files and clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.containers.files import FileError, Files
 Read = Callable[[], Awaitable[bytes]]
 Write = Callable[[bytes], Awaitable[None]]
 OUTPUT_BYTES_MAX: Final = 256 << 10
-"""Of one part of a pipeline, which is kept until the next part has read it; and of what a program reads whole."""
+"""Buffer limit of a pipeline stage's output, and of input that a program reads whole."""
 ARCHIVE_BYTES_MAX: Final = 16 << 20
 
 
@@ -71,7 +71,7 @@ class Process:
         await self.out((text + "\n").encode("utf-8", "surrogateescape"))
 
     async def complain(self, text: str) -> int:
-        """To stderr, in the manner of all programs. The exit code."""
+        """Prints `PROGRAM: message` to stderr; returns the exit code."""
         await self.err(f"{self.argv[0]}: {text}\n".encode("utf-8", "surrogateescape"))
         return 1
 
@@ -86,7 +86,7 @@ class Process:
         return b"".join(parts)
 
     async def inputs(self) -> bytes:
-        """The files that are named, or the input. Raises: FileError."""
+        """The named files, or the input. Raises: FileError."""
         if not self.words:
             return await self.all_input()
         found = []

@@ -1,6 +1,6 @@
 """The programs that simulated containers have. Nothing runs on the host: each is a function here.
 
-`PROGRAMS` is the whole list; any other name is not found, as in an image without it.
+`PROGRAMS` is the whole list; other names are not found, as in an image without them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which protocol a client and a kubelet speak over an upgraded connection, and how commands and ports go over it.
+"""Protocol negotiation of upgraded connections, and exec, attach and port-forward over them.
 
 Source: k8s.io/cri-streaming (remotecommand, portforward), k8s.io/streaming (httpstream, wsstream), and the API server's
 stream translator for v5.channel.k8s.io and SPDY in WebSocket messages.
@@ -23,7 +23,7 @@ from minikube_py.containers.spdy import STREAMS_MAX, Malformed
 from minikube_py.env import ended
 
 STREAMS_TIMEOUT_S: Final = 30.0
-"""As upstream's: how long a client may take to open the streams that it asked for."""
+"""As upstream: the timeout for a client to open its streams."""
 _COMMAND: Final = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _COMMAND_SOCKET: Final = (
     "v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io", "channel.k8s.io", "base64.channel.k8s.io", "",
@@ -42,7 +42,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Refused(Exception):
-    """The connection stays as it is; `str` is the whole answer."""
+    """No upgrade; `str` is the response."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -58,7 +58,7 @@ class Upgrade(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which streams a client asked for."""
+    """The requested streams."""
 
     stdin: bool
     stdout: bool
@@ -67,7 +67,7 @@ class Wanted(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The headers of a request that bear on an upgrade: all values of each."""
+    """A request's upgrade headers: all values of each."""
 
     connection: Sequence[str]
     upgrade: str
@@ -113,7 +113,7 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
             channels = dict(zip(_NAMES, numbered.channels))
             if not wanted.stdin:
                 channels["stdin"].close()
-            # Tells the client that the connection stands.
+            # Confirms the connection to the client.
             first = "stdout" if wanted.stdout else "stderr" if wanted.stderr else "error"
             await channels[first].write(b"")
             await _while_connected(numbered.pump(), _command(channels, wanted, argv, run, protocol), numbered.finish)
@@ -136,7 +136,7 @@ def command(asked: Asked, wanted: Wanted, argv: Sequence[str], run: Run, sleep: 
 
 
 async def _opened(streams: SpdyChannels, count: int, sleep: Sleep) -> dict[str, Channel] | None:
-    """The streams that were asked for, by type; None where they do not come in time."""
+    """The requested streams by type; None on a timeout."""
     found: dict[str, Channel] = {}
 
     async def collect() -> None:
@@ -258,7 +258,7 @@ async def _all(parts: list[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Cancels what still runs. Raises what none but a fault in here raises."""
+    """Cancels running tasks. Raises only errors that are bugs here."""
     for each in tasks:
         each.cancel()
     await ended(*tasks)
@@ -274,7 +274,7 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
 async def _while_connected(
     pump: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], finish: Callable[[], Awaitable[None]]
 ) -> None:
-    """Works until it is done, or the client has gone or sent what is no protocol."""
+    """Runs until done, disconnected, or a protocol error."""
     tasks = [asyncio.ensure_future(pump), asyncio.ensure_future(work)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,8 @@
-"""The containers of pods that somebody reached into: their files, the programs in them, their own process and ports.
+"""Containers that a client has accessed: files, programs, main process and ports.
 
-A container costs nothing until then. Its own process begins when its output is first asked for, at the time that its
-status says it started: what it would have printed since is there at once. It takes no part in the pod's phase, unless
-somebody who is attached ends it.
+A container costs nothing before that. Its main process starts when its output is first requested, backdated to the
+start time in its status: earlier output is available at once. It does not affect the pod's phase, unless an attached
+client ends it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minikube_py.env import ended
 
 Json = dict[str, Any]
 LOG_BYTES_MAX: Final = 1 << 20
-"""Of one container; its oldest lines go."""
+"""Log size per container; the oldest lines are dropped."""
 CONTAINERS_MAX: Final = 1024
 LINE_BYTES_MAX: Final = 16 << 10
 KILLED: Final = 137
@@ -57,12 +57,12 @@ class Streams(NamedTuple):
 class Line(NamedTuple):
     at_s: float
     text: bytes
-    """With its newline."""
+    """Including its newline."""
 
 
 class LateTimes:
-    """The time of a process that began in the past: it sleeps only once it has come to the present. `ends_s`: when its
-    container was ended, None while it runs."""
+    """The clock of a backdated process: it really sleeps only once it reaches the present. `ends_s`: its container's
+    end, None while running."""
 
     def __init__(self, times: Times, begun_s: float, ends_s: float | None) -> None:
         self._times = times
@@ -74,7 +74,7 @@ class LateTimes:
         return self.now_s
 
     async def sleep(self, seconds: float) -> None:
-        """Raises: Exit where the container ends meanwhile."""
+        """Raises: Exit if the container ends meanwhile."""
         self.now_s += seconds
         if self._ends_s is not None and self.now_s > self._ends_s:
             raise Exit(KILLED)
@@ -111,7 +111,7 @@ class Container:
         self.main: Main | None = None
         self.users = 0
         self.changed = False
-        """Whether a command of somebody has changed the files."""
+        """Whether a client's command has changed the files."""
 
     def process(self, argv: list[str], streams: Streams, times: Times | None = None) -> Process:
         variables = dict(self.variables)
@@ -122,7 +122,7 @@ class Container:
 
 
 class Main:
-    """A container's own process: its output so far, and who is attached."""
+    """A container's main process: its output so far, and attached clients."""
 
     def __init__(self, container: Container) -> None:
         self.lines: deque[Line] = deque()
@@ -130,7 +130,7 @@ class Main:
         """How many lines have gone from the front."""
         self.exit_code: int | None = None
         self.typed = False
-        """Whether somebody who was attached has had a part in it: it could not be made again."""
+        """Whether an attached client has affected it, so it cannot be reproduced."""
         self._bytes = 0
         self._part = b""
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
@@ -147,7 +147,7 @@ class Main:
         if spec.get("tty"):
             terminal = Terminal(read, self._print)
             streams = Streams(terminal.read, terminal.write, terminal.write, True)
-        # An image's own program, or one that is not simulated, prints nothing and goes on.
+        # An unknown program prints nothing and keeps running.
         if argv and known(argv[0]):
             process = container.process(argv, streams, self._times)
             try:
@@ -166,7 +166,7 @@ class Main:
         return await self._inbox.get()
 
     async def caught_up(self) -> None:
-        """Returns once it has printed all that it would have printed by now."""
+        """Returns once its output has caught up with the present."""
         await self._times.present.wait()
 
     def end(self) -> None:
@@ -188,7 +188,7 @@ class Main:
         await self._inbox.put(data)
 
     def listen(self, write: Write) -> Callable[[], None]:
-        """`write` is given what is printed from now on, until the answer is called."""
+        """`write` gets output from now on; call the result to stop."""
         self._listeners.append(write)
 
         def stop() -> None:
@@ -197,11 +197,11 @@ class Main:
         return stop
 
     def since(self, number: int) -> list[Line]:
-        """Lines from that one on, of all that were ever printed."""
+        """Lines from that absolute number on."""
         return list(islice(self.lines, max(number - self.first, 0), None))
 
     async def news(self, sleep: Callable[[float], Awaitable[None]], patience_s: float) -> None:
-        """Returns when something was printed, or it has ended, or after `patience_s`."""
+        """Returns on output, at its end, or after `patience_s`."""
         waiting = [asyncio.ensure_future(self._changed.wait()), asyncio.ensure_future(sleep(patience_s))]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +212,7 @@ class Main:
     async def _print(self, data: bytes) -> None:
         *whole, self._part = (self._part + data).split(b"\n")
         if len(self._part) > LINE_BYTES_MAX:
-            # As container runtimes do: what has no end is cut.
+            # As container runtimes do, long lines are split.
             whole, self._part = [*whole, self._part], b""
         for text in whole:
             self.lines.append(Line(self._times.now_s, text.removesuffix(b"\r") + b"\n"))
@@ -226,7 +226,7 @@ class Main:
             try:
                 await write(data)
             except ConnectionError:
-                # Who was attached has gone; the process goes on.
+                # The attached client has disconnected; the process continues.
                 self._listeners = [each for each in self._listeners if each is not write]
 
     def _notify(self) -> None:
@@ -239,7 +239,7 @@ def known(name: str) -> bool:
 
 
 async def start(process: Process) -> int:
-    """Runs a program by its name, or a shell. NOT_FOUND where there is none of that name. Raises: Exit, FileError."""
+    """Runs a program by its name, or a shell. NOT_FOUND if unknown. Raises: Exit, FileError."""
     name = process.argv[0]
     if name in SHELLS:
         return await _shell(process)
@@ -273,7 +273,7 @@ class Runtime:
         self._containers: dict[Key, Container] = {}
 
     def find(self, pod: Json, name: str, *, ended: bool = False, previous: bool = False) -> Container:
-        """A running container; `ended`: or one that has ended; `previous`: the one before it was started again.
+        """A running container; `ended`: or a terminated one; `previous`: the one before the restart.
 
         Raises: NotThere."""
         spec = _named(pod["spec"], _SPECS, name)
@@ -294,8 +294,8 @@ class Runtime:
 
     @contextmanager
     def use(self, container: Container) -> Iterator[None]:
-        """For as long as somebody needs it. What could be made again as it is need not be kept: the output of its own
-        process comes to the same."""
+        """In use until the context ends. Reproducible containers are not kept: their main process would print the same
+        again."""
         container.users += 1
         try:
             yield
@@ -307,7 +307,7 @@ class Runtime:
                     self.drop(key)
 
     def oldest(self, count: int) -> list[tuple[Key, str, str]]:
-        """Containers to look after: key, namespace and pod. They go to the end: the next call gives others."""
+        """Containers to check: key, namespace and pod. Rotates: the next call gives others."""
         first = [(key, each.namespace, each.pod) for key, each in islice(self._containers.items(), count)]
         for key, _, _ in first:
             self._containers[key] = self._containers.pop(key)
@@ -321,7 +321,7 @@ class Runtime:
                 found.main.task.cancel()
 
     async def exec(self, container: Container, argv: list[str], streams: Streams) -> int:
-        """The exit code. Raises: NotThere where there is no such program."""
+        """The exit code. Raises: NotThere if the program is unknown."""
         if not argv or not known(argv[0]):
             name = argv[0] if argv else ""
             raise NotThere(
@@ -342,13 +342,13 @@ class Runtime:
             container.changed = container.changed or container.files.changes != before
 
     def main(self, container: Container) -> Main:
-        """The container's own process, begun if it was not."""
+        """The container's main process, started if needed."""
         if container.main is None:
             container.main = Main(container)
         return container.main
 
     async def attach(self, container: Container, streams: Streams) -> int:
-        """The exit code of the container's own process, once it has ended."""
+        """Waits for the main process; returns its exit code."""
         main = self.main(container)
         stop = main.listen(streams.out)
         typing = asyncio.get_running_loop().create_task(_type(streams.read, main.type))

@@ -1,4 +1,4 @@
-"""What listens on the ports that a simulated container declares: HTTP gets a line of text, all else comes back."""
+"""Servers on a simulated container's declared ports: HTTP gets a line of text, anything else is echoed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def container_of(pod: dict[str, Any], port: int) -> str:
 
 
 def page(pod: dict[str, Any], port: int, method: str, path: str) -> bytes:
-    """The text of an answer over HTTP. Raises: NotThere."""
+    """The body of an HTTP response. Raises: NotThere."""
     metadata = pod["metadata"]
     name = container_of(pod, port)
     return f"pod {metadata['namespace']}/{metadata['name']}, container {name}, port {port}: {method} {path}\n".encode()

@@ -1,7 +1,7 @@
 """`sh` in a simulated container: lists of pipelines of simple commands, with quotes, variables and redirections.
 
-What it does not know (loops, conditions, functions, substitutions, jobs) it refuses by name with exit code 2, before
-anything of that line runs.
+Unsupported syntax (loops, conditions, functions, substitutions, jobs) is named and rejected with exit code 2 before the
+line runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NOT_FOUND: Final = 127
 SHELLS: Final = ("sh", "ash", "bash", "/bin/sh", "/bin/ash", "/bin/bash")
 BUILT_IN: Final = ("cd", "exit", "export")
 LINE_BYTES_MAX: Final = 32 << 10
-"""Of a script, or of a line that is typed: it is read in one step."""
+"""Maximum script or typed line, parsed in one step."""
 WORD_BYTES_MAX: Final = 128 << 10
-"""Of a word with its variables put in, as Linux bounds an argument."""
+"""Maximum expanded word, like Linux's argument limit."""
 _SPECIAL: Final = ("exit", "export")
 """An error of a redirection ends a shell before these (POSIX, 2.8.1)."""
 _TOKEN: Final = re.compile(r"[ \t]*(?:(#[^\n]*)|(\n|;|&&|\|\||\||2>&1|2>>|2>|>>|>|<|&)|((?:[^\s;&|<>'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(\Z)|(.))", re.DOTALL)  # fmt: skip  # noqa: E501
@@ -125,7 +125,7 @@ class Shell:
         self._start = start
         self._last = 0
         self._ahead: deque[bytes] = deque()
-        """Lines that were read and not run; of the last, the newline has not come."""
+        """Lines read but not run; the last one lacks its newline."""
 
     async def run(self, text: str) -> int:
         """The last exit code. Raises: Exit."""
@@ -138,7 +138,7 @@ class Shell:
         for pipeline in pipelines:
             if pipeline.when == ("&&" if self._last else "||"):
                 continue
-            # A script may be long, and most programs wait for nothing.
+            # Yield: a script may be long, and most programs never wait.
             await asyncio.sleep(0)
             self._last = await self._pipeline(pipeline.commands)
         return self._last
@@ -158,7 +158,7 @@ class Shell:
                 return ended.code
 
     async def _line(self) -> bytes:
-        """With its newline; nothing at the end. Raises: Exit."""
+        """Including its newline; empty at the end. Raises: Exit."""
         await asyncio.sleep(0)
         while len(self._ahead) < 2:
             part = await self._process.read()
@@ -183,7 +183,7 @@ class Shell:
         return await self._apart(commands[-1], read, process.out)
 
     async def _apart(self, command: _Command, read: Read, out: Write) -> int:
-        """As a part of a pipeline: in a shell of its own, whose directory and variables end with it."""
+        """As part of a pipeline: in a subshell with separate directory and variables."""
         own = self._process.of(["sh"], read, out, self._process.err)
         own.variables = dict(own.variables)
         shell = Shell(own, self._start)
@@ -194,7 +194,7 @@ class Shell:
             return ended.code
 
     async def _input(self) -> bytes:
-        """What a program reads begins with what the shell has read ahead."""
+        """A program's input starts with the shell's read-ahead."""
         if any(self._ahead):
             rest = b"\n".join(self._ahead)
             self._ahead.clear()
@@ -282,7 +282,7 @@ class Shell:
         return write
 
     def _expanded(self, word: str) -> list[str]:
-        """The words that one word stands for: of a variable outside of quotes, those in its value.
+        """Expands a word; an unquoted variable is split into words.
 
         Raises: FileError."""
         parts, split = [], False

@@ -2,7 +2,7 @@
 
 Clients before kubectl 1.30 use it for exec, attach and port-forward; every kubectl for port-forward, where newer ones
 send its bytes as WebSocket messages. As in upstream's library there is no flow control: windows are neither sent nor
-heeded, and a client that is read no further is held up by TCP.
+honoured; TCP provides backpressure.
 
 Source: SPDY Protocol - Draft 3.1, 2.2 to 2.6; moby/spdystream.
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 FRAME_BYTES_MAX: Final = 64 << 10
-"""Of a control frame, and of its headers unpacked. Data frames are passed on in parts, however long they are."""
+"""Maximum control frame and decompressed headers. Data frames of any length are passed on in parts."""
 STREAMS_MAX: Final = 256
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 _FIN: Final = 1
@@ -49,11 +49,11 @@ DICTIONARY: Final = (
     _counted(*_WORDS.split(), "200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
     + _TEXT.encode()
 )
-"""What both sides' compressors of headers know from the start (2.6.10.1)."""
+"""The initial dictionary of both sides' header compressors (2.6.10.1)."""
 
 
 class Malformed(ValueError):
-    """What was sent is no SPDY/3.1. The connection cannot be used again."""
+    """Not SPDY/3.1. The connection cannot be reused."""
 
 
 class Opened(NamedTuple):
@@ -69,21 +69,21 @@ class Data(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Nothing more comes on this stream; `reset`: and nothing more is wanted on it."""
+    """End of this stream's input; `reset`: of its output too."""
 
     stream: int
     reset: bool
 
 
 class Gone(NamedTuple):
-    """The peer opens no more streams."""
+    """The peer opens no new streams."""
 
 
 Event: TypeAlias = Opened | Data | Ended | Gone
 
 
 class Spdy:
-    """The server's side of one connection. What `receive` wants to be sent is in `outgoing`: the caller empties it."""
+    """The server's side of one connection. `receive` appends replies to `outgoing`; the caller sends and clears it."""
 
     def __init__(self) -> None:
         self.outgoing = bytearray()
@@ -112,7 +112,7 @@ class Spdy:
         return _frame(_RST_STREAM, struct.pack(">II", stream, _CANCEL))
 
     def forget(self, stream: int) -> None:
-        """Both sides are done with it: it counts no more."""
+        """Both sides have closed it; it no longer counts."""
         self._open.discard(stream)
 
     def go_away(self) -> bytes:
@@ -176,7 +176,7 @@ class Spdy:
             if flags & _FIN:
                 events.append(Ended(stream, False))
         elif kind in (_SYN_REPLY, _HEADERS):
-            # Nobody needs them; but the compressor's state goes through them.
+            # Unused, but needed for the compressor's state.
             self._headers(body[4:])
         elif kind == _RST_STREAM:
             stream = _number(body, 8)

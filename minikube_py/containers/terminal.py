@@ -1,4 +1,4 @@
-"""What a terminal's driver does between a client's keyboard and a program: echo, editing of a line, ends of lines."""
+"""A terminal driver between client and program: echo, line editing, line endings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ERASE: Final = (0x08, 0x7F)
 
 
 class Terminal:
-    """`read` gives whole lines, nothing at Ctrl-D; Ctrl-C gives up the line that was begun."""
+    """`read` returns whole lines, empty at Ctrl-D; Ctrl-C discards the current line."""
 
     def __init__(self, read: Read, write: Write) -> None:
         self._read = read

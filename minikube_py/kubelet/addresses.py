@@ -1,4 +1,4 @@
-"""Addresses of nodes and pods: one block a node, one address a pod. Pure."""
+"""Addresses of nodes and pods: one block per node, one address per pod. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from minikube_py.errors import RequestError
 
 USUAL_HOST_BITS: Final = 8
-"""A /24 a node, as kube-controller-manager gives; smaller where so many nodes would not fit."""
+"""A /24 per node, as in kube-controller-manager; smaller if the nodes would not fit."""
 FEWEST_HOST_BITS: Final = 7
 """110 pods, the usual limit of a node, fit into a /25."""
 
@@ -49,7 +49,7 @@ class Block:
         return len(self._used)
 
     def take(self) -> str | None:
-        """A free address, as late as possible after it was given back; None when all are taken."""
+        """The free address that was released longest ago; None if all are in use."""
         for _ in range(self.size - 2):
             offset = self._next
             self._next = offset % (self.size - 2) + 1
@@ -59,7 +59,7 @@ class Block:
         return None
 
     def reserve(self, address: str) -> None:
-        """Marks an address found in use; one outside of the block is none of its business."""
+        """Marks an address found in use; ignores addresses outside the block."""
         offset = self._offset(address)
         if offset is not None:
             self._used.add(offset)
@@ -99,9 +99,10 @@ def shares_that_fit(pod_cidr: str, node_cidr: str, nodes: int, service_cidr: str
 
 
 class AddressPlan:
-    """Hands out blocks to nodes. Shares of several processes take every `share_count`-th block, so they never meet.
+    """Hands out blocks to nodes.
 
-    Blocks that hold addresses of `service_cidr` are given to nobody."""
+    Shares of several processes take every `share_count`-th block, so they never overlap. Blocks with addresses of
+    `service_cidr` are not used."""
 
     def __init__(
         self,
@@ -133,17 +134,17 @@ class AddressPlan:
         self._step = share_count
 
     def block_of(self, cidr: str) -> Block:
-        """The block that a node has already: it is given to nobody else. Raises: RequestError."""
+        """Reserves a node's existing block. Raises: RequestError."""
         network = _network(cidr)
         base = int(network.network_address)
         first = (base - self._base) >> self._host_bits
         last = (int(network.broadcast_address) - self._base) >> self._host_bits
-        # It may be from a time of fewer nodes, when blocks were larger.
+        # It may be a larger block from when there were fewer nodes.
         self._taken.update(range(max(0, first), min(self._blocks, last + 1)))
         return Block(base, 32 - network.prefixlen)
 
     def new_block(self) -> Block:
-        """Raises: RequestError when all are taken."""
+        """Raises: RequestError if all are in use."""
         while self._next in self._taken:
             self._next += self._step
         if self._next >= self._blocks:

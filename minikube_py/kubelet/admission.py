@@ -1,6 +1,6 @@
-"""Whether a node has room for a pod that was bound to it, which a kubelet asks before it starts one. Pure.
+"""A kubelet's admission check: whether the node has room for a bound pod.
 
-Of several schedulers none knows what the others decide at the same time: the node has the last word. Source:
+Pure. Several schedulers may overcommit a node concurrently, so the node decides. Source:
 pkg/kubelet/lifecycle/predicate.go, and AdmissionCheck of pkg/scheduler, of which these are the resources.
 """
 
@@ -16,7 +16,7 @@ Amounts = Mapping[str, int]
 """cpu in milli-units, all else in units; `pods` counts the pod itself."""
 Texts = tuple[tuple[str, str], ...]
 _FIRST: Final = ("pods", "cpu", "memory", "ephemeral-storage")
-"""Upstream names the first that is too little; of other resources, in no order."""
+"""Upstream names the first insufficient one; other resources in no order."""
 
 
 class Rejection(NamedTuple):
@@ -25,14 +25,14 @@ class Rejection(NamedTuple):
 
 
 class Room:
-    """What the pods that were admitted to each node ask for."""
+    """The requests of each node's admitted pods."""
 
     def __init__(self) -> None:
         self._admitted: dict[str, tuple[str, Amounts]] = {}
         self._used: dict[str, dict[str, int]] = {}
 
     def take(self, node: str, uid: str, asked: Amounts) -> None:
-        """Replaces what the pod asked for before."""
+        """Replaces the pod's earlier requests."""
         self.leave(uid)
         self._admitted[uid] = node, asked
         used = self._used.setdefault(node, {})
@@ -51,19 +51,19 @@ class Room:
             del self._used[node]
 
     def used_beside(self, node: str, uid: str) -> dict[str, int]:
-        """By all pods of the node but this one."""
+        """Used by all other pods of the node."""
         of, own = self._admitted.get(uid, ("", {}))
         used = self._used.get(node, {})
         return {name: amount - (own.get(name, 0) if of == node else 0) for name, amount in used.items()}
 
     def refusal(self, node: str, asked: Amounts, allocatable: Texts) -> Rejection | None:
-        """None where the node has room. An extended resource that it knows nothing of is others' to grant."""
+        """None if the node has room. Extended resources unknown to the node are ignored."""
         most, used = amounts_of(allocatable), self._used.get(node, {})
         for name in (*_FIRST, *sorted(asked.keys() - set(_FIRST))):
             amount, capacity = asked.get(name, 0), most.get(name, 0)
             if amount <= 0 or amount <= capacity - used.get(name, 0):
                 continue
-            # Real kubelets always say how many pods they take.
+            # Real kubelets always report their pod limit.
             if name not in most and (name == "pods" or ("/" in name and "kubernetes.io/" not in name)):
                 continue
             return Rejection(f"OutOf{name}", lacking(name, amount, used.get(name, 0), capacity))
@@ -77,7 +77,7 @@ def lacking(name: str, requested: int, used: int, capacity: int) -> str:
 
 @lru_cache(maxsize=1024)
 def amounts_of(allocatable: Texts) -> Amounts:
-    """What cannot be read counts as nothing."""
+    """Unreadable quantities count as 0."""
     found: dict[str, int] = {}
     for name, text in allocatable:
         try:

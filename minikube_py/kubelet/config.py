@@ -19,7 +19,7 @@ EXIT_CODE: Final = "minikube-py.io/exit-code"
 
 HASH_END: Final = 1 << 32
 SLOTS_MAX: Final = 64
-"""So many processes may each play nodes of their own: few enough that usual ones get usual blocks of addresses."""
+"""Maximum number of slots; small enough for normal address blocks."""
 
 DEFAULT_CAPACITY: Final[Mapping[str, str]] = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 
@@ -79,38 +79,38 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfig:
-    """`manage_all_nodes`: play nodes that others made, too; with a slot, never those of others. Beyond
-    `heartbeat_nodes`, the periods are stretched in proportion, so that heartbeats cost the same whatever the number of
-    nodes."""
+    """`manage_all_nodes`: also play nodes created by others, but never those of other slots. Beyond `heartbeat_nodes`,
+    the periods are stretched in proportion, so that the heartbeat rate is bounded."""
 
     nodes: tuple[NodeSpec, ...] = ()
     manage_all_nodes: bool = True
     share: Share = field(default_factory=Share)
     slot: int | None = None
-    """The number of this process among those that each play `slot_nodes` nodes of their own; see `slots`."""
+    """The number of this process; each slot has `slot_nodes` nodes; see `slots`."""
     slot_nodes: int = 0
     start_delay: Delay = field(default_factory=Delay)
     stop_delay: Delay = field(default_factory=Delay)
     complete_after: Delay | None = None
     """For pods whose restartPolicy is not Always; None: they run until deleted, but for those of Jobs."""
     job_run: Delay = field(default_factory=lambda: Delay(1.0, 1.0))
-    """How long the pods of Jobs run where nothing else says it."""
+    """Default run time of Job pods."""
     renew_interval_s: float = 10.0
     lease_duration_s: int = 40
     status_interval_s: float = 300.0
     heartbeats: bool = True
-    """False: nodes neither renew Leases nor repeat their status. Whoever waits for that must be told, too."""
+    """False: nodes neither renew Leases nor repeat their status. The node lifecycle controller must be configured for
+    that too."""
     heartbeat_nodes: int = 5000
     writes_at_once: int = 64
     pod_cidr: str = "10.0.0.0/8"
     service_cidr: str = "10.0.0.0/24"
-    """Where the API server takes the addresses of services from: no pod gets one of these."""
+    """The API server's service network, excluded for pods."""
     node_cidr: str = "172.16.0.0/12"
     kubelet_version: str = "v1.36.2"
     stages: Stages | None = None
-    """By which objects live: see `making.make_kubelet`."""
+    """Stages of objects: see `making.make_kubelet`."""
 
     @property
     def bare_nodes(self) -> bool:
-        """Stages say what nodes are like, and repeat it."""
+        """Stages write the nodes' status."""
         return self.stages is not None and self.stages.for_nodes

@@ -1,7 +1,7 @@
 """Fake kubelets: one object plays thousands of nodes.
 
-Pods that are bound to its nodes become Running, with an address and conditions; those that are deleted go when their
-stop delay is over; those that are to finish finish. One watch for all pods, one patch a pod, one timer for all delays.
+Pods that are bound to its nodes become Running, with an address and conditions; deleted pods are removed after their
+stop delay; finite pods finish. One watch for all pods, one patch per pod, one timer for all delays.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Done = Callable[[ApiResponse], None]
 
 
 class FakeKubelet:
-    """Without a config, it plays all nodes it finds; `register` makes more."""
+    """Without a config, it plays all existing nodes; `register` creates more."""
 
     def __init__(
         self,
@@ -109,11 +109,11 @@ class FakeKubelet:
         await self._nodes.register(specs)
 
     def plays(self, name: str) -> bool:
-        """Whether that node is played here, silent or not."""
+        """Whether this process plays that node, silent or not."""
         return self._nodes.plays(name)
 
     def power_off(self, name: str) -> None:
-        """The node goes silent: no heartbeats, and its pods stay as they are whatever is requested. Idempotent.
+        """The node goes silent: no heartbeats, and its pods do not change. Idempotent.
 
         Raises: InvalidRequest where it is not played here."""
         self._nodes.power_off(name)
@@ -123,12 +123,12 @@ class FakeKubelet:
         self._nodes.power_on(name)
 
     def power_on_all(self) -> None:
-        """None is silent any more."""
+        """Wakes all silent nodes."""
         self._nodes.power_on_all()
 
     @property
     def failures(self) -> list[BaseException]:
-        """What ended an informer by itself; a kubelet with any must be restarted."""
+        """Errors that ended informers; a kubelet with any must be restarted."""
         return [informer.failure for informer in self._informers() if informer.failure is not None]
 
     def _informers(self) -> list[Informer[Any]]:
@@ -150,7 +150,7 @@ class FakeKubelet:
         }
 
     async def _field_selector(self) -> str:
-        """Bound pods: this process's share of them where the server can tell, else all."""
+        """Bound pods: this process's share if the server can filter, else all."""
         share = self._share_selector()
         if share == BOUND:
             return BOUND
@@ -193,7 +193,7 @@ class FakeKubelet:
         elif new.behind and not new.deleting and (not old.behind or new.containers != old.containers):
             self._adjust(new, played)
         elif old.ready and not new.ready and played.stage is Stage.RUNNING and not new.deleting:
-            # Whoever took the node for lost marked it, and it runs.
+            # It was marked as lost, but is running.
             self._resume(new, played)
 
     def _gone(self, pod: PodView) -> None:
@@ -212,7 +212,7 @@ class FakeKubelet:
             self._start_seen()
 
     def _node_lost(self, node: PlayedNode) -> None:
-        """Its pods stay as they are: that nobody runs them any more is for the controllers to find out."""
+        """Leaves its pods unchanged: the controllers must detect that they no longer run."""
         if self._pods is None:
             return
         for pod in self._pods.store.by_index(BY_NODE, node.name):
@@ -224,7 +224,7 @@ class FakeKubelet:
     # --- a pod's life -----------------------------------------------------------------------------------------------
 
     def _begin(self, pod: PodView, node: PlayedNode) -> None:
-        """Takes a pod up where it stands: a restarted kubelet finds them in all stages."""
+        """Resumes a pod in any state, as after a kubelet restart."""
         if pod.key in self._played:
             return
         played = self._played[pod.key] = PlayedPod(pod.uid, Stage.RUNNING)
@@ -246,8 +246,7 @@ class FakeKubelet:
             self._to_start.append((pod.key, played))
 
     def _start_seen(self) -> None:
-        """Only now, when the addresses and the room of all pods of the batch that run are known to be in use, may more
-        be given out."""
+        """Only now, after registering the addresses and resources of all running pods in the batch, assign new ones."""
         to_start, self._to_start = self._to_start, []
         for key, played in to_start:
             if played.stage is not Stage.STARTING:
@@ -260,7 +259,7 @@ class FakeKubelet:
                 logger.exception("pod %s cannot be started", key)
 
     def _after(self, played: PlayedPod, delay_s: float, key: str, action: Action) -> None:
-        """Calls `action(pod, played)` later, if that pod is still there then; at once where there is no delay."""
+        """Calls `action(pod, played)` later, if that pod still exists; immediately without a delay."""
         if played.timer is not None:
             played.timer.cancel()
             played.timer = None
@@ -280,7 +279,7 @@ class FakeKubelet:
         """A pod that its node has no room for fails."""
         asked = pod_status.asked_by(pod.containers, pod.granted)
         node = self._nodes.informer.store.get(pod.node)
-        # What a node has that is just being registered is not known yet.
+        # Capacity of a node being registered is unknown.
         why = self._room.refusal(pod.node, asked, node.allocatable) if node is not None and node.allocatable else None
         if why is None:
             self._room.take(pod.node, pod.uid, asked)
@@ -307,7 +306,7 @@ class FakeKubelet:
         if not played.ip and not pod.host_network:
             ip = node.block.take()
             if ip is None:
-                # As with upstream, it waits for an address that another pod gives back.
+                # As upstream, it waits for an address to be released.
                 self._after(played, NO_ADDRESS_RETRY_S, pod.key, self._start)
                 return
             played.ip = ip
@@ -326,7 +325,7 @@ class FakeKubelet:
             self._after(played, REFUSED_RETRY_S, pod.key, self._start)
 
     def _resume(self, pod: PodView, played: PlayedPod) -> None:
-        """It has been running. Where its node was away so long that its pods were marked, it says that it is ready."""
+        """It was running before. If its pods were marked unready during a node outage, report it ready."""
         if pod.ready:
             self._arm_finish(pod, played)
             return
@@ -348,7 +347,7 @@ class FakeKubelet:
         return played.since or {}
 
     def _adjust(self, pod: PodView, played: PlayedPod) -> None:
-        """Brings into force what its spec wants by now, where the node has room for it."""
+        """Applies the current spec if the node has room."""
 
         def weighed(response: ApiResponse) -> None:
             if response.status >= 300:
@@ -382,7 +381,7 @@ class FakeKubelet:
             self._refused(pod, response)
 
     def _lacking(self, pod: PodView, node: Object) -> str:
-        """What the node has too little of for the resize, in upstream's words."""
+        """The resource that the node lacks for the resize, in upstream's words."""
         asked = pod_status.asked_by(pod.containers, pod.granted)
         most = amounts_of(tuple(((node.get("status") or {}).get("allocatable") or {}).items()))
         beside = self._room.used_beside(pod.node, pod.uid)
@@ -393,7 +392,7 @@ class FakeKubelet:
         return ""
 
     def _room_on(self, node: str) -> None:
-        """A pod has gone: resizes that waited for room are looked at again."""
+        """Retries pending resizes after a pod is removed."""
         for key in self._deferred.pop(node, {}) if self._deferred else ():
             pod = self._pods.store.get(key) if self._pods is not None else None
             played = self._played.get(key)
@@ -408,7 +407,7 @@ class FakeKubelet:
             self._after(played, run_s - self._ran_s(pod), pod.key, self._finish)
 
     def _ran_s(self, pod: PodView) -> float:
-        """How long it has run already: more than 0 only where it was found running."""
+        """Its run time so far; 0 unless it was found running."""
         if not pod.started:
             return 0.0
         return max(0.0, self._clock.wall_s() - datetime.fromisoformat(pod.started).timestamp())
@@ -431,7 +430,7 @@ class FakeKubelet:
         self._after(played, delay_s, pod.key, self._kill if pod.held and not pod.terminal else self._delete)
 
     def _kill(self, pod: PodView, played: PlayedPod) -> None:
-        """Whoever holds it waits for its end, and the object stays after the kubelet is done with it."""
+        """A finalizer holds it: report its end, and the object remains."""
         now = timestamp(self._clock.wall_s())
         body = self._statuses.ended(pod.uid, pod.containers, pod.started or now, now, pod_status.KILLED)
 
@@ -454,7 +453,7 @@ class FakeKubelet:
         self._writer.put(Write("DELETE", path, pod_status.deletion(pod.uid), JSON, done))
 
     def _release(self, pod: PodView, played: PlayedPod) -> None:
-        """A finished pod needs no room, no address and no timer."""
+        """A finished pod releases resources, address and timer."""
         self._room.leave(pod.uid)
         played.stage = Stage.STOPPING
         if played.timer is not None:
@@ -473,7 +472,7 @@ class FakeKubelet:
         self._writer.put(Write("PATCH", path, body, STRATEGIC_MERGE_PATCH, done))
 
     def _refused(self, pod: PodView, response: ApiResponse) -> bool:
-        """True where it should be tried again: not if the pod is gone or another one has its name."""
+        """True to retry: not if the pod is gone or replaced."""
         if response.status in (404, 409, 422):
             return False
         error = status_error(response.status, response.body)

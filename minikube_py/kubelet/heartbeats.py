@@ -1,8 +1,8 @@
-"""Heartbeats of all nodes from one loop: a tick renews those whose turn it is.
+"""Heartbeats of all nodes from one loop: each tick renews those that are due.
 
-A queue goes round: each tick takes nodes from its front, as many as make one round last one interval, and puts them
-back at its end. So the load is even. Nodes that nobody has heard of yet do not wait for a round, which lasts minutes
-where there are very many: they have their first turn within `soon_s`. Source: KEP-589.
+A circular queue: each tick takes nodes from the front, so that a round lasts one interval, and appends them at the end.
+So the load is even. New nodes do not wait for a round (minutes for very many nodes): their first heartbeat is within
+`soon_s`. Source: KEP-589.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TICKS_PER_INTERVAL = 40
 TICK_MAX_S = 1.0
 AT_ONCE_MIN = 32
 BATCHES_MAX = 8
-"""Where the server is slow, more heartbeats are due at a tick; they go out in larger batches rather than in more, since
-each batch waits for its answers."""
+"""With a slow server more heartbeats are due per tick; they are sent in larger batches, not more, as each batch waits
+for its responses."""
 
 
 class Place(NamedTuple):
@@ -55,20 +55,20 @@ class Round:
         self._credit = 0.0
         self._task: asyncio.Task[None] | None = None
         self.late_s = 0.0
-        """How far the last tick was behind."""
+        """The last tick's lag."""
 
     def __len__(self) -> int:
         return len(self._members)
 
     def add(self, name: str, soon: bool = False) -> None:
         if name not in self._members:
-            # Numbered, so that the place it had before a `discard` is not taken for this one.
+            # Numbered to distinguish it from an entry before a `discard`.
             self._added += 1
             self._members[name] = self._added
             (self._soon if soon else self._order).append(Place(name, self._added))
 
     def discard(self, name: str) -> None:
-        """Its place in the queue goes when its turn comes."""
+        """Its queue entry is dropped at its turn."""
         self._members.pop(name, None)
 
     def start(self) -> None:
@@ -128,7 +128,7 @@ class Round:
 
 
 async def in_batches(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """All calls, many together: they share the store's group commits."""
+    """Runs all calls, many in parallel, to share the store's group commits."""
     at_once = max(AT_ONCE_MIN, -(-len(calls) // BATCHES_MAX))
     for first in range(0, len(calls), at_once):
         await asyncio.gather(*(call() for call in calls[first : first + at_once]))

@@ -1,4 +1,4 @@
-"""Which kubelet a configuration asks for. What stages need is loaded with the first that has them."""
+"""Which kubelet a configuration asks for. Stage support is loaded on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_kubelet(
     on_registered: Registered = lambda *_: None,
     beyond: Callable[[], ApiTransport] | None = None,
 ) -> FakeKubelet:
-    """`beyond`: makes a way to the API for stages that do what no kubelet may; None: they try with `transport`."""
+    """`beyond`: makes a transport for stages that need more than kubelet permissions; None: use `transport`."""
     if config.stages is None:
         return FakeKubelet(transport, clock, rng, config, on_registered)
     from minikube_py.kubelet.staged import StagedKubelet

@@ -60,7 +60,7 @@ def _node_info(name: str, version: str) -> Object:
 
 
 def status(name: str, address: str, version: str, now: str) -> Object:
-    """All of a healthy status but capacity and allocatable."""
+    """A healthy status without capacity and allocatable."""
     return {
         "conditions": conditions(now),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
@@ -100,7 +100,7 @@ def _labels(name: str) -> Mapping[str, str]:
 
 
 def adopted_status(name: str, uid: str, address: str, version: str, now: str, has_capacity: bool) -> bytes:
-    """A strategic merge patch of /status for a node that someone else made, or that was taken for dead."""
+    """A strategic merge patch of /status for a node created by others or marked as lost."""
     patch: dict[str, Any] = status(name, address, version, now)
     if not has_capacity:
         patch["capacity"] = patch["allocatable"] = dict(DEFAULT_CAPACITY)
@@ -108,7 +108,7 @@ def adopted_status(name: str, uid: str, address: str, version: str, now: str, ha
 
 
 def heartbeat(now: str) -> bytes:
-    """A strategic merge patch of /status that says that the node is there; the same for all nodes."""
+    """A strategic merge patch of /status that reports the node as healthy; the same for all nodes."""
     beats = [{"type": kind, "lastHeartbeatTime": now} for kind, *_ in _CONDITIONS]
     return orjson.dumps({"status": {"conditions": beats}})
 

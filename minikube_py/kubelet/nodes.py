@@ -61,8 +61,8 @@ _shared: Final = Shared()
 class PlayedNode:
     """A node that this process plays. `lease_version` "": the lease is not known to exist.
 
-    A node that others made is claimed by making its lease: before that the API server refuses what is written to it,
-    and `unsaid` keeps that by its path."""
+    A node created by others is claimed by creating its lease; the API server refuses earlier writes, and `unsaid` keeps
+    them by path."""
 
     name: str
     uid: str
@@ -78,11 +78,11 @@ class PlayedNode:
 
 
 Registered = Callable[[int, int], None]
-"""Called after each registration: how many nodes are played, and how many are to be."""
+"""Called after each registration: how many nodes are played, and the target."""
 
 
 class KnownLease(NamedTuple):
-    """A lease that stood before this process began."""
+    """A lease that predates this process."""
 
     version: str
     duration_s: int
@@ -131,7 +131,7 @@ class Nodes:
         self._known_leases = await self._list_leases()
         self.informer.start()
         await self.informer.wait_synced()
-        # Those that are left belong to nodes that are not there, or not ours.
+        # The rest belong to missing or foreign nodes.
         self._known_leases = {}
         if self._config.heartbeats:
             self._leases.start()
@@ -150,7 +150,7 @@ class Nodes:
         return self._whole or self._low <= zlib.crc32(name.encode()) < self._high
 
     def _stretch(self) -> float:
-        # How many processes have a slot is not known; how many nodes there are is.
+        # The number of slots is unknown; the number of nodes is known.
         share = self._config.share
         nodes = len(self.played) * share.count if self._of_slot is None else len(self.informer.store)
         return max(1.0, nodes / self._config.heartbeat_nodes)
@@ -159,13 +159,13 @@ class Nodes:
         return self._config.renew_interval_s * self._stretch()
 
     def lease_duration_s(self) -> int:
-        """Stretched with the interval; the node lifecycle controller stretches its patience with the lease."""
+        """Stretched with the interval; the node lifecycle controller adapts its timeout to the lease."""
         return round(self._config.lease_duration_s * self._stretch())
 
     # --- registration -----------------------------------------------------------------------------------------------
 
     async def register(self, specs: Iterable[NodeSpec]) -> None:
-        """Makes the nodes that are in this process's share; those that exist already are taken over.
+        """Creates the nodes of this process's share; takes over existing ones.
 
         Raises: StatusError where a node is refused, RequestError where addresses run out, Unavailable."""
         mine = [spec for spec in specs if self._is_mine(spec.name)]
@@ -198,13 +198,13 @@ class Nodes:
             try:
                 response = await self._client.transport.request("POST", path_of(NODES), None, body)
             except (Unavailable, OutcomeUnknown):
-                # The name is ours: if the first try was done, the second one finds it.
+                # The name is ours: if the first attempt succeeded, the retry finds the node.
                 if attempt == REGISTRATION_ATTEMPTS - 1:
                     raise
                 await self._clock.sleep(backoff.next_s())
                 continue
             if response.status < 300:
-                # Played from now on; its uid comes with the informer.
+                # Played from now on; the informer delivers its uid.
                 self._play(PlayedNode(spec.name, "", address, block, claimed=True))
                 return
             error = status_error(response.status, response.body)
@@ -224,9 +224,9 @@ class Nodes:
         self.played[node.name] = node
         lease = self._known_leases.pop(node.name, None)
         if lease is not None:
-            # From an earlier life of this process, as a rule.
+            # Usually from before a restart of this process.
             node.lease_version, node.claimed = lease.version, True
-        # Whoever watches waits for it no longer than its lease says, and for a node without one not long at all.
+        # The node lifecycle controller waits no longer than the lease duration, and briefly without a lease.
         self._leases.add(node.name, soon=lease is None or lease.duration_s < self.lease_duration_s())
         self._statuses.add(node.name)
         if node.claimed:
@@ -254,7 +254,7 @@ class Nodes:
         node = self._silent.pop(name, None)
         if node is None:
             return
-        # Which addresses are in use is found again: pods may have gone meanwhile.
+        # Recompute addresses in use: pods may have been deleted.
         node.block = node.block.emptied()
         self._play(node)
         view = self.informer.store.get(name)
@@ -293,7 +293,7 @@ class Nodes:
             self._revive(view, played)
 
     def _keep_off(self, view: NodeView) -> None:
-        """Where nodes may have come by their blocks under another division, those of others are not given out."""
+        """Blocks may have been assigned under another slot layout: do not reuse those of other nodes."""
         if self._of_slot is not None and view.pod_cidr:
             try:
                 self._addresses.block_of(view.pod_cidr)
@@ -319,7 +319,7 @@ class Nodes:
             self._on_lost(played)
 
     def _revive(self, view: NodeView, node: PlayedNode) -> None:
-        """Says that the node is well: when it is taken over, and when someone took it for dead."""
+        """Reports the node as healthy: after adoption, or when it was marked as lost."""
         if self._config.bare_nodes:
             return
         now = timestamp(self._clock.wall_s())
@@ -341,7 +341,7 @@ class Nodes:
             node.unsaid[write.path] = write
 
     def _claim(self, node: PlayedNode) -> None:
-        """Makes the lease; where there is one by now, the next renewal takes it, or waits until it has run out."""
+        """Creates the lease; if one exists by now, the next renewal takes it over or waits for its expiry."""
         now = micro_timestamp(self._clock.wall_s())
         body = node_status.lease(node.name, node.uid, "", self.lease_duration_s(), now)
 
@@ -378,11 +378,11 @@ class Nodes:
         await in_batches(calls)
 
     async def _renew_one(self, node: PlayedNode, duration_s: int, renew_time: str) -> None:
-        """Updates the lease at the version last seen, or makes it. A failure waits for the next turn."""
+        """Updates the lease at the version last seen, or creates it. A failure is retried at the next turn."""
         try:
             response = await self._write_lease(node, duration_s, renew_time)
             if response.status in (404, 409):
-                # It is gone; or it exists, from an earlier life of this process or by another's hand.
+                # It is deleted, or exists: created before a restart or by another process.
                 node.lease_version = await self._lease_version(node)
                 response = await self._write_lease(node, duration_s, renew_time)
         except MinikubeError:
@@ -406,7 +406,7 @@ class Nodes:
         return await transport.request("POST", path_of(LEASES, node_status.LEASE_NAMESPACE), None, body)
 
     async def _list_leases(self) -> dict[str, KnownLease]:
-        """Of all nodes, a page at a time: cheaper than to ask for each. Raises: StatusError, Unavailable."""
+        """Of all nodes, by page: cheaper than individual reads. Raises: StatusError, Unavailable."""
         found: dict[str, KnownLease] = {}
         async for page in self._client.pages(LEASES, node_status.LEASE_NAMESPACE):
             for lease in page.items:
@@ -443,10 +443,10 @@ class Nodes:
 
 
 def address_plan(config: KubeletConfig, nodes: int) -> AddressPlan:
-    """The blocks of this process. Raises: RequestError where its nodes find no room."""
+    """The blocks of this process. Raises: RequestError if its nodes do not fit."""
     index, count = config.share.index, config.share.count
     if config.slot is not None:
-        # All slots of so many nodes must come to the same count, though none knows how many are in use.
+        # All slots of this size must compute the same count without knowing how many are in use.
         nodes, index = config.slot_nodes, config.slot
         count = shares_that_fit(config.pod_cidr, config.node_cidr, nodes, config.service_cidr, SLOTS_MAX)
         if index >= count:

@@ -1,7 +1,7 @@
-"""The statuses that a fake kubelet writes, assembled from prepared pieces: one patch a pod. Pure.
+"""The statuses that a fake kubelet writes, assembled from prepared pieces: one patch per pod.
 
-What is the same for all pods of one second, or for all pods with the same containers, is encoded once. A patch then
-costs a few joins of bytes. Source: kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle.
+Pure. Parts shared by all pods of one second, or with the same containers, are encoded once. A patch then costs a few
+joins of bytes. Source: kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def is_ready(status: Mapping[str, Any]) -> bool:
 
 
 class Container(NamedTuple):
-    """`kind`: "main", "init" (runs to its end), "sidecar" or "ephemeral"; "pod": the pod as a whole, where it asks for
-    something itself; "overhead": what it costs beside its containers. `resources`: as JSON."""
+    """`kind`: "main", "init" (runs to its end), "sidecar" or "ephemeral"; "pod": pod-level requests; "overhead": the
+    pod overhead. `resources`: as JSON."""
 
     name: str
     image: str
@@ -70,7 +70,7 @@ def _container_of(container: Mapping[str, Any], kind: str) -> Container:
 
 
 class Behind(IntEnum):
-    """What the spec of a running pod wants and its status does not tell yet."""
+    """Changes in a running pod's spec that its status lacks."""
 
     NOTHING = 0
     EPHEMERAL = 1
@@ -78,7 +78,7 @@ class Behind(IntEnum):
 
 
 def behind(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Behind:
-    """A container whose status says nothing of its resources is not ours to resize."""
+    """A container without resources in its status is not resized."""
     for group, states in () if repeats(status, spec) else _GROUPS:
         if group in spec:
             known = {each.get("name"): each.get("resources") for each in status.get(states) or ()}
@@ -100,7 +100,7 @@ _GROUPS: Final = (("containers", "containerStatuses"), ("initContainers", "initC
 
 @lru_cache(maxsize=PLANS_MAX)
 def asked_by(containers: Containers, granted: Granted = frozenset()) -> Mapping[str, int]:
-    """What a pod of these containers asks of its node: cpu in milli-units, all else in units."""
+    """The node resources requested by a pod of these containers: cpu in milli-units, all else in units."""
     spec: dict[str, Any] = {"containers": [], "initContainers": []}
     for each in containers:
         resources = orjson.loads(each.resources)
@@ -160,7 +160,7 @@ def _terminated(container: Container, finished: str) -> Mapping[str, Any]:
 
 
 def _statuses(containers: Containers, running: bool) -> bytes:
-    """`"containerStatuses":[...]`, and what else there is: init containers, ephemeral ones, resources of the pod."""
+    """`"containerStatuses":[...]`, and further fields: init containers, ephemeral ones, resources of the pod."""
     groups: dict[str, Any] = {}
     for container in containers:
         if container.kind == "pod":
@@ -183,7 +183,7 @@ _STATUSES: Final = {"main": "containerStatuses", "ephemeral": "ephemeralContaine
 
 
 class PodStatuses:
-    """Makes the patches. Strategic merge: PodScheduled and whatever others set stays."""
+    """Makes the patches. Strategic merge: PodScheduled and fields of others are kept."""
 
     def __init__(self) -> None:
         self._plans: dict[Containers, Plan] = {}
@@ -220,7 +220,7 @@ class PodStatuses:
     def adjusted(
         self, uid: str, containers: Containers, started: str, since: Mapping[str, str], generation: int
     ) -> bytes:
-        """Of a running pod: what its spec wants by now is in force. `since`: when its ephemeral containers began."""
+        """For a running pod: its current spec is in effect. `since`: when its ephemeral containers began."""
         statuses = self._plan(containers).running.replace(_UID, uid.encode()).replace(_STARTED, started.encode())
         for name, at in since.items():
             statuses = statuses.replace(b'"startedAt":"@%b@"' % name.encode(), b'"startedAt":"%b"' % at.encode())
@@ -277,7 +277,7 @@ _RESIZES: Final = ("PodResizePending", "PodResizeInProgress")
 
 
 def resizing(uid: str, now: str, generation: int, deferred: str) -> bytes:
-    """That a resize has begun, or why it cannot yet."""
+    """A resize has started, or why it is pending."""
     told = {"type": _RESIZES[0 if deferred else 1], "status": "True", "lastProbeTime": now, "lastTransitionTime": now}
     why = {"reason": "Deferred", "message": deferred} if deferred else {}
     other = [] if deferred else [{"$patch": "delete", "type": _RESIZES[0]}]
@@ -287,7 +287,7 @@ def resizing(uid: str, now: str, generation: int, deferred: str) -> bytes:
 
 
 def rejected(uid: str, now: str, reason: str, message: str) -> bytes:
-    """It fails without ever having started."""
+    """Failed without having started."""
     status = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "startTime": now}
     return orjson.dumps({"metadata": {"uid": uid}, "status": status})
 
@@ -298,7 +298,7 @@ def ready_again(uid: str, now: str) -> bytes:
 
 
 def deletion(uid: str) -> bytes:
-    """DeleteOptions that end a pod's grace: at once, and only this very pod."""
+    """DeleteOptions that delete this pod (by uid) immediately."""
     return (
         b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"%b"}}' % uid.encode()
     )

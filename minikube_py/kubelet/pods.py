@@ -1,4 +1,4 @@
-"""What the kubelets keep of each pod, and what they are about to do with it."""
+"""Per-pod state of the kubelets, and the next action."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERMINAL: Final = frozenset(("Succeeded", "Failed"))
 @dataclass(slots=True, eq=False)
 class PodView:
     """`grace_s`: the grace of a pod that is being deleted. `containers` are kept while they may be needed: until it
-    runs, and longer where it will finish."""
+    runs, or longer if it will finish."""
 
     uid: str
     namespace: str
@@ -37,7 +37,7 @@ class PodView:
     exit_code: int
     of_job: bool
     held: bool
-    """By a finalizer: it must be seen to have ended before it can go."""
+    """By a finalizer: its end must be reported before deletion."""
     containers: Containers
     behind: Behind
     generation: int
@@ -88,7 +88,7 @@ def project_pod(obj: Object) -> PodView:
 
 
 def _run_s(text: Any) -> float | None:
-    """What is no number of seconds counts as not given."""
+    """Invalid values count as not given."""
     try:
         seconds = float(text)
     except (TypeError, ValueError):
@@ -97,7 +97,7 @@ def _run_s(text: Any) -> float | None:
 
 
 def _exit_code(text: Any) -> int:
-    """What is no exit code counts as not given."""
+    """Invalid exit codes count as not given."""
     return int(text) if text.isascii() and text.isdigit() and int(text[:9]) < 256 else 0
 
 
@@ -105,12 +105,12 @@ class Stage(IntEnum):
     STARTING = 0
     RUNNING = 1
     STOPPING = 2
-    """Its end has been written, or is about to be."""
+    """Its end is written or being written."""
 
 
 @dataclass(slots=True, eq=False)
 class PlayedPod:
-    """`timer`: what it waits for next. `ip` is taken from its node's block, or "" where it has none of its own."""
+    """`timer`: its next action. `ip` is from its node's block, or ""."""
 
     uid: str
     stage: Stage

@@ -1,9 +1,8 @@
-"""Which nodes a kubelet process plays, where any number of them may run: slot k plays nodes k x N to (k+1) x N.
+"""Assigns nodes to any number of kubelet processes: slot k plays nodes k x N to (k+1) x N.
 
-A process claims a slot by a Lease, `kube-system/minikube-py-kubelet-<k>`, as a leader does. One that comes takes the
-lowest slot that nobody holds; one that died leaves its slot to the next that comes, once its lease has run out. To tell
-the dead from the living, a newcomer watches the leases that are held until each was seen to be renewed or has run out:
-only then does it open a slot of its own.
+A process claims a slot by a Lease, `kube-system/minikube-py-kubelet-<k>`, as in leader election. A new process takes
+the lowest free slot; a dead process's slot is free once its lease expires. A new process therefore watches held leases
+until each is renewed or expires, and only then opens a new slot.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from minikube_py.kubelet.config import SLOTS_MAX
 
 LEASE_PREFIX: Final = "minikube-py-kubelet-"
 LOOK_AGAIN: Final = 0.25
-"""Of a retry period: how often a newcomer looks at the leases."""
+"""Fraction of a retry period between a new process's looks at the leases."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A slot as this process knows it. `alive`: its holder was seen to write since this process looks."""
+    """A slot as this process sees it. `alive`: its holder has renewed it since."""
 
     elector: LeaderElector
     alive: bool = False
 
 
 class Slots:
-    """`claim` gives a slot and the elector that holds it. Raises: RequestError where SLOTS_MAX are held."""
+    """`claim` gives a slot and the elector that holds it. Raises: RequestError if SLOTS_MAX are held."""
 
     def __init__(
         self,
@@ -70,12 +69,12 @@ class Slots:
                 elector = self._slot(slot).elector
                 if await elector.attempt():
                     return slot, elector
-            # Where a slot was lost to another there is something new to see, and the next one may be had at once.
+            # Lost to another process: there is news, and the next slot may be free.
             if not changed:
                 await self._clock.sleep(self._timing.retry_period_s * LOOK_AGAIN * (1.0 + self._rng.random()))
 
     async def _look(self, first: bool) -> bool:
-        """Whether any lease changed since the last look."""
+        """Whether any lease has changed since the last check."""
         any_changed = False
         for lease in await self._client.list(LEASES, self._namespace):
             slot = slot_of(lease["metadata"]["name"], self._prefix)
@@ -84,13 +83,13 @@ class Slots:
             seen = self._slot(slot)
             seen.elector.lock.found(lease)
             changed = seen.elector.saw(record_of(lease))
-            # What the first look finds may have been written long ago.
+            # Leases in the first read may be old.
             seen.alive |= changed and not first
             any_changed |= changed
         return any_changed
 
     def _to_try(self) -> list[int]:
-        """Slots that may be free now, lowest first; a new one only where all others are known to be alive."""
+        """Slots that may be free now, lowest first; a new one only if all others are alive."""
         now_s = self._clock.monotonic_s()
         known = self._seen
         end = max(known, default=-1) + 1

@@ -1,8 +1,8 @@
-"""Plays the stages of one kind: follows its objects, chooses what comes next for each, waits, and writes.
+"""Plays the stages of one kind: watches its objects, chooses each one's next stage, waits, and writes.
 
-One object goes through one stage at a time. What changes meanwhile is looked at afterwards, and what no stage is for
-any more is waited for no longer. An object that comes back at once, again and again, is held back after
-`AT_ONCE_MAX` stages to one a second, so that no loop of stages takes the event loop for itself.
+An object is in one stage at a time. Changes meanwhile are processed afterwards, and a wait ends if its stage no longer
+matches. After `AT_ONCE_MAX` immediate stages an object is limited to one per second, so that a stage loop cannot block
+the event loop.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ BY_NODE: Final = "node"
 
 
 class NotYet(StageFailed):
-    """What fails now, and may be done in a moment."""
+    """A temporary failure; retry."""
 
 
 class Cast(Protocol):
-    """Whose objects are played, and what their templates may ask."""
+    """Which objects are played, and functions for their templates."""
 
     def plays(self, obj: Object) -> bool: ...
 
@@ -77,7 +77,7 @@ class Tools(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """An object as a whole: stages may ask for anything of it."""
+    """A whole object: stages may use any field."""
 
     uid: str
     obj: Object
@@ -85,7 +85,7 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Life:
-    """What is kept of an object. `credit`: stages that it may still go through at once."""
+    """State of an object. `credit`: immediate stages left."""
 
     uid: str
     version: str = ""
@@ -153,7 +153,7 @@ class StagePlayer:
         return len(self._lives)
 
     def _told(self, obj: Object) -> Object:
-        """As KWOK has it: Pods and Nodes do not say what they are, all else does."""
+        """As KWOK: Pods and Nodes lack kind and apiVersion, others have them."""
         if self._of_kubelet:
             obj.pop("kind", None)
             obj.pop("apiVersion", None)
@@ -181,7 +181,7 @@ class StagePlayer:
         self._cast.gone(obj)
 
     def look_again(self, node: str) -> None:
-        """At the objects of a node that begins to be played, or ends."""
+        """Re-evaluates objects of a node when its play starts or ends."""
         for held in self.informer.store.by_index(BY_NODE, node):
             self.look_at(held.obj)
 
@@ -244,7 +244,7 @@ class StagePlayer:
     # --- one stage --------------------------------------------------------------------------------------------------
 
     def _go_on(self, play: _Play) -> None:
-        """Until something is written, or nothing is left to do."""
+        """Runs until something is written or nothing is left to do."""
         while True:
             while play.actions:
                 action = play.actions.popleft()
@@ -269,7 +269,7 @@ class StagePlayer:
                 return
 
     def _again(self, play: _Play) -> None:
-        """All of it, from the choice of the stage on."""
+        """The whole stage, including its choice."""
         life, key = play.life, play.key
         life.playing = False
         obj, life.newer = life.newer or play.obj, None
@@ -285,7 +285,7 @@ class StagePlayer:
         if play.stage.immediate and play.result is not None and _older(newer, play.result):
             newer = play.result
         if newer is not None and newer["metadata"]["resourceVersion"] != life.version:
-            # A turn of the loop lies between, or stages of many steps would nest.
+            # Via the event loop, or stages of many steps would nest.
             life.timer = self._tools.timers.call_later(0.0, partial(self._consider, key, life, newer))
 
     def _emit(self, obj: Object, event: Emit) -> None:
@@ -362,7 +362,7 @@ def resource_of(ref: Ref) -> ResourceRef:
 
 
 def for_this_one(action: Send, uid: str) -> bytes:
-    """The patch, so that another object of the same name refuses it."""
+    """Adds the uid to the patch, so that a new object of the same name refuses it."""
     patch = orjson.loads(action.body)
     if action.content_type == JSON_PATCH and isinstance(patch, list):
         return orjson.dumps([{"op": "test", "path": "/metadata/uid", "value": uid}, *patch])

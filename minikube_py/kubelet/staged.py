@@ -1,5 +1,5 @@
-"""Fake kubelets whose pods and nodes live by stages. Kinds without stages live as they do without: pods run at once,
-nodes are Ready from the start."""
+"""Fake kubelets whose pods and nodes follow stages. Kinds without stages behave as usual: pods run at once, nodes are
+Ready from the start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "kubelet"
 EVENTS_SALT_NS: Final = 500_000
-"""In virtual time a scheduler may tell of the same pod at the same nanosecond."""
+"""In virtual time, events of one pod may share a nanosecond."""
 VERSION: Final = "0.1.0"
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -41,7 +41,7 @@ def time_text(wall_s: float) -> str:
 
 
 class StagedKubelet(FakeKubelet):
-    """`beyond`: a way to the API for what no kubelet may do, such as writing finalizers; None: the usual one."""
+    """`beyond`: a transport for writes beyond kubelet permissions, such as finalizers; None: the usual one."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class StagedKubelet(FakeKubelet):
         return StagePlayer(ref, self._stages.of(ref), cast, tools, self._counts, selection)
 
     def _plays_others(self) -> bool:
-        """Of several processes that each have a slot, one plays what is on no node."""
+        """Of several slot processes, one plays objects without a node."""
         return not self.config.slot
 
     def _informers(self) -> list[Informer[Any]]:
@@ -140,7 +140,7 @@ class StagedKubelet(FakeKubelet):
     # --- addresses --------------------------------------------------------------------------------------------------
 
     def pod_ip(self, pod: Object) -> str:
-        """The pod's own, taken from its node when it is first asked for. Raises: NotYet where none is left."""
+        """The pod's address, assigned on first use. Raises: NotYet if none is left."""
         uid, name = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
         node = self._ready.get(name)
         if node is None:
@@ -160,7 +160,7 @@ class StagedKubelet(FakeKubelet):
         return node.address if node is not None else ""
 
     def saw(self, pod: Object) -> None:
-        """An address that it has is nobody else's, until it has ended."""
+        """Its address stays reserved until it ends."""
         status = pod.get("status") or {}
         ip, uid = status.get("podIP"), pod["metadata"]["uid"]
         if status.get("phase") in _ENDED:
@@ -233,7 +233,7 @@ class _Pods(_Others):
         self._kubelet.give_back(obj)
 
     def doors(self, obj: Object) -> Mapping[str, Door]:
-        """Its address is that of the pod at hand, whatever name and uid a template gives."""
+        """The current pod's address, whatever name and uid a template passes."""
         kubelet, own = self._kubelet, obj["spec"].get("nodeName", "")
 
         def pod_ip(node: str, host_network: bool, uid: str, name: str, namespace: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes in order of arrival, a bounded number at a time, tried again while the server cannot be reached."""
+"""Writes in order of arrival, with bounded concurrency, retried while the server is unreachable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Write(NamedTuple):
 
 
 class Writer:
-    """429, 5xx, no connection and a lost answer come again with backoff; all else is final."""
+    """Retries 429, 5xx, connection errors and lost responses with backoff; anything else is final."""
 
     def __init__(self, transport: ApiTransport, timers: Timers, rng: Rng, at_once: int) -> None:
         self._transport = transport
@@ -50,7 +50,7 @@ class Writer:
         self._tasks = [loop.create_task(self._work(backoff)) for backoff in self._backoffs]
 
     async def stop(self) -> None:
-        """What is still queued is dropped; a restarted kubelet finds it to be done."""
+        """What is still queued is dropped; a restarted kubelet does it again."""
         for task in self._tasks:
             task.cancel()
         await ended(*self._tasks)

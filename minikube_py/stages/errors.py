@@ -1,4 +1,4 @@
-"""What is wrong with a stage: when it is read, with file and line; and when it is played."""
+"""Errors of stages: on load, with file and line, and at run time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from minikube_py.errors import RequestError
 
 
 class NotUnderstood(RequestError):
-    """An expression or a template that is not understood, at a line of its own text, counted from 1."""
+    """An unsupported expression or template, with a 1-based line in its text."""
 
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -14,8 +14,8 @@ class NotUnderstood(RequestError):
 
 
 class StageRefused(RequestError):
-    """A file that is not played; the message begins with `FILE:LINE: `."""
+    """A rejected file; the message begins with `FILE:LINE: `."""
 
 
 class StageFailed(RequestError):
-    """A stage that cannot be played for this object: its template fails, or becomes too much."""
+    """A stage failed for this object: its template has an error or exceeds a limit."""

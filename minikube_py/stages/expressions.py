@@ -1,4 +1,4 @@
-"""What a stage asks of an object: selectors, and values from expressions, in jq or CEL.
+"""Selectors and value expressions of stages, in jq or CEL.
 
 Source: KWOK 0.8 `pkg/utils/expression/selector.go`, `pkg/utils/lifecycle/value_*_from.go`.
 """
@@ -104,7 +104,7 @@ def evaluated(expression: Expression, obj: Json) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from; with neither, from the stage itself."""
+    """The source of a value; with neither, the stage itself."""
 
     query: Query | None = None
     expression: Expression | None = None
@@ -114,7 +114,7 @@ NOWHERE: Final = Source()
 
 
 def whole(source: Source, otherwise: int, obj: Json) -> int | None:
-    """A weight; None where what is found is no number. Raises: StageFailed."""
+    """A weight; None if it is not a number. Raises: StageFailed."""
     if source.expression is not None:
         found = evaluated(source.expression, obj)
         if not isinstance(found, int) or isinstance(found, bool):
@@ -132,7 +132,7 @@ def whole(source: Source, otherwise: int, obj: Json) -> int | None:
 
 
 def seconds(source: Source, otherwise_s: float | None, obj: Json, now_s: float) -> float | None:
-    """A delay, by a duration or by a time to come; None where there is none. Raises: StageFailed."""
+    """A delay, from a duration or a future time; None without one. Raises: StageFailed."""
     if source.expression is not None:
         found = evaluated(source.expression, obj)
         if isinstance(found, Duration):
@@ -171,7 +171,7 @@ _PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII
 
 
 def parse_duration_s(text: str) -> float | None:
-    """time.ParseDuration; None where the text is none."""
+    """time.ParseDuration; None if invalid."""
     plain = text[1:] if text[:1] in ("-", "+") else text
     if plain == "0":
         return 0.0

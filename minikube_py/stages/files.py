@@ -1,4 +1,4 @@
-"""Files of stages: read, checked field by field, compiled. What is not understood is refused, with file and line.
+"""Files of stages: read, checked field by field, compiled. Unsupported fields are rejected with file and line.
 
 Source: KWOK 0.8 `pkg/apis/v1alpha1/stage_types.go` and `pkg/apis/internalversion/conversion.go`.
 """
@@ -51,18 +51,18 @@ DOORS: Final[Mapping[Ref, Mapping[str, Param]]] = {
     },
     NODE: {**_GENERAL, "NodeIP": Param(()), "NodeName": Param(()), "NodePort": Param(())},
 }
-"""What templates of a kind can ask whoever plays them; those of other kinds ask `_GENERAL`."""
+"""Player functions for a kind's templates; other kinds use `_GENERAL`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """`others`: what the files hold beside stages, as FILE (KIND); it is left to whoever loaded them to say so."""
+    """`others`: objects other than stages, as FILE (KIND), for the caller to report."""
 
     all: tuple[Stage, ...]
     others: tuple[str, ...] = ()
 
     def refs(self) -> list[Ref]:
-        """What there are stages for, in the order of the files."""
+        """The kinds with stages, in file order."""
         return list(dict.fromkeys(stage.ref for stage in self.all))
 
     @property
@@ -71,7 +71,7 @@ class Stages:
 
     @property
     def beyond_kubelets(self) -> bool:
-        """Whether they do what the API server allows no kubelet: more than to write statuses and delete pods."""
+        """Whether they need more than kubelet permissions: to write statuses and delete pods."""
         for stage in self.all:
             for step in stage.steps:
                 if isinstance(step, Finalizers | Apply) or (isinstance(step, Patch) and step.subresource != "status"):
@@ -85,7 +85,7 @@ class Stages:
 
 
 def load(paths: Iterable[Path]) -> Stages:
-    """Files, or folders of them, in the order of their names; what is deeper in a folder is not read.
+    """Files, or folders of them by name, not recursive.
 
     Raises: StageRefused."""
     found: list[Stage] = []
@@ -152,7 +152,7 @@ class _Reading:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _fields(self, at: Located, path: str, *known: str) -> dict[str, Located]:
-        """Those that are there and not null."""
+        """The present, non-null ones."""
         if not isinstance(at.value, dict):
             raise self._refused(at, path, "a mapping is expected")
         for name, value in at.value.items():
@@ -339,7 +339,7 @@ class _Reading:
         return tuple(found)
 
     def _step(self, fields: dict[str, Located], path: str) -> list[Step]:
-        """In the order in which KWOK does them; what is deleted is neither patched nor followed by an apply."""
+        """In KWOK's order; a delete excludes patches and applies."""
         found: list[Step] = []
         if "event" in fields:
             found.append(self._event(fields["event"], f"{path}.event"))

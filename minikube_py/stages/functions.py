@@ -1,7 +1,7 @@
-"""The functions of templates: Go's own, the common ones of sprig, and KWOK's that need nothing from outside.
+"""The functions of templates: Go's own, common sprig functions, and KWOK's without external input.
 
-Not understood are those of sprig that read time, chance, the environment or keys.
-Source: Go `text/template/funcs.go`, sprig 3.3, KWOK 0.8 `pkg/utils/gotpl/funcs.go`.
+Sprig functions that use time, randomness, environment or keys are not supported. Source: Go `text/template/funcs.go`,
+sprig 3.3, KWOK 0.8 `pkg/utils/gotpl/funcs.go`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _MIN, _MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Function(NamedTuple):
-    """`run` None: a door, which whoever renders gives. `check(literals)`: what is wrong with the literals it is called
-    with, MISSING for an argument that is none; "" where nothing is."""
+    """`run` None: supplied by the caller of `render`. `check(literals)`: the error in literal arguments (MISSING: not a
+    literal), or ""."""
 
     param: Param
     run: Callable[..., Any] | None
@@ -169,7 +169,7 @@ def shown_in(value: Any) -> str:
 
 
 def _formatted(verb: str, value: Any) -> str:
-    """What does not fit its verb fails: Go would write `%!d(...)`."""
+    """A verb mismatch fails: Go would write `%!d(...)`."""
     if verb == "v":
         return shown_in(value)
     if is_number(value):
@@ -358,7 +358,7 @@ def _yaml(value: Any, *indent: Any) -> str:
 
 
 def _write(value: Any, pad: str, lines: list[str], total: list[int], depth: int, first: str = "") -> None:
-    """`first`: what stands before it on its line already."""
+    """`first`: the text before it on its line."""
     if depth > DEPTH_MAX:
         raise StageFailed(f"a value nested deeper than {DEPTH_MAX} levels")
     total[0] += len(pad) + 1

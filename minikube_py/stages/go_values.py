@@ -1,7 +1,7 @@
 """Values as a Go template sees them, and as fmt and encoding/json print them, bounded.
 
-Data comes from JSON with its numbers as text (json.Number): here, whatever `int` or `float` is not one of the two
-classes below. None is null that is there; MISSING is what is not.
+Data comes from JSON with its numbers as text (json.Number): here, any `int` or `float` other than the two classes
+below. None is a present null; MISSING is absent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikube_py.api.go_format import go_float
 from minikube_py.stages.errors import StageFailed
 
 CHARS_MAX: Final = 1 << 18
-"""Of a text that is made; upstream takes requests of up to 3 MiB."""
+"""Maximum generated text; upstream accepts requests of 3 MiB."""
 DEPTH_MAX: Final = 200
 
 
@@ -23,7 +23,7 @@ class Int(int):
 
 
 class Int64(Int):
-    """A Go int64: sprig's arithmetic gives it, and what takes an int does not take it."""
+    """A Go int64, the result of sprig arithmetic; not accepted as int."""
 
 
 class Float(float):
@@ -52,7 +52,7 @@ def number_text(value: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """As far as comparisons tell kinds apart; "" for what they do not compare."""
+    """The basic kind for comparisons; "" if not comparable."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Int):
@@ -87,7 +87,7 @@ def is_true(value: Any) -> bool:
 
 
 class _Text:
-    """Pieces of a text, until they are too many."""
+    """A text builder with a size limit."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []

@@ -1,7 +1,7 @@
 """The part of jq that selects values: paths, pipes, `select`, comparisons, `and`, `or`, `not`, `//`, `?` and more.
 
-`compile(text)` gives a `Query`; its `values(data)` are those that gojq gives for the same input, without nulls; an
-error anywhere gives None, as in KWOK. What an expression may cost is bounded.
+`compile(text)` gives a `Query`; its `values(data)` equal gojq's output without nulls; any error gives None, as in KWOK.
+Evaluation cost is bounded.
 
 Source: jq 1.7 manual; gojq, which KWOK uses.
 """
@@ -26,11 +26,11 @@ UNDERSTOOD: Final = (
 
 
 class Whole(int):
-    """A whole number that the expression itself says or counts. Those of JSON are floats to gojq in KWOK."""
+    """An integer literal or count. Numbers from JSON are floats in KWOK's gojq."""
 
 
 class _Wrong(Exception):
-    """What jq calls an error: `?` catches it."""
+    """A jq error, which `?` catches."""
 
 
 class _TooMuch(Exception):
@@ -69,7 +69,7 @@ class Query:
     _evaluate: Evaluate
 
     def values(self, data: Any) -> list[Any] | None:
-        """All but nulls, in order; None after an error. A query that takes too many steps counts as one."""
+        """All non-null results in order; None after an error or too many steps."""
         try:
             return [value for value in self._evaluate(data, _Budget()) if value is not None]
         except (_Wrong, _TooMuch, RecursionError):
@@ -335,7 +335,7 @@ def _quiet(inner: Evaluate) -> Evaluate:
 
 def _or_else(first: Evaluate, other: Evaluate) -> Evaluate:
     def evaluate(data: Any, budget: _Budget) -> Iterator[Any]:
-        # Unlike jq, gojq takes an error on the left for one of the whole.
+        # Unlike jq, in gojq an error on the left fails the whole.
         found = False
         for value in first(data, budget):
             if _true(value):
@@ -348,7 +348,7 @@ def _or_else(first: Evaluate, other: Evaluate) -> Evaluate:
 
 
 def _logic(left: Evaluate, right: Evaluate, decides: bool) -> Evaluate:
-    """`or` is decided by what is true, `and` by what is not."""
+    """`or` short-circuits on true, `and` on false."""
 
     def evaluate(data: Any, budget: _Budget) -> Iterator[Any]:
         for one in left(data, budget):

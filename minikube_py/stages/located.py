@@ -1,5 +1,5 @@
-"""YAML with the line of each value, by which a stage is refused. As in `api.yaml_text`, aliases are counted wherever
-they are used, and an alias of what it is within has no end."""
+"""YAML with the line of each value, for error messages. As in `api.yaml_text`, aliases count at each use, and recursive
+aliases are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Stage: which objects it is for, how likely and how late it comes, and what it does to them. Pure.
+"""A Stage: its selector, weight, delay and steps. Pure.
 
 Source: KWOK 0.8 `pkg/utils/lifecycle`.
 """
@@ -26,7 +26,7 @@ TYPES: Final[Mapping[str, str]] = {"json": JSON_PATCH, "merge": MERGE, "strategi
 
 
 class Ref(NamedTuple):
-    """What a stage is for: `apiGroup`, which is an apiVersion, and `kind`."""
+    """A stage's resource: `apiGroup`, which is an apiVersion, and `kind`."""
 
     api_version: str
     kind: str
@@ -51,7 +51,7 @@ class Delete(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A patch of the object, or an object that is applied."""
+    """A patch, or an object to apply."""
 
     verb: Literal["patch", "apply"]
     body: bytes
@@ -148,7 +148,7 @@ Step = Event | Finalizers | Removal | Patch | Apply
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`conditions` None: it is for no object. `delay_s` None: at once."""
+    """`conditions` None: it matches no object. `delay_s` None: at once."""
 
     name: str
     ref: Ref
@@ -181,7 +181,7 @@ class Stage:
         return whole(self.weight_from, self.weight, obj)
 
     def delay_range_s(self, obj: Json, now_s: float) -> tuple[float, float]:
-        """The least and the most; the same where there is no choice. Raises: StageFailed."""
+        """Minimum and maximum; equal without jitter. Raises: StageFailed."""
         if self.delay_s is None:
             return 0.0, 0.0
         least = seconds(self.delay_from, self.delay_s, obj, now_s)
@@ -204,13 +204,13 @@ def _has_all(held: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
 
 
 def possible(stages: Sequence[Stage], obj: Json) -> list[tuple[Stage, int]]:
-    """Those that may come next, with the weight of each: 1 where all are alike. Raises: StageFailed."""
+    """The matching stages with their weights, 1 if all are equal. Raises: StageFailed."""
     found = [stage for stage in stages if stage.matches(obj)]
     if len(found) < 2:
         return [(stage, 1) for stage in found]
     weights = [(stage, stage.weight_of(obj)) for stage in found]
     heavy = [(stage, weight) for stage, weight in weights if weight is not None and weight > 0]
-    # As in KWOK, a weight below 0 takes from the sum.
+    # As in KWOK, a negative weight reduces the sum.
     if sum(weight for _, weight in weights if weight is not None):
         return heavy or [(found[-1], 1)]
     told = [(stage, 1) for stage, weight in weights if weight is not None and weight >= 0]

@@ -1,4 +1,4 @@
-"""A Go template at work: `compile(text)` once, `render(data, doors)` for each object. Bounded in steps and in length.
+"""Go template execution: `compile(text)` once, `render(data, doors)` for each object. Bounded in steps and in length.
 
 Source: Go 1.26 `text/template/exec.go`; KWOK 0.8 `pkg/utils/gotpl`.
 """
@@ -34,7 +34,7 @@ from minikube_py.stages.template_syntax import (
 
 STEPS_MAX: Final = 50_000
 CHARS_A_STEP: Final = 32
-"""Of what a function is given and gives: so much costs a step."""
+"""Bytes of a function's input and output per step."""
 Door = Callable[..., Any]
 
 
@@ -44,7 +44,7 @@ class Template:
     functions: Mapping[str, Function]
 
     def render(self, data: Any, doors: Mapping[str, Door]) -> str:
-        """`doors`: what the functions with a door give here, by their names. Raises: StageFailed."""
+        """`doors`: implementations of caller-supplied functions by name. Raises: StageFailed."""
         run = _Run(self, data, doors)
         try:
             run.execute(data, self.nodes)
@@ -53,7 +53,7 @@ class Template:
         return "".join(run.out)
 
     def value(self, data: Any, doors: Mapping[str, Door]) -> Any:
-        """What the text says as YAML. Raises: StageFailed."""
+        """The rendered text parsed as YAML. Raises: StageFailed."""
         text = self.render(data, doors)
         try:
             return read(text.encode())[0]
@@ -62,8 +62,8 @@ class Template:
 
 
 def compile(text: str, doors: Mapping[str, Param]) -> Template:
-    """`doors`: further functions, which `render` is given. Lines count from the first that is not empty, as KWOK strips
-    a template. Raises: NotUnderstood."""
+    """`doors`: further functions, supplied to `render`. Lines count from the first that is not empty, as KWOK strips a
+    template. Raises: NotUnderstood."""
     functions = {**FUNCTIONS, **{name: Function(param, None) for name, param in doors.items()}}
     stripped = text.strip()
     above = text[: len(text) - len(text.lstrip())].count("\n")
@@ -76,7 +76,7 @@ def compile(text: str, doors: Mapping[str, Param]) -> Template:
 
 
 def _check(nodes: Any, functions: Mapping[str, Function]) -> None:
-    """Asks functions about the literals that they are called with."""
+    """Checks literal arguments of functions."""
     if isinstance(nodes, tuple):
         for each in nodes:
             _check(each, functions)
@@ -97,7 +97,7 @@ def _check(nodes: Any, functions: Mapping[str, Function]) -> None:
 
 
 class _Left(Exception):
-    """A break or a continue on its way to its range."""
+    """A break or continue, caught by its range."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -192,7 +192,7 @@ class _Run:
         for command in pipeline.commands:
             value = self._command(dot, command, value)
             if value is None:
-                # An interface that holds nothing is no value.
+                # A nil interface is not a value.
                 value = MISSING
         for name in pipeline.declared:
             if pipeline.assigns:
@@ -252,7 +252,7 @@ class _Run:
             run = function.run
             result = run(*values) if run is not None else self._doors[name](*values)
         except StageFailed as error:
-            # Of the same class: what may be tried again says so.
+            # Same class, so that retryable errors stay retryable.
             raise type(error)(f"line {call.line}: error calling {name}: {error}") from None
         if isinstance(result, str):
             self._step(len(result) // CHARS_A_STEP)
@@ -299,7 +299,7 @@ def _argument(value: Any, node: Any, kind: str) -> Any:
     if kind == "any":
         return value
     if kind == "int" and isinstance(node, Literal) and isinstance(value, Float) and value.is_integer():
-        # A constant has no type of its own.
+        # A constant is untyped.
         value = Int(value)
     if isinstance(node, Nil) or (value is MISSING and kind == "map"):
         value = {} if kind == "map" else value

@@ -1,7 +1,7 @@
 """Go's text/template, parsed: actions, pipelines, variables, if, range and with.
 
-`define`, `block`, `template`, character and complex constants are not understood, nor any function outside of the
-table that `parse` is given. Source: Go 1.26 `text/template/parse`.
+`define`, `block`, `template`, character and complex constants are not supported, nor functions outside the table that
+`parse` is given. Source: Go 1.26 `text/template/parse`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDED: Final = re.compile(r"[ \t\r\n.,|:()]|\}\}|$")
 
 
 class Token(NamedTuple):
-    """`spaced`: there is space before it."""
+    """`spaced`: preceded by space."""
 
     kind: str
     text: str
@@ -43,7 +43,7 @@ class Param(NamedTuple):
     kinds: tuple[str, ...]
     several: bool = False
     optional: int = 0
-    """So many of the last may be left out."""
+    """How many trailing arguments are optional."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _trims_left(text: str, at: int) -> bool:
 
 
 def _action(text: str, at: int, line: int) -> Generator[Token, None, tuple[int, int, bool]]:
-    """The tokens of an action up to its }}; returns where it ends, the line there, and whether it trims."""
+    """The tokens of an action up to its }}; returns its end, the line there, and whether it trims."""
     spaced = False
     while True:
         closing = re.compile(r"[ \t\r\n]-\}\}|\}\}").match(text, at)
@@ -226,7 +226,7 @@ class _Parser:
         return NotUnderstood(why, (token or self._peek()).line)
 
     def _keyword(self) -> str:
-        """The keyword that the action at hand begins with, else ""."""
+        """The current action's keyword, or ""."""
         if self._peek().kind != "left":
             return ""
         after = self.tokens[self.at + 1]
@@ -360,7 +360,7 @@ class _Parser:
     def _check(self, call: Call, given: int) -> None:
         param = self.functions[call.name]
         most = len(param.kinds)
-        # What comes through | is one more.
+        # The piped value is one more.
         if given > most and not param.several:
             raise NotUnderstood(f"{call.name} takes {most} arguments, not {given}", call.line)
 

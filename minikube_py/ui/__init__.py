@@ -1,1 +1,1 @@
-"""A page that shows a control plane while it runs: nodes as they fill, pods and why they wait, Raft and rates."""
+"""A web page for a running control plane: node usage, waiting pods and reasons, Raft and rates."""

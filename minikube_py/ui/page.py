@@ -39,10 +39,10 @@ IDLE_S: Final = 15.0
 WAIT_MAX_S: Final = 2.0
 BETWEEN_S: Final = 0.1
 SESSIONS_MAX: Final = 16
-"""The oldest ends where one more begins."""
+"""The oldest session ends when another starts."""
 MATCHED_MAX: Final = 20_000
 RANKED: Final = 6
-"""Nodes in the table of a pod: its own, and those that rank highest now."""
+"""Nodes in the table of a pod: its own, and the current top ones."""
 
 _GUEST: Final = "minikube-py:page-login"
 _VIEWER: Final = "minikube-py:page"
@@ -75,7 +75,7 @@ class Page:
         self._starting = asyncio.Lock()
 
     def link(self) -> str:
-        """A path that opens the page once. Its code is in the fragment, which browsers do not send."""
+        """A single-use path to the page. Its code is in the fragment, which browsers do not send."""
         code = self._secret()
         self._core.access.authenticator.add(code, User(_GUEST, uid=code))
         return f"{PAGE}#{code}"
@@ -208,7 +208,7 @@ class Page:
         return {**pod, "explained": explained}
 
     async def _match(self, query: Mapping[str, str]) -> Any:
-        """Upstream's words where the selector does not parse."""
+        """Upstream's error for an invalid selector."""
         params = {"fieldSelector": query.get("where", ""), "limit": str(MATCHED_MAX)}
         status, body = await self._read("/api/v1/nodes", params)
         if status != 200:
@@ -216,7 +216,7 @@ class Page:
         return {"names": [each["metadata"]["name"] for each in body["items"]]}
 
     async def _read(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
-        """As an administrator: the page decides what of it a session gets to see."""
+        """As an administrator: the page filters what a session sees."""
         response = await self._core.handle(Request("GET", path, query, user=ADMIN, accept=_METADATA_ONLY))
         body = b"".join(response.pieces) if response.pieces is not None else response.body
         response.sent()

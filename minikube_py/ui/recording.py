@@ -1,6 +1,6 @@
 """A run in virtual time as one HTML file: nodes that fill, waiting pods, and a slider through the run.
 
-The file holds its data, style and script, and loads nothing: it opens from a disk. Pure but for `write_page`.
+The file is self-contained and loads nothing. Pure except `write_page`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ NODE_PUT, NODE_GONE, POD_PUT, POD_GONE = range(4)
 
 
 class Recording:
-    """What a run's nodes and pods went through. `take` hears of each change in the store, as `HistoryDigest` says it.
+    """A run's changes of nodes and pods.
 
-    A change that this page would not show, such as a heartbeat, is no moment."""
+    `take` gets each change of the store, as from `HistoryDigest`. Changes that the page does not show, such as
+    heartbeats, are skipped."""
 
     def __init__(self, title: str, moments_max: int = MOMENTS_MAX) -> None:
         self.title = title
@@ -36,10 +37,10 @@ class Recording:
         self._tables: dict[str, dict[Hashable, int]] = {"nodes": {}, "pods": {}, "names": {}}
         self._rows: dict[str, list[Any]] = {"nodes": [], "pods": [], "names": []}
         self._last: dict[bytes, list[int]] = {}
-        """By key, what its object was last put as."""
+        """The last value by key."""
 
     def take(self, now_ns: int, event: Event) -> None:
-        """Raises: ValueError where an object is no JSON: the API server wrote it."""
+        """Raises: ValueError if an object is not JSON, as the API server wrote it."""
         key = event.kv.key
         is_pod = key.startswith(PODS.prefix)
         if not is_pod and not key.startswith(NODES.prefix):
@@ -93,7 +94,7 @@ class Recording:
 
 
 def write_page(path: Path, recordings: Sequence[Recording], say: Callable[[str], None]) -> None:
-    """Several recordings stand side by side under one slider. The same runs, the same bytes.
+    """Several recordings share one slider. Deterministic: the same runs give the same bytes.
 
     Raises: OSError."""
     for each in recordings:

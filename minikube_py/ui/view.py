@@ -1,7 +1,7 @@
-"""What the page shows, kept up by events of nodes and pods. Pure: `Page` feeds it and asks it.
+"""The page's state, updated by node and pod events. Pure: `Page` feeds and queries it.
 
-Each change gives a node the next sequence number. Whoever has seen number n is sent the nodes that changed since, so an
-answer costs what has changed and not what is there.
+Each change gives a node the next sequence number. A client at number n gets only the nodes changed since, so a response
+costs what changed, not the total.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REMEMBERED_MAX: Final = 20_000
 """Pods whose moments are kept; the oldest are forgotten first."""
 GONE_MAX: Final = 4_096
-"""Deleted nodes that are remembered; a page that is further behind is sent everything."""
+"""Deleted nodes remembered; a page further behind gets everything."""
 LATENCIES_MAX: Final = 2_000
 PENDING_SHOWN_MAX: Final = 200
 LABELS_MAX: Final = 100
@@ -48,7 +48,7 @@ class PodFacts(NamedTuple):
     created: str
     """RFC 3339, in whole seconds."""
     reason: str
-    """Why it is not scheduled, as its condition says."""
+    """Why it is not scheduled, from its condition."""
     terminating: bool
 
 
@@ -93,15 +93,15 @@ class _Node:
 
     def __init__(self) -> None:
         self.facts: NodeFacts | None = None
-        """None while only pods name it."""
+        """None while only pods refer to it."""
         self.used: dict[str, int] = {}
         self.pods: dict[str, None] = {}
         self.changed = 0
 
 
 class View:
-    """`wall_s` is given with each event: nothing here reads a clock. Numbers follow `start`, so that whoever has seen
-    those of an earlier view is sent everything."""
+    """`wall_s` is given with each event: nothing here reads a clock. Numbers follow `start`, so that clients of an
+    earlier view get everything."""
 
     def __init__(self, start: int = 0) -> None:
         self.sequence = self._start = start
@@ -119,7 +119,7 @@ class View:
         self._latency_s: dict[str, list[float]] | None = {}
         """None once a wait was added: sorting thousands for each answer would cost more than the answer."""
         self.live = False
-        """Set once the first lists are in: what comes before was there before anybody looked."""
+        """Set after the initial lists: earlier objects predate the page."""
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -215,8 +215,8 @@ class View:
 
     def changes(self, since: int, label: str = ZONE) -> Json:
         """Nodes that changed after `since`, as [name, value of `label`, ready, open, pods, {resource: [used,
-        allocatable]}]. `all` is set where everything is sent: at the start, or to a page that is too far behind; then
-        `labels` are those that nodes have, fewest values first."""
+        allocatable]}]. `all`: everything is sent, at the start or to a page too far behind; `labels` are then the
+        nodes' labels, fewest values first."""
         lost = self._gone[0][0] if len(self._gone) == GONE_MAX else 0
         everything = since <= self._start or since < lost or since > self.sequence
         gone = (name for at, name in self._gone if at > since and name not in self._latest)
@@ -270,7 +270,7 @@ class View:
         return {"name": name, "pods": [[pod.key, pod.phase, shown_amounts(pod.requests)] for pod in pods]}
 
     def pod(self, key: str) -> Json | None:
-        """`moments`: when the page's server saw it, in seconds since 1970; "" of what was there before it looked."""
+        """`moments`: when the server saw it, in seconds since 1970; "" if it predates the page."""
         pod = self.pods.get(key)
         if pod is None:
             return None
@@ -278,12 +278,12 @@ class View:
 
 
 def _shown(amount: int) -> float:
-    """JSON has no whole numbers beyond 64 bits, and a browser none beyond 53."""
+    """JSON integers are limited to 64 bits, a browser's to 53."""
     return amount if -(2**53) < amount < 2**53 else float(amount)
 
 
 def shown_amounts(amounts: Mapping[str, int]) -> dict[str, float]:
-    """As JSON: a whole number beyond 53 bits becomes the nearest that a browser has."""
+    """As JSON: integers beyond 53 bits are rounded for browsers."""
     return {name: _shown(amount) for name, amount in amounts.items()}
 
 
