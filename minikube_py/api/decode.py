@@ -1,7 +1,7 @@
 """A request's body, from bytes to an object: JSON, YAML or protobuf, checked against its kind.
 
 The object comes as Go would print it after reading (see `typed`), with `kind` and `apiVersion` set. Unknown and
-repeated fields are refused (Strict), told as warnings (Warn), or dropped (Ignore). Statuses and wordings are
+repeated fields are refused (Strict), reported as warnings (Warn), or dropped (Ignore). Statuses and wordings are
 upstream's.
 
 Source: apiserver pkg/endpoints/handlers/{create,rest}.go, apimachinery pkg/runtime/serializer.
@@ -34,7 +34,7 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 ACCEPTED: Final = (JSON, YAML, PROTOBUF)
 SCHEME: Final = "pkg/runtime/scheme.go:111"
-"""What upstream calls its own table of kinds in its messages."""
+"""The name of upstream's kind table in its messages."""
 
 Object = dict[str, Any]
 
@@ -71,7 +71,7 @@ def target(group: str, version: str, kind: str) -> Target:
 
 
 def target_of(resource: Kind, subresource: Subresource | None = None) -> Target:
-    """What is written to a resource, or to one of its subresources (Binding, Eviction, Scale, ...)."""
+    """The body's message for a resource or subresource (Binding, Eviction, Scale, ...)."""
     if subresource is None:
         return target(resource.group, resource.version, resource.kind)
     origin = subresource if subresource.version else resource
@@ -108,12 +108,12 @@ def decode(
 def decode_kind(
     expected: Target, body: bytes, content_type: str | None = JSON, field_validation: str = "Strict"
 ) -> tuple[Object, list[str]]:
-    """As `decode`, for a kind that is no resource."""
+    """As `decode`, for a kind that is not a resource."""
     media = JSON if content_type == JSON else media_type(content_type)
     check_size(body)
     strict = field_validation != "Ignore"
     if media == JSON:
-        # Elsewhere what is nested deeply is no known member, which the thorough way finds out.
+        # Elsewhere, deep nesting means an unknown field; the thorough reader finds it.
         deep = keeps_raw(expected.message.name) and json_text.is_deep(body)
         found = None if deep else _fast(expected, body, strict)
         if found is not None:
@@ -128,7 +128,7 @@ def decode_kind(
 
 
 def refuse_cut(obj: Object, body: bytes) -> None:
-    """Raises: StatusError (400) where `obj`, made of `body`, would keep what is nested too deeply."""
+    """Raises: StatusError (400) where `obj`, made of `body`, would keep too deep nesting."""
     if json_text.is_deep(body) and json_text.CUT.encode() in orjson.dumps(obj):
         raise bad_request(json_text.TOO_DEEP)
 
@@ -140,8 +140,8 @@ def check_size(body: bytes) -> None:
 
 
 def normalize(resource: Kind, obj: Object) -> Object:
-    """`obj`, as Go would print it after reading: the same dict where that is quick, changed in place. For objects made
-    by patches and by the server itself. Unknown fields are dropped. Raises: typed.DecodeError."""
+    """`obj`, as Go would print it after reading: the same dict on the fast path, changed in place. For objects made by
+    patches and by the server itself. Unknown fields are dropped. Raises: typed.DecodeError."""
     message = target_of(resource).message
     try:
         checker(message)(obj)
@@ -151,7 +151,7 @@ def normalize(resource: Kind, obj: Object) -> Object:
 
 
 def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, list[str]]:
-    """The object that plain JSON values make, and the strict errors: for what a patch gave. `value` may be changed.
+    """The object from plain JSON values, and the strict errors: for patch results. `value` may be changed.
 
     Raises: typed.DecodeError, with upstream's message but without the handlers' frame.
     """
@@ -171,9 +171,9 @@ def decode_value(expected: Target, value: Any, strict: bool) -> tuple[Object, li
 
 
 def restored(kind: Kind, subresource: Subresource | None, obj: Object, strict: bool = False) -> Object:
-    """What was changed as plain values, as the codec of the kind reads it; what nobody knows goes.
+    """Reads changed plain values with the kind's codec; drops unknown fields.
 
-    Raises: typed.DecodeError, also of what nobody knows where that is asked for."""
+    Raises: typed.DecodeError, also for unknown fields if requested."""
     if kind.codec is not None and subresource is None:
         return kind.codec.value(obj, False)[0]
     found, wrong = decode_value(target_of(kind, subresource), obj, strict)
@@ -196,13 +196,13 @@ class Named(NamedTuple):
 
 FREE_FORMS: Final = (JSON, YAML)
 Settle = Callable[[Object, bool], list[str]]
-"""Makes of plain values an object, in place; the strict errors. Raises: DecodeError."""
+"""Turns plain values into an object in place; returns strict errors. Raises: DecodeError."""
 
 
 def decode_free(
     expected: Named, body: bytes, content_type: str | None, field_validation: str, settle: Settle
 ) -> tuple[Object, list[str]]:
-    """As `decode`, of a kind that is no message: JSON or YAML as it stands, made an object by `settle`."""
+    """As `decode`, for a kind without a message: plain JSON or YAML, completed by `settle`."""
     media = media_type(content_type)
     check_size(body)
     if media not in FREE_FORMS:
@@ -275,7 +275,7 @@ _OBJECT_META: Final = "meta/v1.ObjectMeta"
 
 
 def metadata_of(value: Any, lenient: bool = False) -> tuple[Object, list[str]]:
-    """Metadata of an object of any kind, and the paths of what nobody knows. `lenient`: malformed members are dropped.
+    """Metadata of an object of any kind, and the paths of unknown fields. `lenient`: malformed members are dropped.
 
     Raises: DecodeError."""
     message = SCHEMA.message(_OBJECT_META)
@@ -302,7 +302,7 @@ def metadata_of(value: Any, lenient: bool = False) -> tuple[Object, list[str]]:
 
 
 class Document(NamedTuple):
-    """A document of a file: what it says it is, its members, and how it is read as a message, strictly."""
+    """A document of a file: apiVersion and kind, its members, and its strict decoding."""
 
     api_version: str
     kind: str
@@ -346,7 +346,7 @@ def decode_delete_options(body: bytes, content_type: str | None = JSON) -> Objec
 
 @lru_cache(1024)
 def keeps_raw(name: str) -> bool:
-    """Whether objects of this message keep JSON as it was sent; managed fields, which are dropped, apart."""
+    """Whether objects of this message keep JSON as it was sent; except managed fields, which are dropped."""
     looked_at = {name, "meta/v1.ObjectMeta"}
     waiting = [name]
     while waiting:
@@ -362,11 +362,12 @@ def keeps_raw(name: str) -> bool:
     return False
 
 
-# --- the fast way -----------------------------------------------------------------------------------------------------
+# --- the fast path
+# -----------------------------------------------------------------------------------------------------
 
 
 def _fast(expected: Target, body: bytes, strict: bool) -> Object | None:
-    """The object, or None where the thorough way must look."""
+    """The object, or None if the thorough path is needed."""
     try:
         obj = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -388,7 +389,7 @@ def _fast(expected: Target, body: bytes, strict: bool) -> Object | None:
 
 
 def no_repeats(body: bytes, obj: Any) -> bool:
-    """Whether no object in `body` repeats a member; False may also mean that it cannot be told cheaply.
+    """Whether no object in `body` repeats a member; False may also mean that this is not cheap to tell.
 
     orjson keeps the last of repeated members, so the object written again has fewer colons: one less for the member,
     and those in what it held. Only an escape (`\\u003a`) can write a colon otherwise.
@@ -401,7 +402,8 @@ def no_repeats(body: bytes, obj: Any) -> bool:
         return False
 
 
-# --- the thorough way -------------------------------------------------------------------------------------------------
+# --- the thorough path
+# -------------------------------------------------------------------------------------------------
 
 
 class _Bare(Exception):
@@ -463,7 +465,7 @@ def _parse(body: bytes, media: str) -> tuple[Any, str]:
 
 
 def _members(value: Any) -> Any:
-    """Plain values in the form in which the thorough reader takes them."""
+    """Plain values in the form of the thorough reader."""
     if isinstance(value, dict):
         return Members((key, _members(item)) for key, item in value.items())
     if isinstance(value, list):
@@ -489,7 +491,7 @@ def _interpret(value: Any) -> tuple[str, str]:
             f"type {_FIND_KIND}"
         )
     for key, item in value:
-        # Here upstream looks without regard to case, unlike everywhere else.
+        # Here alone, upstream is case-insensitive.
         lowered = key.lower()
         if lowered not in found or item is None:
             continue
@@ -504,7 +506,7 @@ def _interpret(value: Any) -> tuple[str, str]:
 
 
 def _with_defaults(api_version: str, kind: str, expected: Target | Named) -> tuple[str, str, str]:
-    """Group, version and kind, what is not said taken from what is expected. Raises: _Bare."""
+    """Group, version and kind, defaulted from the expected kind. Raises: _Bare."""
     group, version = "", ""
     if api_version and api_version != "/":
         parts = api_version.split("/")

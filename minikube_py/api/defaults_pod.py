@@ -1,4 +1,4 @@
-"""What a pod's spec is filled up with, as a pod's or a template's; the rules of `pkg/apis/core/v1/defaults.go`.
+"""Defaults of a pod's spec, in pods and templates; the rules of `pkg/apis/core/v1/defaults.go`.
 
 Objects are changed in place. They come from decode, so every value has the type its field asks for.
 """
@@ -79,7 +79,7 @@ def _pull_policy(image: str) -> str:
 
 
 def default_pull_policy(image: str) -> str:
-    """`Always` for the tag `latest`, named or meant; a reference that cannot be read has no tag."""
+    """`Always` for the tag `latest`, explicit or implied; an invalid reference has no tag."""
     return _pull_policy(image) if len(image) <= _IMAGE_LIMIT else "IfNotPresent"
 
 
@@ -155,7 +155,7 @@ def default_container(container: Json) -> None:
 
 
 def _default_requests(container: Json) -> None:
-    """Requests of a pod's container are its limits where only those are given."""
+    """Limits default a container's missing requests."""
     resources = container.get("resources")
     limits = resources.get("limits") if resources else None
     if resources and limits:
@@ -227,7 +227,7 @@ def default_claim_spec(spec: Json) -> None:
             default_resource_list(resources[name])
     for name in ("dataSource", "dataSourceRef"):
         if spec.get(name) is not None:
-            # Upstream writes it also where there is none.
+            # Upstream writes it even if absent.
             spec[name].setdefault("apiGroup", None)
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
@@ -368,8 +368,8 @@ def _default_pod_level_requests(spec: Json) -> None:
 
 
 def _aggregate(spec: Json, which: str) -> dict[str, str]:
-    """What the containers ask for together: the sum of the regular and restartable ones, or one init container's if
-    that is more."""
+    """The containers' total requests: the sum of the regular and restartable ones, or one init container's if that is
+    more."""
     total: dict[str, quantity.Quantity] = {}
     peak: dict[str, quantity.Quantity] = {}
     sidecars: dict[str, quantity.Quantity] = {}

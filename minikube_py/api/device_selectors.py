@@ -17,12 +17,12 @@ EXPRESSION_BYTES_MAX: Final = 10 * 1024
 COST_MAX: Final = 1_000_000
 _DEVICE: Final = "kubernetes.DRADevice"
 _ENTRIES, _DOMAIN, _NAME, _VALUE, _DRIVER = 32, 63, 32, 64, 63
-"""The most entries of a map, and characters of what stands in a device."""
+"""Maximum map entries, and characters of values in a device."""
 _QUANTITY_SIZE: Final = 64
 
 
 def _size_of(path: tuple[str, ...]) -> int | None:
-    """The most that what stands at a path can hold. A device itself has no bound: upstream takes -1 for one."""
+    """Maximum size of the value at a path. A device itself is unbounded: upstream uses -1."""
     if path[0] != "device":
         return None
     name, *below = path[1:] or ("",)
@@ -42,7 +42,7 @@ def _size_of(path: tuple[str, ...]) -> int | None:
         return _ENTRIES
     if inner == ["@keys"]:
         return _NAME
-    # An attribute is as large as any, by whatever name it is asked for; a capacity only where its name is computed.
+    # Attributes have the maximum size under any name; capacities only under computed names.
     if name == "attributes":
         return _VALUE if len(inner) == 1 else None
     return _QUANTITY_SIZE if inner in (["@values"], ["@items"]) else None
@@ -64,7 +64,7 @@ ENVIRONMENT: Final = Environment(
 
 @lru_cache(512)
 def compiled(expression: str) -> Expression | str:
-    """The expression, or why it is none."""
+    """The compiled expression, or why it is invalid."""
     try:
         found = compile(expression, ENVIRONMENT)
     except Invalid as error:

@@ -1,7 +1,7 @@
 """Discovery: which groups, versions and resources are served, in both of its forms.
 
-The older form is one document a group-version; the aggregated one (`as=APIGroupDiscoveryList`, v2 or v2beta1) tells all
-at once and has an ETag. Both come from the rows of the registry.
+The older form is one document per group-version; the aggregated one (`as=APIGroupDiscoveryList`, v2 or v2beta1) has
+everything and an ETag. Both come from the rows of the registry.
 
 Source: KEP-3352; apiserver pkg/endpoints/discovery.
 """
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 class Discovery:
-    """The documents of one registry, made at the first question."""
+    """The documents of one registry, built lazily."""
 
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
@@ -44,7 +44,7 @@ class Discovery:
     def document(
         self, path: str, accept: str | None, server_address: str = "", if_none_match: str | None = None
     ) -> Document | None:
-        """The answer to a GET of a discovery path, None where it is none (an unknown group too).
+        """The response to a GET of a discovery path; None if it is not one (or an unknown group).
 
         `server_address` is host:port as the client reached it. Raises: StatusError (404 unknown version, 406).
         """
@@ -144,7 +144,7 @@ class Discovery:
 
 
 def _aggregated_version(accept: str | None) -> str:
-    """The version of the aggregated form where that is what the client wants most, else ""."""
+    """The version of the aggregated form if the client prefers it, else ""."""
     for clause in parse_accept(accept):
         parameters = clause.parameters
         if parameters.get("as") == "APIGroupDiscoveryList" and parameters.get("g") == "apidiscovery.k8s.io":
@@ -191,7 +191,7 @@ def _resource(row: Kind) -> Json:
 
 
 def _version_hash(version: str, kind: str) -> str:
-    """Tells a migrator of stored objects whether they are to be written again."""
+    """Tells a storage migrator whether objects must be rewritten."""
     named = version if "/" in version else f"/{version}"
     return base64.b64encode(hashlib.sha256(f"{named}/{kind}".encode()).digest()[:8]).decode()
 

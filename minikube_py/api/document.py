@@ -1,4 +1,4 @@
-"""What discovery and OpenAPI answer with: bytes that do not change while the process runs, and how a client asked."""
+"""Documents of discovery and OpenAPI, as constant bytes, and content negotiation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Accepted(NamedTuple):
 
 
 def parse_accept(header: str | None) -> list[Accepted]:
-    """The clauses of an Accept header, the most wanted first; anything where there is none."""
+    """The clauses of an Accept header, most preferred first; `*/*` without a header."""
     found: list[tuple[float, Accepted]] = []
     for clause in (header or "*/*").split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -43,7 +43,7 @@ def parse_accept(header: str | None) -> list[Accepted]:
 
 
 def matches(media: str, accepted: str) -> bool:
-    """Whether a clause such as `application/*` takes the media type."""
+    """Whether a clause such as `application/*` accepts the media type."""
     return accepted in (media, "*/*") or (accepted.endswith("/*") and media.startswith(accepted[:-1]))
 
 
@@ -53,5 +53,5 @@ def etag_of(data: bytes) -> str:
 
 
 def not_changed(etag: str, if_none_match: str | None) -> bool:
-    """Whether the client has this very document."""
+    """Whether the client already has this document."""
     return if_none_match is not None and etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))

@@ -1,4 +1,4 @@
-"""Whether two values mean the same, by their type in Go: upstream's `equality.Semantic.DeepEqual`.
+"""Semantic equality by Go type: upstream's `equality.Semantic.DeepEqual`.
 
 Of a field that is no pointer, missing, null, zero and empty are the same; a pointer that is null is not the same as one
 to an empty value. Quantities and times are compared as such. Values have been decoded.
@@ -33,7 +33,7 @@ def same(type_: Type, left: Any, right: Any) -> bool:
         return bool(quantity.parse(left or "0").compare(quantity.parse(right or "0")) == 0)
     if kind in ("time", "microtime"):
         return bool(left and right and parse_timestamp(left) == parse_timestamp(right))
-    # Zero values are the same as none; what has been decoded holds no other empty values.
+    # Zero values equal absent ones; decoded objects have no other empty values.
     return not left and not right
 
 

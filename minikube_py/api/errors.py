@@ -1,7 +1,7 @@
-"""Failures as the API answers them: a `Status` object with code, reason, message and details.
+"""API errors: a `Status` object with code, reason, message and details.
 
-Shapes and wordings are those of apimachinery (`pkg/api/errors`, `pkg/util/validation/field`). Everything that the API
-server refuses is raised as a `StatusError`; validation collects `FieldError`s and turns them into one by `invalid`.
+Shapes and wordings are those of apimachinery (`pkg/api/errors`, `pkg/util/validation/field`). Every refusal of the API
+server is a `StatusError`; validation collects `FieldError`s and turns them into one by `invalid`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class NamedResource(Protocol):
-    """What an error says of a resource: a registry row, or a `GroupResource` where none is at hand."""
+    """A resource in an error: a registry row, or a `GroupResource` without one."""
 
     @property
     def group(self) -> str: ...
@@ -37,8 +37,8 @@ class GroupResource(NamedTuple):
 
 
 class StatusError(MinikubeError):
-    """An answer other than success. `details` is as in the Status object; `retry_after_s` also goes into the
-    `Retry-After` header. `warnings` are those of a body that was read before it was refused."""
+    """An error response. `details` is as in the Status object; `retry_after_s` also goes into the `Retry-After` header.
+    `warnings` are those of a body that was read before it was refused."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: Json | None = None, retry_after_s: int | None = None
@@ -52,7 +52,7 @@ class StatusError(MinikubeError):
         self.warnings: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For its way from a worker process."""
+        """Pickling, for worker processes."""
         given = (self.code, self.reason, self.message, self.details, self.retry_after_s)
         return type(self), given, {"warnings": self.warnings}
 
@@ -74,7 +74,7 @@ class StatusError(MinikubeError):
 
     @staticmethod
     def from_status(status: Json) -> StatusError:
-        """The error that a received `Status` object tells of."""
+        """The error in a received `Status` object."""
         details = status.get("details")
         retry_after_s = details.get("retryAfterSeconds") if isinstance(details, dict) else None
         return StatusError(
@@ -122,7 +122,7 @@ _WITHOUT_VALUE: Final = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT, INT
 
 
 class Verbatim(str):
-    """Text that a field error prints as it is, where upstream prints a value in a form of its own."""
+    """Text that a field error prints unchanged, where upstream has a custom format."""
 
     __slots__ = ()
 
@@ -131,7 +131,7 @@ _OMITTED: Final = Verbatim("")
 
 
 class FieldError(NamedTuple):
-    """One wrong field: `reason` is the cause's reason, `field` its path, `value` what stood there."""
+    """One wrong field: `reason` is the cause's reason, `field` its path, `value` the invalid value."""
 
     reason: str
     field: str
@@ -161,7 +161,7 @@ def invalid_value(field: str, value: Any, detail: str) -> FieldError:
 
 
 def omitted(field: str, detail: str) -> FieldError:
-    """What stands at `field` is invalid, and is not shown."""
+    """The value at `field` is invalid, and not shown."""
     return FieldError(INVALID, field, _OMITTED, detail)
 
 
@@ -174,7 +174,7 @@ def value_not_found(field: str, value: Any) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """`supported` in the order in which it is to be printed."""
+    """`supported` in the order to print."""
     quoted = ", ".join(go_quote(item) for item in supported)
     return FieldError(NOT_SUPPORTED, field, value, f"supported values: {quoted}" if quoted else "")
 
@@ -260,12 +260,12 @@ def not_found(resource: NamedResource, name: str) -> StatusError:
 
 
 def path_not_found() -> StatusError:
-    """No such path under a served prefix."""
+    """No such path below a served prefix."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(resource: NamedResource, name: str, leaving: bool = False) -> StatusError:
-    """`leaving`: it is being deleted, so that it is worth trying again."""
+    """`leaving`: it is being deleted, so a retry makes sense."""
     message = f"{_title(resource)} {go_quote(name)} already exists"
     message = f"object is being deleted: {message}" if leaving else message
     return StatusError(409, "AlreadyExists", message, _details(resource, name))
@@ -291,7 +291,7 @@ def conflict(resource: NamedResource, name: str, why: str = STALE_WRITE) -> Stat
 
 
 def apply_conflict(causes: Sequence[Json], message: str) -> StatusError:
-    """Server-side apply met fields that others own; one cause each (reason FieldManagerConflict)."""
+    """Server-side apply conflicts with other managers; one cause per field (reason FieldManagerConflict)."""
     return StatusError(409, "Conflict", message, {"causes": list(causes)})
 
 
@@ -312,9 +312,9 @@ def aggregate(messages: Iterable[str]) -> str:
 
 ERRORS_LISTED_MAX: Final = 1000
 ERRORS_CHARS_MAX: Final = 1 << 20
-"""An error may show a whole list, and another error for each of its items."""
+"""An error may show a whole list, with another error per item."""
 TOLD_CHARS_MAX: Final = 256 << 10
-"""Of one text of an answer; what is longer is cut where a worker gives it back."""
+"""Maximum length of one error text; a worker truncates longer ones."""
 
 
 def invalid(
@@ -345,7 +345,7 @@ def invalid(
 
 
 def shortened(error: StatusError) -> StatusError:
-    """With no text longer than an answer should be: a body of megabytes may be shown in it, more than once."""
+    """Truncates long texts: an error may show a body of megabytes, more than once."""
     error.message = _short(error.message)
     causes = (error.details or {}).get("causes") or ()
     room = ERRORS_CHARS_MAX
@@ -368,7 +368,7 @@ def unauthorized(message: str = "Unauthorized") -> StatusError:
 
 
 def forbidden(resource: NamedResource | None, name: str, why: str) -> StatusError:
-    """`resource` is None where a path was asked for and not a resource."""
+    """`resource` is None for a non-resource path."""
     if resource is None:
         return StatusError(403, "Forbidden", f"forbidden: {why}", {})
     title = f"{_title(resource)} {go_quote(name)}" if name else _title(resource)
@@ -392,7 +392,7 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
 
 
 def no_representation(available: Iterable[str]) -> StatusError:
-    """go-restful's refusal, where a route is chosen by what it produces."""
+    """go-restful's 406, if routes are selected by Accept."""
     message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(available)}"
     return StatusError(406, "NotAcceptable", message, {})
 
@@ -407,7 +407,7 @@ def timeout(message: str, retry_after_s: int = 0, causes: Sequence[Json] = ()) -
 
 
 def too_large_resource_version(asked: int, current: int, retry_after_s: int = 1) -> StatusError:
-    """A resourceVersion that the server has not reached yet."""
+    """A resourceVersion above the server's current one."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return timeout(f"Too large resource version: {asked}, current: {current}", retry_after_s, (cause,))
 

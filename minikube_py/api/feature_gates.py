@@ -1,7 +1,7 @@
-"""`--feature-gates`, as upstream reads it: which of its gates may be set here, and what turning one on needs.
+"""`--feature-gates`, as in upstream: which gates can be set, and their dependencies.
 
-Two gates can be turned on. All others are as upstream has them by default, and a value that would change one is refused
-by name. Source: component-base `featuregate/feature_gate.go`; `pkg/features/kube_features.go`.
+Two gates can be enabled. All others have upstream's defaults; changing one is an error that names it. Source:
+component-base `featuregate/feature_gate.go`; `pkg/features/kube_features.go`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {GENERIC_WORKLOAD: (), GANG_SCHEDU
 """The gates that may be turned on, and the gates that each depends on."""
 
 FeatureGates = frozenset[str]
-"""The names of those that are on though upstream has them off by default."""
+"""The names of the gates enabled beyond upstream's defaults."""
 NO_GATES: Final[FeatureGates] = frozenset()
 EVERY_GATE: Final[FeatureGates] = frozenset(NEEDS)
 
@@ -33,7 +33,7 @@ _OF_ALL: Final = ("AllAlpha", "AllBeta")
 
 
 class FeatureGateError(RequestError):
-    """Upstream's words, but for gates that can be set there and not here."""
+    """Upstream's words, except for gates that cannot be set here."""
 
 
 @cache

@@ -1,7 +1,6 @@
-"""Of what kind a field of a resource's objects is, by the schema: what an index over a path holds.
+"""The kind of a field in a resource's schema, for indexes over paths.
 
-The schema is that of upstream's Go types; a path that no object of the kind can have is refused with the nearest
-one that it can.
+The schema is that of upstream's Go types; for an unknown path, the error suggests the nearest valid one.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _KINDS: Final[dict[SchemaKind, FieldKind]] = {
 _WHOLES: Final[dict[SchemaKind, str]] = {"message": "an object", "map": "a map", "list": "a list"}
 _ELSE: Final = "cannot be compared"
 _NOT_STORED: Final = frozenset((("kind",), ("apiVersion",), ("metadata", "resourceVersion")))
-"""What every answer has and no stored object."""
+"""Fields in every response but not in stored objects."""
 
 
 def kind_at(resource: Kind, path: Path) -> FieldKind:
-    """Raises: InvalidRequest where no object of `resource` has such a field, or what stands there is not compared."""
+    """Raises: InvalidRequest if `resource` has no such field, or its values cannot be compared."""
     if path in _NOT_STORED:
         raise InvalidRequest(f"{resource.plural}: {path_text(path)} is not stored with the objects, and {_ELSE}")
     message = SCHEMA.kind(resource.group, resource.version, resource.kind)

@@ -1,4 +1,4 @@
-"""Fields whose feature gate is off by default: dropped from what is new, kept where they are in use.
+"""Fields whose feature gate is off by default: dropped from new objects, kept where in use.
 
 Source: the dropDisabledFields functions of `pkg/api` and `pkg/registry`.
 """
@@ -18,11 +18,11 @@ _OF_PODS: Final[tuple[Path, ...]] = (
     *((kind, EACH, "lifecycle", "stopSignal") for kind in ("initContainers", "containers", "ephemeralContainers")),
 )
 _OPENED_BY: Final = {"schedulingGroup": GENERIC_WORKLOAD}
-"""By the last name of a path, the gate that keeps what stands there."""
+"""The gate of a field, by the last name of its path."""
 
 
 def of_pods(*where: str) -> tuple[Path, ...]:
-    """The fields of a pod's spec that stands at `where`."""
+    """The fields of the pod spec at `where`."""
     return tuple((*where, *path) for path in _OF_PODS)
 
 

@@ -16,7 +16,7 @@ codecs.register_error("minikube_py.each_byte", _each_byte)
 
 
 def go_text(data: bytes) -> str:
-    """UTF-8 as Go reads it: each byte that belongs to no character is replaced. Python's `replace` may take several."""
+    """UTF-8 as Go reads it: each invalid byte is replaced. Python's `replace` may take several."""
     return data.decode("utf-8", "minikube_py.each_byte")
 
 

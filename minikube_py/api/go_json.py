@@ -1,7 +1,7 @@
 """JSON as upstream writes it, byte by byte but for the order of members.
 
-Go's encoder escapes what could be taken for HTML and the two line separators of Unicode, ends a compact document with a
-newline, and an indented one without. Source: `encoding/json`; apimachinery `pkg/runtime/serializer/json`.
+Go's encoder escapes HTML characters and the two line separators of Unicode, ends a compact document with a newline, and
+an indented one without. Source: `encoding/json`; apimachinery `pkg/runtime/serializer/json`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def dumps(value: Any) -> bytes:
 
 
 def indented(data: bytes, depth: int = 0) -> bytes:
-    """A JSON document laid out for people, to stand `depth` spaces deep; newlines in strings are escapes."""
+    """A JSON document indented, starting `depth` spaces deep; newlines in strings are escapes."""
     found = escaped(orjson.dumps(orjson.loads(data), option=orjson.OPT_INDENT_2))
     return found.replace(b"\n", b"\n" + b" " * depth) if depth else found

@@ -1,4 +1,4 @@
-"""Numbers of values that no Go type describes: what Go's JSON makes of them on the way into the store and out again.
+"""Numbers in values without a Go type: how Go's JSON changes them on encoding and decoding.
 
 A number with a point or an exponent is a float64 while a request is worked on. It is written in its shortest form,
 without a point where it is whole and below 1e21, and so is an int64 when it is read again.
@@ -17,7 +17,7 @@ import orjson
 from minikube_py.api.errors import Json
 
 LONG: Final = re.compile(rb"\d{19}")
-"""What a text has where it may hold a whole number beyond an int64."""
+"""Matches texts that may contain an integer beyond int64."""
 
 
 def _is_long(value: int) -> bool:
@@ -30,7 +30,7 @@ def whole(value: float) -> int | None:
 
 
 def reread(value: float) -> int | float:
-    """As it is after it was written and read once."""
+    """The value after one round trip."""
     found = whole(value)
     return value if found is None or _is_long(found) else found
 
@@ -82,5 +82,5 @@ def read(obj: Any) -> None:
 
 
 def through_yaml(value: Any) -> Any:
-    """What was read as JSON or YAML as what comes by YAML: it is written as JSON once before it is read."""
+    """YAML values, which are encoded as JSON once before decoding."""
     return _changed(value, _reread)

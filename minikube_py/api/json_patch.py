@@ -15,7 +15,7 @@ import orjson
 Json = Any
 MAX_OPERATIONS: Final = 10_000
 COPIED_BYTES_MAX: Final = 3 << 20
-"""What the copies of one patch may add; each can double the document (AccumulatedCopySizeLimit of json-patch)."""
+"""Bytes that one patch's copies may add; each can double the document (AccumulatedCopySizeLimit of json-patch)."""
 
 Operation = dict[str, Any]
 
@@ -25,7 +25,7 @@ class JsonPatchError(ValueError):
 
 
 class TestFailed(JsonPatchError):
-    """A value is not the one that the patch expects."""
+    """A `test` operation failed."""
 
 
 _INDEX = re.compile(r"[+-]?[0-9]+")
@@ -261,7 +261,7 @@ def _test(state: _State, operation: Operation) -> None:
 
 
 def equal(left: Json, right: Json) -> bool:
-    """JSON equality that tells 1 from 1.0 and from true."""
+    """JSON equality that distinguishes 1, 1.0 and true."""
     if left.__class__ is not right.__class__:
         return False
     if isinstance(left, dict):

@@ -1,6 +1,6 @@
-"""JSON text as Go reads it: members in order with repeats, numbers as written, and Go's words for what is wrong.
+"""JSON text as Go reads it: members in order with repeats, numbers as written, and Go's error messages.
 
-This is the thorough reader, for bodies that the fast one (orjson) does not settle. Wordings are those of Go's
+This is the thorough reader, for bodies that the fast one (orjson) cannot handle. Wordings are those of Go's
 encoding/json scanner, which upstream answers with.
 """
 
@@ -17,17 +17,17 @@ from minikube_py.api.go_format import go_text
 NESTING_MAX: Final = 10_000
 """Levels that a text may have, as upstream's decoders allow."""
 MAX_DEPTH: Final = 200
-"""Levels that are kept. What lies deeper is checked and then cut out: no kind has members there, so that it would be
-dropped. Where it would be kept as it is (`runtime.RawExtension`), it is refused: orjson writes 254 levels."""
+"""Levels that are kept. Deeper values are checked and then removed: no kind has members there. Where they would be kept
+(`runtime.RawExtension`), they are refused: orjson writes 254 levels."""
 CUT: Final = "\x7fnested too deeply to be kept\x7f"
-"""Stands for what was cut out."""
+"""Placeholder for a removed value."""
 TOO_DEEP: Final = f"it is nested more deeply than {MAX_DEPTH} levels, which is the limit of what is kept"
 
 _DEPTH_WRONG: Final = "exceeded max depth"
 
 
 class Syntax(ValueError):
-    """The text is no JSON; the message is Go's."""
+    """Invalid JSON; the message is Go's."""
 
 
 class Number(str):
@@ -72,7 +72,7 @@ def is_deep(body: bytes) -> bool:
 
 
 def _cut(body: bytes) -> bytes:
-    """A sound text without what is deeper than `MAX_DEPTH` levels."""
+    """A valid text without levels below `MAX_DEPTH`."""
     parts: list[bytes] = []
     depth = kept = 0
     for match in _BRACKETS.finditer(body):
@@ -96,8 +96,8 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def _depth(body: bytes) -> int:
-    """The deepest nesting, found without recursion and without a step of Python for each bracket; also of text that is
-    no JSON."""
+    """The deepest nesting, found without recursion and without a step of Python for each bracket; also for invalid
+    JSON."""
     brackets = _WITHOUT_BRACKETS.sub(b"", body)
     return max(accumulate(array("b", brackets.translate(_STEPS))), default=0)
 
@@ -135,21 +135,21 @@ def number(text: str) -> int | float:
     return value
 
 
-# --- what is wrong with it ----------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SOUND = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
-"""What a string holds up to its end, or to what is wrong with it."""
+"""What a string holds up to its end or first error."""
 _HEX = re.compile(rb"[0-9a-fA-F]{0,4}")
 _SCALAR = rb'(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)[ \t\r\n]*'
 _ITEMS = re.compile(rb"(?>,[ \t\r\n]*" + _SCALAR + rb"(?=[,\]]))*+")
 _MEMBERS = re.compile(rb'(?>,[ \t\r\n]*"[^"\\\x00-\x1f]*"[ \t\r\n]*:[ \t\r\n]*' + _SCALAR + rb"(?=[,}]))*+")
-"""Runs of plain items and members, which hold nothing wrong: skipped at once, so that a large body costs little."""
+"""Runs of plain valid items and members, skipped at once to make large bodies cheap."""
 _END: Final = "unexpected end of JSON input"
 
 
 MAX_EXPLAINED_BYTES: Final = 128 * 1024
-"""Larger bodies are not walked a second time to find upstream's words."""
+"""Larger bodies are not rescanned for upstream's message."""
 
 
 def _explain_large(body: bytes) -> str:
@@ -161,7 +161,7 @@ def _explain_large(body: bytes) -> str:
 
 
 def explain(body: bytes) -> str:
-    """Go's words for the first thing wrong with `body`, which is no JSON; Python's where the body is large."""
+    """Go's message for the first error in `body`; Python's if it is large."""
     if len(body) > MAX_EXPLAINED_BYTES and not is_deep(body):
         return _explain_large(body)
     try:
@@ -189,7 +189,7 @@ class Scanner:
     """Walks over the text once, without recursion, and stops with Go's message."""
 
     def __init__(self, body: bytes) -> None:
-        # Go sees a blank at the end, which tells a literal that breaks off from other ends.
+        # Go appends a blank, so a truncated literal differs from other ends.
         self.body = body + b" "
         self.at = 0
 

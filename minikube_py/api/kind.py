@@ -1,7 +1,7 @@
-"""`Kind`: all that is known of one kind at one version, as a value.
+"""`Kind`: everything about one kind at one version, as a value.
 
-Generic code reads its facts and calls its hooks; it never asks which kind it has. Facts are those of upstream's
-discovery documents and of its `pkg/registry` strategies. The kinds are in `api.kinds`, one file for each group.
+Generic code reads its facts and calls its hooks; it never branches on the kind. Facts are those of upstream's discovery
+documents and of its `pkg/registry` strategies. The kinds are in `api.kinds`, one file for each group.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 STATUS_VERBS: Final = ("get", "patch", "update")
 
 PARTS: Final = ("status", "approval", "finalize", "ephemeralcontainers", "resize")
-"""Subresources that write a part of the object itself."""
+"""Subresources that write parts of the object."""
 
 Change = Callable[[Json], None]
 """Changes a new object in place."""
 Carry = Callable[[Json, Json], None]
-"""Changes the new object (first) in place by what the old one holds."""
+"""Changes the new object (first) in place, depending on the old one."""
 
 
 NoteSender = Callable[[Json, str, str, Sequence[str], Sequence[tuple[str, Sequence[str]]]], None]
 
 
 class Cluster(Protocol):
-    """The objects that admission may look at, moments old, as in upstream's informers. `gates`: those turned on."""
+    """Objects for admission, slightly stale, as in upstream's informers. `gates`: those turned on."""
 
     gates: FeatureGates
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None: ...
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Json]:
-        """In the order of their names; of one namespace where that is named."""
+        """In the order of their names; of one namespace if given."""
         ...
 
     def defaults(self, kind: Kind) -> Iterable[Json]:
-        """Those of `all` that `kind.is_default` says are meant where none is named."""
+        """Those of `all` that `kind.is_default` marks as defaults."""
         ...
 
     def wall_s(self) -> float:
@@ -57,7 +57,7 @@ class Cluster(Protocol):
 
 
 class EmptyCluster:
-    """Nothing is there."""
+    """An empty cluster."""
 
     gates = NO_GATES
 
@@ -84,23 +84,23 @@ Warn = Callable[[Json, Json | None], list[str]]
 
 
 def nothing(obj: Json) -> None:
-    """The hook of a kind that leaves the object as it is."""
+    """A hook that changes nothing."""
 
 
 def carries_nothing(new: Json, old: Json) -> None:
-    """The hook of a kind that keeps nothing of the old object but what all kinds keep."""
+    """An update hook that keeps nothing beyond the common rules."""
 
 
 def admits_all(new: Json, old: Json | None, cluster: Cluster) -> None:
-    """The hook of a kind that no admission plugin looks at."""
+    """The hook of a kind without admission plugins."""
 
 
 def stamps_nothing(new: Json, old: Json, now: str) -> None:
-    """The hook of a kind whose status holds no time of the server's."""
+    """The hook of a kind without server times in its status."""
 
 
 def deletes_as_it_is(obj: Json, now: str) -> None:
-    """The hook of a kind whose deletion nothing is written down for."""
+    """The hook of a kind that records nothing on deletion."""
 
 
 def never_default(obj: Json) -> bool:
@@ -116,14 +116,14 @@ def warns_of_nothing(new: Json, old: Json | None) -> list[str]:
 
 
 class Codec(Protocol):
-    """How bodies are read as objects of a kind that has no message in `api.schema`."""
+    """Decodes bodies of a kind without a message in `api.schema`."""
 
     def decode(self, body: bytes, content_type: str | None, field_validation: str) -> tuple[Json, list[str]]:
         """As `api.decode.decode`."""
         ...
 
     def value(self, document: Any, strict: bool) -> tuple[Json, list[str]]:
-        """The object that a patch gave, and the strict errors. `document` may be changed. Raises: DecodeError."""
+        """The object after a patch, and the strict errors. `document` may be changed. Raises: DecodeError."""
         ...
 
 
@@ -150,13 +150,13 @@ class Selectable:
     default: str = ""
     otherwise: tuple[str | int, ...] = ()
     loose: bool = False
-    """Whether an object may hold something else on the way, as one that was stored by another schema may."""
+    """Whether objects may have other types on the path, such as ones stored under another schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """From a version that is served to `stored`, the one that the store holds: in place, of objects with their
-    defaults. The way back is the kind's `read`."""
+    """Converts a served version to the `stored` one, in place, with defaults applied. The kind's `read` converts
+    back."""
 
     stored: Kind
     to_stored: Change
@@ -164,7 +164,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where a kind keeps what its `scale` subresource shows. `selector(obj)` gives the selector of its pods as text."""
+    """Paths of the `scale` subresource. `selector(obj)` gives the selector of its pods as text."""
 
     selector: Callable[[Json], str]
     spec_replicas: tuple[str, ...] = ("spec", "replicas")
@@ -217,16 +217,16 @@ class Kind:
     generation: bool = False
     allow_create_on_update: bool = False
     names_itself: bool = False
-    """Objects without a name are given one."""
+    """Objects without a name get one."""
     allow_unconditional_update: bool = True
     deprecation: str = ""
     ttl_s: int = 0
     renews: str = ""
-    """The field of `spec`, a MicroTime, that most updates change alone; no hook of the kind looks at it."""
+    """The field of `spec`, a MicroTime, usually the only change of an update; no hook reads it."""
     orphans_by_default: bool = False
     orphaning_warning: str = ""
     has_dependents: bool = True
-    """Whether a deletion may say what becomes of dependents."""
+    """Whether a deletion may set a propagation policy."""
     scale: ScalePaths | None = None
     sees: tuple[tuple[str, str, str], ...] = ()
     is_default: Callable[[Json], bool] = never_default
@@ -249,34 +249,34 @@ class Kind:
     canonicalize: Change = nothing
     warn: Warn = warns_of_nothing
     warn_given: Callable[[Json], list[str]] = says_nothing
-    """Of a new object as it was sent."""
+    """Validates a new object as sent."""
     warn_status: Warn = warns_of_nothing
     """For writes of `status`."""
     deletion_grace_s: Callable[[Json, int | None], int] | None = None
     note_sender: NoteSender | None = None
-    """Writes into a new object who sends it: name, uid, groups and what else is known."""
+    """Records the sender in a new object: name, uid, groups and extra."""
     prepare_delete: Callable[[Json, str], None] = deletes_as_it_is
     gated: tuple[tuple[str, ...], ...] = ()
-    """The fields whose gate is off (`api.gates`)."""
+    """The fields with disabled gates (`api.gates`)."""
     assigned: Assigned = ()
-    """What the server sets after owners are settled, so that nobody owns it."""
+    """Fields that the server sets after ownership is computed, so they have no owner."""
     also_reset: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    """By subresource, the fields that its writes leave alone beside the other half: nobody comes to own them so."""
+    """By subresource, further fields that its writes do not change or own."""
     printer: Printer = DEFAULT_PRINTER
     list_name: str = ""
-    """The kind of its lists, where that is not its own with `List` behind."""
+    """The kind of its lists, if it is not its own plus `List`."""
     names_items: bool = False
     """The items of its lists have kind and apiVersion, and discovery names its kind in full, as upstream does for kinds
     that are no Go types."""
     storage_version: str | None = ""
     converts: Conversion | None = None
     conversion_webhook: ConversionWebhook | None = None
-    """Who turns its objects into those of other versions, and which of them is stored."""
+    """The conversion webhook, and the stored version."""
     codec: Codec | None = None
     read: Callable[[bytes], bytes] | None = None
     definition: bytes = b""
     structure: Json | None = None
-    """The OpenAPI schema of a kind that is no message of `api.schema`."""
+    """The OpenAPI schema of a kind without a message in `api.schema`."""
     structures: Mapping[str, Json] = field(default_factory=dict)
     """The same of all its versions, by apiVersion."""
 
@@ -303,7 +303,7 @@ class Kind:
         return f"/registry/{middle}/".encode()
 
     def key(self, namespace: str, name: str) -> bytes:
-        """The store's key of one object; `namespace` is ignored where the kind has none."""
+        """The store's key of one object; `namespace` is ignored for cluster-scoped kinds."""
         return self.prefix + (f"{namespace}/{name}" if self.namespaced else name).encode()
 
     def collection_prefix(self, namespace: str = "") -> bytes:
@@ -318,7 +318,7 @@ class Kind:
         return self._subresources.get(name)
 
     def resets(self, subresource: str) -> tuple[tuple[str, ...], ...]:
-        """The paths that a write of the subresource ("": of the object) leaves as they are."""
+        """The paths that a write of the subresource ("": the object) does not change."""
         halves = {"": "status" if self.has_status else "", "status": "spec", "approval": "spec", "finalize": "status"}
         half = halves.get(subresource, "")
         return (*(((half,),) if half else ()), *self.also_reset.get(subresource, ()))
@@ -352,7 +352,7 @@ def proxy_of(kind: str) -> Subresource:
 def review(
     group: str, kind: str, default: Change = nothing, validate: Validate | None = None, namespaced: bool = False
 ) -> Kind:
-    """A question that is answered in the object itself, and not stored."""
+    """A review: answered in the object itself, not stored."""
     plural = f"{kind.lower()}s"
     return Kind(
         group, "v1", kind, plural, kind.lower(), namespaced,

@@ -23,7 +23,7 @@ _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotE
 
 
 class InvalidSelector(ValueError):
-    """What stands there is no selector."""
+    """An invalid selector."""
 
 
 def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
@@ -43,7 +43,7 @@ def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
 
 
 def selector_text(document: Mapping[str, Any] | None, invalid: str = "<error>", empty: str = "<none>") -> str:
-    """As it is printed: `invalid` for what is no selector, `empty` for one without requirements."""
+    """As it is printed: `invalid` or, without requirements, `empty` on those."""
     try:
         return str(selector_of(document)) or empty
     except InvalidSelector:

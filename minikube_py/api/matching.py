@@ -1,6 +1,6 @@
-"""Selectors as compiled tests: what one object costs does not grow with the number of terms.
+"""Selectors as compiled tests: the cost per object does not grow with the number of terms.
 
-All terms on one label or field become one look at its value, and an object with few labels is asked for these alone.
+All terms on one label or field become one lookup, and only an object's own labels are checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def always(_: object) -> bool:
 
 
 class _Values:
-    """The values that one label or field may have: all that its terms say. `required`: it must be there."""
+    """The allowed values of one label or field, from all its terms. `required`: it must be there."""
 
     __slots__ = ("above", "absent", "allowed", "below", "denied", "required")
 
@@ -104,7 +104,7 @@ def compile_labels(requirements: tuple[LabelRequirement, ...]) -> Callable[[Labe
 def compile_fields(
     requirements: tuple[FieldRequirement, ...], getter: Callable[[str], Callable[[Mapping[str, Any]], str]]
 ) -> Callable[[Mapping[str, Any]], bool]:
-    """A field that is missing has the empty text."""
+    """A missing field is the empty text."""
     if not requirements:
         return always
     if len(requirements) == 1:

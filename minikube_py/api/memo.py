@@ -1,6 +1,6 @@
-"""Answers that are remembered, for texts that a client chose: few of them, and short ones only.
+"""Caches for client-supplied texts: few entries, and only short ones.
 
-A plain cache of so many entries is no bound: each entry may be as long as a request.
+Limiting the count alone does not bound memory: an entry may be as long as a request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LENGTH_MAX: Final = 320
 
 
 def remembered(count: int, length_max: int = LENGTH_MAX) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """For functions of one text: the last `count` answers for texts of up to `length_max` characters are kept."""
+    """For functions of one text: caches the last `count` results for texts up to `length_max` characters."""
 
     def decorate(answer: Callable[[str], R]) -> Callable[[str], R]:
         known = lru_cache(count)(answer)

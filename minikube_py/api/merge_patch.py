@@ -6,7 +6,7 @@ from typing import Any
 
 
 def apply(document: Any, patch: Any, touched: set[int] | None = None) -> Any:
-    """The document after the patch. `document` and `patch` are used up: give copies.
+    """The document after the patch. `document` and `patch` are consumed: pass copies.
 
     `touched` takes the ids of the objects that upstream re-encodes with sorted keys.
     """
@@ -28,7 +28,7 @@ def _merge(document: dict[str, Any], patch: dict[str, Any], touched: set[int]) -
         if isinstance(current, dict) and isinstance(value, dict):
             _merge(current, value, touched)
         else:
-            # Into an object, a list goes as it is; anything else is pruned.
+            # Into an object, a list is copied unchanged; anything else is pruned.
             if not (isinstance(current, dict) and isinstance(value, list)):
                 _prune(value, touched)
             document[key] = value

@@ -1,8 +1,8 @@
-"""What all objects share: names, labels, annotations, owners, timestamps, uids, and the rules that hold for them.
+"""Metadata of all objects: names, labels, annotations, owners, timestamps, uids, and their validation.
 
 Rules and wordings are those of apimachinery (`util/validation`, `api/validation/objectmeta.go`). The `is_*` functions
-return the complaints about a value, none where it is right, and remember their answers: the same few label keys and
-image names come with every pod.
+return the complaints about a value, none if it is valid, and cache results, as the same few label keys and image names
+recur in pods.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REMEMBERED: Final = 8192
 
 
 
-# --- what a value may be --------------------------------------------------------------------------------------------
+# --- validation of values --------------------------------------------------------------------------------------------
 
 _LABEL_FMT: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN_FMT: Final = _LABEL_FMT + r"(\." + _LABEL_FMT + ")*"
@@ -261,7 +261,7 @@ def generate_name(base: str, rng: Rng) -> str:
 
 
 def generated_anew(name: str, base: str) -> str:
-    """The name as it had been generated of another base."""
+    """The name as if generated from another base."""
     return base[:_GENERATED_BASE_LIMIT] + name[-_GENERATED_LENGTH:]
 
 
@@ -273,8 +273,8 @@ def new_uid(rng: Rng) -> str:
 
 EARLIEST_S: Final = 0
 LATEST_S: Final = 253_402_300_799
-"""The end of the year 9999, the last that RFC 3339 can name: later times are written as this one, and those before 1970
-which come only of sums with such a one, as its beginning."""
+"""The end of the year 9999, the last that RFC 3339 can name: later times are clamped to it, and times before 1970,
+which only overflowing sums give, to its beginning."""
 
 
 @lru_cache(64)

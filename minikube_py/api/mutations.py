@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: what the mutations of a policy make of one object. Pure: who asks has matched it.
+"""MutatingAdmissionPolicy: applies a policy's mutations to one object. Pure: the caller has matched it.
 
 Source: apiserver `pkg/admission/plugin/policy/mutating/{compilation,dispatcher}.go`,
 `pkg/admission/plugin/policy/mutating/patch`, `pkg/cel/mutation/dynamic`.
@@ -40,12 +40,12 @@ from minikube_py.cel.values import (
 Said = tuple[str, str, str]
 """Group, version and kind."""
 Given = tuple[str, Said, Mapping[str, Any], Json | None, bool]
-"""Subresource, kind, variables, the namespace, and whether conditions alone are looked at."""
+"""Subresource, kind, variables, the namespace, and whether only conditions are evaluated."""
 
 
 class Mutated(NamedTuple):
-    """`holds`: its conditions do. `value` is the object after the mutations; None: none of them was applied.
-    `errors`: why others were not."""
+    """`holds`: its conditions hold. `value`: the mutated object; None: no mutation was applied. `errors`: of the
+    others."""
 
     holds: bool
     value: bytes | None = None
@@ -69,7 +69,7 @@ class MutatingPolicy(Policy):
     def mutated(
         self, kind: Kind, sub: str, said: Said, bindings: Mapping[str, Any], namespace: Json | None, skipped: bool
     ) -> Mutated:
-        """Of the object among the bindings, which is of the kind `said`. `skipped`: conditions alone are looked at.
+        """Of the object among the bindings, which is of the kind `said`. `skipped`: only conditions are evaluated.
         Raises: StatusError 500."""
         matched = self.matched(bindings)
         if matched.error or not matched.holds:
@@ -98,9 +98,9 @@ class MutatingPolicy(Policy):
 
 
 def _settled(kind: Kind, sub: str, said: Said, obj: Json, strict: bool) -> Json:
-    """As it is read, and with its defaults. Raises: DecodeError."""
+    """Decoded, with defaults. Raises: DecodeError."""
     part = kind.subresource(sub) if said[2] != kind.kind else None
-    # A merge shares parts with what it was made of.
+    # A merge shares parts with its inputs.
     after = restored(kind, part, orjson.loads(orjson.dumps(obj)), strict)
     if part is None:
         kind.default(after)
@@ -143,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_names(value: Any, path: str) -> None:
-    """That parts have the names of where they stand. Raises: _Wrong."""
+    """Checks that type names match their positions. Raises: _Wrong."""
     if wrong := list(_misnamed(value, path)):
         raise _Wrong("type mismatch: " + "\n".join(wrong))
 

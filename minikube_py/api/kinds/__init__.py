@@ -1,1 +1,1 @@
-"""Every kind that is served, in one file for each API group: a kind is a value (`api.kind.Kind`)."""
+"""All served kinds, one file per API group: a kind is a value (`api.kind.Kind`)."""

@@ -1,4 +1,4 @@
-"""The group `admissionregistration.k8s.io`: whom the server asks about writes before they are done.
+"""The group `admissionregistration.k8s.io`: webhooks and policies of admission.
 
 Source: `pkg/apis/admissionregistration/{v1,validation}`, `pkg/registry/admissionregistration`, apiserver
 `pkg/util/webhook/validation.go`.
@@ -81,7 +81,7 @@ def _alone(items: Sequence[str], path: str, what: str) -> list[FieldError]:
 def _validate_resources(resources: Sequence[str], path: str) -> list[FieldError]:
     errors = [] if resources else [required(path)]
     all_below, all_above = set(), set()
-    # As upstream has it: the last of those without a subresource decides.
+    # As upstream has it: the last one without a subresource decides.
     plain = False
     for i, each in enumerate(resources):
         if not each:
@@ -150,7 +150,7 @@ def _validate_url(text: str, path: str) -> list[FieldError]:
 
 
 def _validate_service(service: Json, path: str) -> list[FieldError]:
-    # Upstream mistakes the one for the other.
+    # Upstream confuses the two.
     told = {"namespace": "name", "name": "namespace"}
     errors = [required(f"{path}.{field}") for name, field in told.items() if not service.get(name)]
     port = service.get("port") or 0
@@ -245,8 +245,8 @@ def _validate_hook(hook: Json, mutating: bool, kept: _Kept, path: str) -> list[F
 
 
 class _Kept:
-    """What an update may keep, because it stands already: unknown side effects, unknown versions, names used twice,
-    conditions that are as they were, values of selectors that are no labels."""
+    """What an update may keep because the old object has it: unknown side effects, unknown versions, names used twice,
+    unchanged conditions, invalid label values in selectors."""
 
     def __init__(self, new: Json | None = None, old: Json | None = None) -> None:
         hooks = (old or {}).get("webhooks") or []
@@ -429,6 +429,6 @@ MUTATING_BINDING: Final = _binding_kind(
     "MutatingAdmissionPolicyBinding", False, storage_version=f"{GROUP}/v1beta1"
 )
 ADMISSION_KINDS: Final = (MUTATING, VALIDATING, POLICY, BINDING, MUTATING_POLICY, MUTATING_BINDING)
-"""Those whose own writes nobody is asked about."""
+"""Kinds exempt from webhooks and policies."""
 
 KINDS: Final[tuple[Kind, ...]] = ADMISSION_KINDS

@@ -36,7 +36,7 @@ def _default(definition: Json) -> None:
 
 
 def _store_version(definition: Json, first: bool = False) -> None:
-    """Notes the storage version among those in which objects may be stored. `first`: only where there is none yet."""
+    """Adds the storage version to `storedVersions`. `first`: only where there is none yet."""
     status = part(definition, "status")
     stored = status.get("storedVersions") or []
     for version in definition["spec"].get("versions") or ():
@@ -58,13 +58,13 @@ def _update(new: Json, old: Json) -> None:
 
 
 def set_condition(conditions: list[Json], type_: str, status: str, reason: str, message: str, now: str) -> list[Json]:
-    """The conditions with this one as it is now."""
+    """The conditions with this one updated."""
     old = next((each for each in conditions if each["type"] == type_), None)
     since = old["lastTransitionTime"] if old is not None and old.get("status") == status else now
     new = {"type": type_, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
     if old is None:
         return [*conditions, new]
-    # What else it holds, such as observedGeneration, stays.
+    # Other fields, such as observedGeneration, are kept.
     return [{**old, **new} if each is old else each for each in conditions]
 
 
@@ -84,7 +84,7 @@ def _warn(new: Json, old: Json | None) -> list[str]:
 
 
 _rules: Final = partial(import_module, "minikube_py.api.custom.definition_rules")
-"""Loaded with the first definition."""
+"""Loaded on first use."""
 
 CUSTOMRESOURCEDEFINITIONS: Final = Kind(
     GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions", "customresourcedefinition", False,

@@ -1,8 +1,7 @@
-"""The group `apiregistration.k8s.io`: which groups and versions there are, and who serves them.
+"""The group `apiregistration.k8s.io`: groups, versions and their servers.
 
-An APIService without a service is served by this server itself, as upstream's are. Those of the groups that it always
-serves are made at its start; the one of `metrics.k8s.io` (`api.kinds.metrics`) is for users to make. Those of other
-servers are refused: this server passes no requests on.
+This server itself serves an APIService without a service, as upstream. Those of built-in groups are created at startup;
+users create the one of `metrics.k8s.io` (`api.kinds.metrics`). Others are refused: this server does not proxy.
 
 Source: kube-aggregator `pkg/apis/apiregistration`, `pkg/registry/apiservice`, kubernetes `pkg/controlplane/apiserver`.
 """
@@ -74,7 +73,7 @@ def _create(service: Json) -> None:
 
 
 def as_managed(found: Json, expected: Json) -> Json | None:
-    """With the spec that it should have; None where it has it, or is a user's own."""
+    """With the correct spec; None if it has it or is user-managed."""
     ours = MANAGED in (found["metadata"].get("labels") or {})
     return {**found, "spec": expected["spec"]} if ours and found["spec"] != expected["spec"] else None
 
@@ -101,7 +100,7 @@ def _validate(service: Json) -> list[FieldError]:
 
 
 def _bundle(spec: Json) -> int:
-    """The bytes of the bundle, which stands there in base64."""
+    """The bundle's bytes, decoded from base64."""
     text = spec.get("caBundle") or ""
     return len(text) * 3 // 4 - text.count("=")
 

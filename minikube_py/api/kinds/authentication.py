@@ -1,4 +1,4 @@
-"""The group `authentication.k8s.io`: who one is, and who somebody else is by a token.
+"""The group `authentication.k8s.io`: self and token reviews.
 
 Source: `pkg/apis/authentication/validation`.
 """
@@ -41,6 +41,6 @@ def validate_token_request(asked: Json) -> list[FieldError]:
 SELFSUBJECTREVIEWS: Final = review(GROUP, "SelfSubjectReview")
 TOKENREVIEWS: Final = review(GROUP, "TokenReview", _default_token_review)
 TOKENREQUESTS: Final = review(GROUP, "TokenRequest", _default_token_request)
-"""What `serviceaccounts/token` is asked with; no resource of its own."""
+"""The body of `serviceaccounts/token`; not a resource itself."""
 
 KINDS: Final[tuple[Kind, ...]] = (SELFSUBJECTREVIEWS, TOKENREVIEWS)

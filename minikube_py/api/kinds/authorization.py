@@ -1,4 +1,4 @@
-"""The group `authorization.k8s.io`: questions about what somebody may do.
+"""The group `authorization.k8s.io`: access reviews.
 
 Source: `pkg/apis/authorization/validation`.
 """
@@ -55,7 +55,7 @@ def _validate_selector(selector: Json | None, path: str, of_labels: bool) -> lis
         errors.append(required(f"{path}.requirements", detail))
     if of_labels:
         found = validate_label_selector({"matchExpressions": requirements}, path)
-        # Clients may know operators that the server does not.
+        # Clients may use operators unknown to the server.
         known = (error for error in found if not error.field.endswith(".operator"))
         return errors + [
             error._replace(field=error.field.replace("matchExpressions", "requirements")) for error in known

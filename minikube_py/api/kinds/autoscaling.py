@@ -1,4 +1,4 @@
-"""The group `autoscaling`: HorizontalPodAutoscalers, stored as v2; v1 shows what it has no field for as annotations.
+"""The group `autoscaling`: HorizontalPodAutoscalers, stored as v2; v1 has annotations for missing fields.
 
 Source: `pkg/apis/autoscaling/{validation,v1,v2}`, `pkg/registry/autoscaling/horizontalpodautoscaler`.
 """
@@ -52,7 +52,7 @@ def _create(scaler: Json) -> None:
 
 
 def _version_error(reference: Json, core: bool) -> str:
-    """What is wrong with its apiVersion. `core`: it may be of the group that has no name."""
+    """Errors of its apiVersion. `core`: the core group is allowed."""
     text = reference.get("apiVersion") or ""
     if text.count("/") > 1:
         return f"unexpected GroupVersion string: {text}"
@@ -158,7 +158,7 @@ _FIELDS: Final = {
     "Object": "object", "External": "external", "Pods": "pods", "Resource": "resource",
     "ContainerResource": "containerResource",
 }  # fmt: skip
-"""By type of metric, in the order in which upstream looks at them."""
+"""By type of metric, in upstream's order."""
 
 
 def _validate_source(metric: Json, path: str, any_version: bool) -> list[FieldError]:

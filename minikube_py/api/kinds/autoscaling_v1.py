@@ -1,7 +1,7 @@
 """HorizontalPodAutoscalers between autoscaling/v2, as they are stored, and autoscaling/v1.
 
-Source: `pkg/apis/autoscaling/v1/conversion.go`. What v1 has no field for travels in annotations: metrics and conditions
-as JSON of types of v1, the behavior as JSON of an internal type, whose members are named as in Go.
+Source: `pkg/apis/autoscaling/v1/conversion.go`. Annotations hold what v1 has no field for: metrics and conditions as
+JSON of types of v1, the behavior as JSON of an internal type, whose members are named as in Go.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def cpu_at(percent: int) -> Json:
 
 
 def complete(scaler: Json, version: str) -> None:
-    """With all that Go prints though it was never set."""
+    """With unset fields that Go prints."""
     message = SCHEMA.message(f"autoscaling/{version}.HorizontalPodAutoscaler")
     fill(always(message), scaler)
     for name in ("spec", "status"):
@@ -189,7 +189,7 @@ def _text(values: list[Json], type_name: str) -> str:
 
 
 def _values(text: str | None, type_name: str) -> list[Json] | None:
-    """None where there is no such annotation, or it holds something else."""
+    """None if the annotation is missing or invalid."""
     if text is None:
         return None
     try:
@@ -245,7 +245,7 @@ def _behavior(text: str | None) -> Json | None:
 
 
 def to_v2(scaler: Json) -> None:
-    """In place, of what has its defaults."""
+    """In place, after defaulting."""
     spec, status = scaler["spec"], scaler["status"]
     annotations = scaler["metadata"].get("annotations") or {}
     percent = spec.pop("targetCPUUtilizationPercentage", None)
@@ -270,7 +270,7 @@ def to_v2(scaler: Json) -> None:
 
 
 def read(value: bytes) -> bytes:
-    """What the store holds, as v1."""
+    """A stored object as v1."""
     scaler = orjson.loads(value)
     _from_v2(scaler)
     return go_json.dumps(scaler)

@@ -52,7 +52,7 @@ from minikube_py.api.validation.pod_diff import internal
 UID_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 NAME_LABELS: Final = ("job-name", "batch.kubernetes.io/job-name")
 CRON_NAME_BYTES_MAX: Final = 52
-"""A suffix of 11 makes the name of its jobs."""
+"""Job names get a suffix of 11 characters."""
 _MANY: Final = (
     "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes "
     "might not be able to track completedIndexes when a big number of indexes fail"
@@ -100,7 +100,7 @@ def _default_job(obj: Json) -> None:
 def _label_as_template(obj: Json) -> None:
     labels = template_labels(obj["spec"])
     if labels and not obj["metadata"].get("labels"):
-        # The same map: what is added to the template's labels for the selector shows here, too, as in upstream.
+        # The same map: labels added to the template for the selector appear here too, as in upstream.
         obj["metadata"]["labels"] = labels
 
 
@@ -120,7 +120,7 @@ def _create_job(obj: Json) -> None:
 
 
 def _generated_selector(obj: Json, prefixed: bool) -> list[FieldError]:
-    """The labels that the server makes are those of this job, unless its sender chose the selector."""
+    """Server-set labels must match this job, unless the sender set the selector."""
     spec, metadata = obj.get("spec") or {}, obj["metadata"]
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
@@ -157,7 +157,7 @@ def _job_spec(obj: Json) -> list[FieldError]:
 
 
 def _host_names(obj: Json) -> list[FieldError]:
-    """The last pod of an indexed job must be able to have its host name."""
+    """The last pod of an indexed job must have a valid host name."""
     spec, name = obj.get("spec") or {}, obj["metadata"].get("name") or ""
     if spec.get("completionMode") != INDEXED or (spec.get("completions") or 0) <= 0:
         return []
@@ -209,7 +209,7 @@ def _take(target: Json, source: Json, *names: str) -> None:
 
 
 def _template_stays(spec: Json, before: Json, status: Json, old: Json) -> list[FieldError]:
-    """The template of a job that is suspended and has no pods may be placed, and sized, otherwise."""
+    """The template of a job that is suspended and has no pods may change scheduling and resources."""
     template, had = spec.get("template") or {}, before.get("template") or {}
     never_ran = status.get("startTime") is None or holds(old, "Suspended")
     may_change = bool(before.get("suspend")) and never_ran and not status.get("active")
@@ -304,7 +304,7 @@ JOBS: Final = Kind(
     orphaning_warning=_ORPHANS,
     default=_default_job,
     prepare_create=_create_job,
-    # What is stored gets its defaults whenever it is read.
+    # Stored objects are defaulted on every read.
     canonicalize=_label_as_template,
     assigned=(
         (("spec", "selector"), lambda selector: list(selector.get("matchLabels") or ()) == [UID_LABELS[1]]),

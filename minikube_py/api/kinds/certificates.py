@@ -75,7 +75,7 @@ def _keep_spec(new: Json, old: Json) -> None:
 
 
 def _keep_approval(new: Json, old: Json) -> None:
-    """Whoever signs leaves what was approved or denied as it stands; adding to it is refused."""
+    """Signing keeps approvals and denials; adding one is refused."""
     conditions = _conditions(new)
     for wanted in (APPROVED, DENIED):
         before, places = _of_type(old, wanted), [i for i, each in enumerate(conditions) if each.get("type") == wanted]
@@ -135,7 +135,7 @@ def _label_errors(segment: str, labels: Sequence[str], rule: Any, path: str) -> 
 
 
 def _validate(obj: Json, old: Json | None) -> list[FieldError]:
-    """`old`: what is wrong there already may stay."""
+    """`old`: existing errors may stay."""
     spec, before = obj.get("spec") or {}, (old or {}).get("spec") or {}
     errors = validate_object_meta(obj["metadata"], False, lambda name: ()) if old is None else []
     errors += _validate_request(spec.get("request") or "")
@@ -161,7 +161,7 @@ def _validate(obj: Json, old: Json | None) -> list[FieldError]:
 
 
 def _validate_request(request: str) -> list[FieldError]:
-    # A tenth of what importing all kinds takes.
+    # Deferred: a tenth of importing all kinds.
     from minikube_py.api.certificate_requests import BadRequest, check_signature, parse_request
 
     try:

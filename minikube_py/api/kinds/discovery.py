@@ -36,7 +36,7 @@ from minikube_py.api.validation.metadata import validate_object_meta, validate_o
 
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 CONTROLLERS: Final = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
-"""Who writes what upstream does not warn of."""
+"""Managers exempt from upstream's warnings."""
 ENDPOINTS_MAX: Final = 1000
 ADDRESSES_MAX: Final = 100
 PORTS_MAX: Final = 20_000
@@ -45,7 +45,7 @@ _TYPES: Final = ("FQDN", "IPv4", "IPv6")
 
 
 def _default(piece: Json) -> None:
-    # Lists that are printed where they are empty, too: as null.
+    # Lists printed as null when empty.
     for name in ("endpoints", "ports"):
         piece[name] = piece.get(name) or None
     for endpoint in piece["endpoints"] or ():
@@ -58,7 +58,7 @@ def _default(piece: Json) -> None:
 
 
 def _drop_topology(piece: Json) -> None:
-    """What version v1beta1 alone could write."""
+    """Fields that only v1beta1 could set."""
     for endpoint in piece["endpoints"] or ():
         endpoint.pop("deprecatedTopology", None)
 
@@ -122,7 +122,7 @@ def _validate_hinted(hinted: Sequence[Json], messages: Callable[[str], Messages]
 def _validate_hints(hints: Json | None, path: str) -> list[FieldError]:
     zones, nodes = (hints or {}).get("forZones") or (), (hints or {}).get("forNodes") or ()
     errors = _validate_hinted(zones, is_label_value, f"{path}.forZones")
-    # Upstream looks no further where there are too many zones.
+    # Upstream stops if there are too many zones.
     return errors if len(zones) > HINTS_MAX else errors + _validate_hinted(
         nodes, is_dns1123_subdomain, f"{path}.forNodes"
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The group `events.k8s.io`: events as their newer senders write them. They are stored as those of the core group are.
+"""The group `events.k8s.io`: the newer form of events, stored as core events.
 
 Source: `pkg/apis/events/v1/conversion.go`, `pkg/apis/core/validation/events.go`.
 """
@@ -26,7 +26,7 @@ _TO_CORE: Final = {
 }  # fmt: skip
 _FROM_CORE: Final = {core: own for own, core in _TO_CORE.items()}
 _SET: Final = ("reportingComponent", "reportingInstance")
-"""What the core group writes even where it is empty, and this one does not."""
+"""Fields that the core group writes even if empty, unlike this one."""
 
 
 def _default(event: Json) -> None:
@@ -101,7 +101,7 @@ _STRUCTS: Final = {"involvedObject": "ObjectReference", "related": "ObjectRefere
 _MISSING: Final[Json] = {
     "related": None, "count": 0, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None,
 }  # fmt: skip
-"""What refusals show in the place of a value; "" for the others."""
+"""Text that errors show instead of the value, or ""."""
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
@@ -131,7 +131,7 @@ def _regarding(name: str) -> Selectable:
 
 
 _STORED: Final = replace(EVENTS, validate=_validate, validate_update={"": _validate_update}, checks_metadata=True)
-"""Events of the core group, by the rules of this one."""
+"""Core events validated by this group's rules."""
 
 EVENTS_V1: Final = Kind(
     "events.k8s.io", "v1", "Event", "events", "event", True,

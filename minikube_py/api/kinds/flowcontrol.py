@@ -1,7 +1,7 @@
 """The group `flowcontrol.apiserver.k8s.io`: flow schemas, priority levels, and those that every cluster has.
 
-This server keeps them as upstream does with `--enable-priority-and-fairness=false`: requests are limited by how many
-are in flight, and whoever writes one gets a warning.
+This server keeps them as upstream does with `--enable-priority-and-fairness=false`: requests in flight are limited, and
+writes of these objects return a warning.
 
 Source: `pkg/apis/flowcontrol`, apiserver `pkg/apis/flowcontrol/bootstrap`.
 """
@@ -305,7 +305,7 @@ _validate_flow = rules(
 
 
 def _whole(text: str, most: int | None = None) -> Check:
-    """Not below 0, nor above `most`; nothing is said of a missing value."""
+    """Not below 0, nor above `most`; missing values pass."""
     return lambda value, path: (
         [] if value is None or 0 <= value <= (value if most is None else most) else [invalid_value(path, value, text)]
     )

@@ -1,7 +1,7 @@
-"""The group `metrics.k8s.io`: what nodes and pods use now. Answered, never stored.
+"""The group `metrics.k8s.io`: current usage of nodes and pods.
 
-It is served where a user has made the APIService `v1beta1.metrics.k8s.io`, for this server to serve (it names no
-service). What is measured is simulated (`fields.usage`, `api.usage`).
+Computed, never stored. It is served once a user creates the APIService `v1beta1.metrics.k8s.io` without a service.
+Usage is simulated (`fields.usage`, `api.usage`).
 
 Source: metrics-server `pkg/api`.
 """
@@ -36,7 +36,7 @@ def _measured(metadata: Json, now_s: float, **told: Any) -> Json:
 
 
 def pod_metrics(pod: Json, source: UsageSource, now_s: float) -> Json | None:
-    """None of a pod that does not run."""
+    """None for a pod that is not running."""
     if (pod.get("status") or {}).get("phase") != _RUNNING:
         return None
     used = [
@@ -52,7 +52,7 @@ def node_metrics(node: Json, usage: Usage, now_s: float) -> Json:
 
 
 def node_usage(pods: list[Json], source: UsageSource, now_s: float) -> Usage:
-    """As KWOK takes it: the sum over the pods that run there."""
+    """As in KWOK: the sum over its running pods."""
     total = NOTHING
     for pod in pods:
         if (pod.get("status") or {}).get("phase") == _RUNNING:
@@ -92,4 +92,4 @@ POD_METRICS: Final = Kind(
 )  # fmt: skip
 
 ON_REQUEST: Final[tuple[Kind, ...]] = (NODE_METRICS, POD_METRICS)
-"""Served where an APIService says so."""
+"""Served if an APIService enables it."""

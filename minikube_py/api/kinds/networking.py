@@ -1,4 +1,4 @@
-"""The group `networking.k8s.io`: how requests come in, and which pods may speak to which.
+"""The group `networking.k8s.io`: ingresses and network policies.
 
 Source: `pkg/apis/networking/{validation,v1/defaults.go}`, `pkg/registry/networking`, `plugin/pkg/admission/network`.
 """
@@ -80,7 +80,7 @@ def _create_ingress(ingress: Json) -> None:
 
 
 def _admit_ingress(new: Json, old: Json | None, cluster: Cluster) -> None:
-    """DefaultIngressClass: who names no class gets the newest of the default ones."""
+    """DefaultIngressClass: without a class, the newest default applies."""
     spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
     if old is not None or spec.get("ingressClassName") is not None or CLASS_ANNOTATION in annotations:
         return

@@ -1,4 +1,4 @@
-"""The group `node.k8s.io`: how the containers of a pod are run, and what that takes and asks for.
+"""The group `node.k8s.io`: runtime classes, with their overhead and scheduling.
 
 Source: `pkg/apis/node/validation`, `pkg/registry/node/runtimeclass`.
 """
@@ -87,7 +87,7 @@ RUNTIMECLASSES: Final = Kind(
 
 
 def _covers(wide: Json, narrow: Json) -> bool:
-    """Whether the one toleration tolerates all that the other does."""
+    """Whether one toleration covers the other."""
     if wide == narrow:
         return True
     exists = wide.get("operator") == "Exists"
@@ -100,7 +100,7 @@ def _covers(wide: Json, narrow: Json) -> bool:
         own_s = narrow.get("tolerationSeconds")
         if own_s is None or own_s > most_s:
             return False
-    # As it is compared upstream: without an operator, a toleration means Equal, and yet equals none.
+    # As upstream compares: no operator means Equal, yet differs from an explicit one.
     return exists or (narrow.get("operator") == "Equal" and (narrow.get("value") or "") == (wide.get("value") or ""))
 
 
@@ -115,7 +115,7 @@ def merge_tolerations(tolerations: list[Json]) -> list[Json]:
 
 
 def take_scheduling(runtime: Json, spec: Json) -> str:
-    """Puts the class's selector and tolerations into a pod's spec; or says what is in the way."""
+    """Puts the class's selector and tolerations into a pod's spec; or returns the conflict."""
     scheduling = runtime.get("scheduling")
     if scheduling is None:
         return ""

@@ -1,8 +1,8 @@
 """Workload and PodGroup of `scheduling.k8s.io/v1alpha2`: pods that are scheduled together.
 
-They are served where the gate GenericWorkload is on. Fields behind gates that cannot be turned on here (topology,
-claims, disruption mode, priority of a group) are dropped, as upstream drops them while these gates are off.
-Source: `pkg/apis/scheduling`, `pkg/registry/scheduling`, `plugin/pkg/admission/{podgroup,scheduling}`.
+Served if the gate GenericWorkload is on. Fields behind gates that cannot be turned on here (topology, claims,
+disruption mode, priority of a group) are dropped, as upstream drops them while these gates are off. Source:
+`pkg/apis/scheduling`, `pkg/registry/scheduling`, `plugin/pkg/admission/{podgroup,scheduling}`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minikube_py.api.validation.metadata import keep_metadata, validate_object_m
 GROUP: Final = "scheduling.k8s.io"
 VERSION: Final = "v1alpha2"
 PROTECTION: Final = f"{GROUP}/podgroup-protection"
-"""The finalizer that keeps a group while pods name it."""
+"""The finalizer that holds a group while pods refer to it."""
 TEMPLATES_MAX: Final = 8
 SCHEDULED: Final = "PodGroupScheduled"
 DISRUPTED: Final = "DisruptionTarget"
@@ -41,7 +41,7 @@ _PACKAGE: Final = "scheduling/v1alpha2"
 _GATED: Final = ("schedulingConstraints", "resourceClaims", "priorityClassName", "priority")
 _GATED_IN_TEMPLATES: Final = (*_GATED, "disruptionMode")
 MODE: Final = "Pod"
-"""The only disruption mode while the gate WorkloadAwarePreemption is off: what is given is dropped, and is this."""
+"""The only disruption mode while the gate WorkloadAwarePreemption is off: other values are dropped."""
 _POLICIES: Final = ("basic", "gang")
 _IMMUTABLE: Final = "field is immutable"
 
@@ -53,14 +53,14 @@ def _named(value: str | None, path: str, messages: Any) -> list[FieldError]:
 
 
 def _wrong(value: str, path: str, messages: Messages) -> list[FieldError]:
-    """Declared rules count bytes by that name, where others of upstream say characters."""
+    """Declarative rules count bytes under this name; upstream's others count characters."""
     length = "must be no more than "
     found = [each.replace("characters", "bytes") if each.startswith(length) else each for each in messages]
     return [invalid_value(path, value, message) for message in found]
 
 
 def _union(holder: Json, members: tuple[str, ...], path: str) -> list[FieldError]:
-    """Exactly one of them is to be there."""
+    """Exactly one must be set."""
     given = [name for name in members if holder.get(name) is not None]
     listed = ", ".join(f"`{name}`" for name in members)
     if not given:
@@ -191,7 +191,7 @@ def _admit_group(new: Json, old: Json | None, cluster: Cluster) -> None:
 
 
 def _require_template(new: Json, old: Json | None, cluster: Cluster) -> None:
-    """Raises: StatusError 403 where the template that a new group names is not there."""
+    """Raises: StatusError 403 if a new group's template is missing."""
     reference = ((new.get("spec") or {}).get("podGroupTemplateRef") or {}).get("workload")
     if old is not None or reference is None:
         return

@@ -56,7 +56,7 @@ def _validate_aggregation(role: Json) -> list[FieldError]:
         wrong = validate_label_selector(selector, f"{path}[{i}]")
         errors += wrong
         if wrong:
-            # What the conversion to a selector left, which is nothing.
+            # Nothing is left after conversion to a selector.
             errors.append(invalid_value(f"{path}[{i}]", None, "invalid label selector."))
     return errors
 

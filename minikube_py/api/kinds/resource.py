@@ -1,7 +1,7 @@
-"""The group `resource.k8s.io`: devices, claims for them, and what becomes of a claim.
+"""The group `resource.k8s.io`: devices, claims and allocations.
 
-What upstream's gates have off by default is dropped: attributes that are lists, and mappings to resources of the node.
-Source: `pkg/apis/resource`, `pkg/registry/resource`.
+Fields of gates that are off by default are dropped: list attributes, and mappings to node resources. Source:
+`pkg/apis/resource`, `pkg/registry/resource`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _default_claim_spec(spec: Json) -> None:
 
 
 def _no_empty_requests(spec: Json) -> None:
-    """An empty list is not kept; what a refusal cites is what was sent."""
+    """An empty list is dropped; errors show the list as sent."""
     spec["devices"]["requests"] = spec["devices"].get("requests") or None
 
 
@@ -90,10 +90,10 @@ def _default_claim(claim: Json) -> None:
 
 
 def _wants_admin(namespace: str, cluster: Cluster, path: str) -> list[FieldError]:
-    """What keeps a claim for devices that others use from a namespace that is not marked for them."""
+    """The error for admin access in a namespace without the label for it."""
     found = cluster.get(NAMESPACES, "", namespace)
     if found is None:
-        # Upstream says this with 500, of an object that the write is then refused for.
+        # Upstream reports this as 500.
         return []
     if labels_of(found).get(ADMIN_LABEL) == "true":
         return []
@@ -102,7 +102,7 @@ def _wants_admin(namespace: str, cluster: Cluster, path: str) -> list[FieldError
 
 
 def _admin_request(spec: Json) -> str:
-    """The path of the first request for admin access; empty where there is none."""
+    """The path of the first request for admin access; or empty."""
     for i, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
             return f"spec.devices.requests[{i}].adminAccess"
@@ -118,7 +118,7 @@ def _admin_result(status: Json) -> str:
 
 
 def _admits_admin(template: bool) -> Admit:
-    """Upstream's validation reads the namespace: here, where others' objects are seen, and with the same answer."""
+    """Upstream's validation reads the namespace; here admission does, with the same result."""
 
     def admit(new: Json, old: Json | None, cluster: Cluster) -> None:
         spec = new.get("spec") or {}
@@ -148,7 +148,7 @@ def _clear_status(claim: Json) -> None:
 
 
 def _prepare_status(new: Json, old: Json) -> None:
-    """Metadata stays; what was reported of devices that are given back goes."""
+    """Metadata is kept; status of deallocated devices is removed."""
     before, kept = old["metadata"], new["metadata"]
     for name in ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"):
         kept.pop(name, None)
@@ -265,7 +265,7 @@ def _default_class(device_class: Json) -> None:
 
 def _class_spec(new: Json, old: Json | None) -> list[FieldError]:
     spec = new.get("spec") or {}
-    # Configuration that stood before is not asked for its size again.
+    # The size of existing configuration is not checked again.
     before = None if old is None else {"config": (old.get("spec") or {}).get("config")}
     stored = before is not None and same_message(
         "resource/v1.DeviceClassSpec", {"config": spec.get("config")}, before
@@ -330,7 +330,7 @@ def _create_slice(obj: Json) -> None:
 
 
 def _update_slice(new: Json, old: Json) -> None:
-    """What is dropped counts as a change all the same."""
+    """Dropped fields still count as a change."""
     if not same_message("resource/v1.ResourceSliceSpec", new.get("spec"), old.get("spec")):
         next_generation(new, old)
     _drop_disabled(new)

@@ -1,4 +1,4 @@
-"""The group `scheduling.k8s.io`: how much pods matter."""
+"""The group `scheduling.k8s.io`: priority classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLICIES: Final = (PREEMPT_LOWER, "Never")
 
 
 def _unknown_system_class(name: str, priority: Json) -> str:
-    """Why a class may not have a name of the system's; empty where it may."""
+    """Why a class may not have a system name, or empty."""
     value = SYSTEM_PRIORITIES.get(name)
     if value is None:
         return f"{name} is not a known system priority class"
@@ -54,7 +54,7 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
 
 
 def _validate_admission(new: Json, old: Json | None, cluster: Cluster) -> None:
-    """Pods that name no class have one at most. Raises: StatusError 403."""
+    """At most one global default. Raises: StatusError 403."""
     name = new["metadata"]["name"]
     if not new.get("globalDefault") or (standing := default_class(cluster)) is None:
         return
@@ -104,7 +104,7 @@ PRIORITYCLASSES: Final = Kind(
 
 
 def default_class(cluster: Cluster) -> Json | None:
-    """The class of pods that name none: of several, the one of the lowest value."""
+    """The default class; of several, the one with the lowest value."""
     return min(cluster.defaults(PRIORITYCLASSES), key=lambda each: int(each.get("value", 0)), default=None)
 
 

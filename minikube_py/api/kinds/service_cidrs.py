@@ -1,4 +1,4 @@
-"""IPAddresses and ServiceCIDRs of the group `networking.k8s.io`: which cluster addresses there are, and who has one.
+"""IPAddresses and ServiceCIDRs of the group `networking.k8s.io`: ranges and allocations of cluster addresses.
 
 Source: `pkg/apis/networking/validation`, `pkg/registry/networking/{ipaddress,servicecidr}`.
 """
@@ -28,7 +28,7 @@ _IMMUTABLE: Final = "field is immutable"
 
 
 def address_of(service: Json, address: str) -> Json:
-    """The object that says that a service has an address."""
+    """The IPAddress object of a service's address."""
     metadata = service["metadata"]
     parent = {"resource": "services", "namespace": metadata["namespace"], "name": metadata["name"]}
     labels = {FAMILY: "IPv4", MANAGED_BY: ALLOCATOR}
@@ -88,7 +88,7 @@ IPADDRESSES: Final = Kind(
     printer=Printer((NAME, column("ParentRef", "What has the address.")), _print_address),
 )  # fmt: skip
 
-# --- where they come from -------------------------------------------------------------------------------------------
+# --- ranges -------------------------------------------------------------------------------------------
 
 
 def cidrs_of(obj: Json) -> list[str]:
@@ -97,7 +97,7 @@ def cidrs_of(obj: Json) -> list[str]:
 
 
 def is_ready(obj: Json) -> bool:
-    """Whether services are given addresses of it."""
+    """Whether addresses are allocated from it."""
     if obj["metadata"].get("deletionTimestamp"):
         return False
     conditions = (obj.get("status") or {}).get("conditions") or ()

@@ -1,4 +1,4 @@
-"""The group `storage.k8s.io`: classes of volumes, the drivers that make them, and where they are attached.
+"""The group `storage.k8s.io`: storage classes, drivers and attachments.
 
 Source: `pkg/apis/storage/{validation,v1/defaults.go}`, `pkg/registry/storage`.
 """
@@ -104,7 +104,7 @@ def _validate_topology_term(term: Json, path: str) -> tuple[dict[str, frozenset[
 
 def _validate_topologies(terms: Sequence[Json] | None, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    # Upstream compares each term with as many empty ones as there are terms, before those that came earlier.
+    # Upstream compares each term with one empty term per term, then with earlier ones.
     earlier: list[dict[str, frozenset[str]]] = [{} for _ in terms or ()]
     for i, term in enumerate(terms or ()):
         asked, wrong = _validate_topology_term(term, f"{path}[{i}]")
@@ -148,7 +148,7 @@ _DEFAULT_CLASS: Final = (
 
 
 def is_default_class(storage_class: Json) -> bool:
-    """Claims that name no class get this one."""
+    """The default class."""
     annotations = storage_class["metadata"].get("annotations") or {}
     return any(annotations.get(name) == "true" for name in _DEFAULT_CLASS)
 
@@ -333,7 +333,7 @@ CSIDRIVERS: Final = Kind(
 
 def _default_node(node: Json) -> None:
     spec = part(node, "spec")
-    # Lists that are printed where they are empty, too: as null once they were stored.
+    # Lists printed even if empty: as null once stored.
     for driver in spec.setdefault("drivers", None) or ():
         driver.setdefault("topologyKeys", None)
 
@@ -427,7 +427,7 @@ _validate_capacity = rules(
 
 
 def _topology(capacity: Json) -> tuple[Json, list[Json]] | None:
-    """A selector of nothing is another one than no selector."""
+    """An empty selector differs from none."""
     selector = capacity.get("nodeTopology")
     return None if selector is None else (selector.get("matchLabels") or {}, selector.get("matchExpressions") or [])
 

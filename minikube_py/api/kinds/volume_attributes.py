@@ -1,4 +1,4 @@
-"""VolumeAttributesClass of `storage.k8s.io`: what a driver may change of a volume that is there.
+"""VolumeAttributesClass of `storage.k8s.io`: mutable parameters of an existing volume.
 
 Source: `pkg/apis/storage/validation`, `pkg/registry/storage/volumeattributesclass`.
 """

@@ -1,4 +1,4 @@
-"""What kinds that make pods from a template share: rules of templates, selectors and counts, warnings, columns."""
+"""Shared by kinds with a pod template: rules of templates, selectors and counts, warnings, columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UNMATCHED: Final = "`selector` does not match template `labels`"
 
 
 def drop_status(obj: Json) -> None:
-    """Nobody makes an object with a status, and its first generation is 1."""
+    """A new object has no status, and generation 1."""
     obj["status"] = {}
     obj["metadata"]["generation"] = 1
 
@@ -60,7 +60,7 @@ def changes(*parts: ValidateUpdate) -> ValidateUpdate:
 
 
 def of_new(rule: Rule) -> ValidateUpdate:
-    """What holds of a new object holds of a changed one."""
+    """Updates obey the rules of creates."""
     return lambda new, old: list(rule(new))
 
 
@@ -138,7 +138,7 @@ def template_labels(spec: Json) -> Json | None:
 
 
 def selector_errors(selector: Json | None, of: str) -> list[FieldError]:
-    """`spec.selector` is there, right, and selects something."""
+    """`spec.selector` is present, valid and not empty."""
     if selector is None:
         return [required("spec.selector")]
     return validate_label_selector(selector, "spec.selector") + empty_selector(selector, of)
@@ -210,7 +210,7 @@ _SHOWN: Final = "[0-9]+%"
 
 
 def percent_of(value: Any) -> int | None:
-    """The number of a percentage; None for what is none."""
+    """The number of a percentage; None if invalid."""
     if not isinstance(value, str) or not value.endswith("%"):
         return None
     digits = value[:-1]
@@ -218,7 +218,7 @@ def percent_of(value: Any) -> int | None:
 
 
 def number_of(value: Any) -> int:
-    """The number, of a percentage too; of any other text that of its digits, 0 where it has no number."""
+    """The number, also of a percentage; for other text its digits, or 0."""
     if isinstance(value, int):
         return value
     found = percent_of(value)
@@ -256,7 +256,7 @@ def generation_rose(new: Json, old: Json) -> bool:
 def template_warnings(
     named: bool = False, path: str = "spec.template.", changed: Callable[[Json, Json], bool] = generation_rose
 ) -> Warn:
-    """What is said of a template that is new or changed; `named`: of a name that no host could have, too."""
+    """Warnings for a new or changed template; `named`: also for names that are invalid host names."""
 
     def warn(new: Json, old: Json | None) -> list[str]:
         metadata = new["metadata"]

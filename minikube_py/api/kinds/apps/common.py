@@ -1,4 +1,4 @@
-"""What the kinds of the group share beyond `kinds.workloads`."""
+"""Shared by the group's kinds, beyond `kinds.workloads`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def default_template(obj: Json) -> None:
 
 
 def number_in_annotation(obj: Json, name: str) -> None:
-    """An annotation that stands for a number of the internal type: read, and written as Go writes it."""
+    """An annotation for a number of the internal type, normalized to Go's format."""
     annotations = obj["metadata"].get("annotations") or {}
     text = annotations.get(name)
     if text is None:

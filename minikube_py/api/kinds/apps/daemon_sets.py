@@ -1,4 +1,4 @@
-"""DaemonSet: a pod on each node that it may run on."""
+"""DaemonSet: a pod on each eligible node."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _daemon_selector(obj: Json) -> list[FieldError]:
         if not selector_of(spec.get("selector")).matches(template_labels(spec)):
             errors.append(mismatch(template_labels(spec)))
     except InvalidSelector:
-        pass  # told already
+        pass  # already reported
     errors += empty_selector(spec.get("selector"), "daemonset")
     template = spec.get("template") or {}
     return errors + validate_template(template, "spec.template") + runs_always(template, "DaemonSet")

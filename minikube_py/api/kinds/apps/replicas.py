@@ -1,4 +1,4 @@
-"""ReplicaSet and Deployment: so many pods of a template, and the change from one template to the next."""
+"""ReplicaSet and Deployment: replicated pods of a template, and rollouts of a new template."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _create_deployment(obj: Json) -> None:
 
 
 def _update_deployment(new: Json, old: Json) -> None:
-    """A change of annotations is a new generation, too: the controller carries them to the ReplicaSets."""
+    """Changed annotations are a new generation too: the controller copies them to ReplicaSets."""
     if (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {}):
         next_generation(new, old)
 

@@ -1,4 +1,4 @@
-"""ControllerRevision: what a DaemonSet or StatefulSet was at a time."""
+"""ControllerRevision: a past state of a DaemonSet or StatefulSet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StatefulSet: pods with names, volumes and an order of their own."""
+"""StatefulSet: pods with stable names, volumes and order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _create_stateful_set(obj: Json) -> None:
 
 
 def _update_stateful_set(new: Json, old: Json) -> None:
-    """maxUnavailable is a field of a disabled feature gate: dropped, unless it stands there already."""
+    """maxUnavailable is a field of a disabled feature gate: dropped unless already set."""
     before = (old["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     if before.get("maxUnavailable") is None:
         ((new["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).pop("maxUnavailable", None)
@@ -200,7 +200,7 @@ def _stateful_set_update(new: Json, old: Json) -> list[FieldError]:
     def standing(obj: Json, whole: bool) -> list[FieldError]:
         return _stateful_head(obj) + _stateful_counts(obj) + _stateful_template(obj, whole)
 
-    # What stands already and is wrong (by a rule that came later) must not forbid every change.
+    # Existing values that violate newer rules must not block every update.
     errors = meta_update(new, old) + standing(new, whole=not standing(old, whole=True))
     others = [{name: value for name, value in each["spec"].items() if name not in _MAY_CHANGE} for each in (new, old)]
     if not same_message("apps/v1.StatefulSetSpec", *others):

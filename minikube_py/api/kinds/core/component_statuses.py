@@ -1,4 +1,4 @@
-"""ComponentStatus, which is answered and not stored.
+"""ComponentStatus, computed, not stored.
 
 Source: kubernetes `pkg/registry/core/componentstatus`, `pkg/printers/internalversion`.
 """

@@ -20,7 +20,7 @@ _IMMUTABLE_SET: Final = "field is immutable when `immutable` is set"
 
 
 def _decoded(value: Any) -> bytes:
-    """The bytes that base64 text stands for; what is none was refused by decode."""
+    """The bytes that base64 text stands for; decode has rejected invalid text."""
     try:
         return base64.b64decode(value or "")
     except (binascii.Error, ValueError):
@@ -119,7 +119,7 @@ _GO_KINDS: Final = {str: "string", bool: "bool", int: "number", float: "number",
 
 
 def _json_error(content: bytes) -> str:
-    """What encoding/json would say of a text that is to be an object; empty where nothing is wrong."""
+    """encoding/json's error for a text that must be an object, or ""."""
     if not content.strip():
         return "unexpected end of JSON input"
     try:

@@ -27,7 +27,7 @@ _NOTE_LIMIT: Final = 1024
 
 
 def validate_event(event: Json, reporting: str = "reportingComponent") -> list[FieldError]:
-    """`reporting`: what the version that was sent calls that field."""
+    """`reporting`: that field's name in the sent version."""
     errors: list[FieldError] = []
     namespace = event["metadata"].get("namespace") or ""
     involved = (event.get("involvedObject") or {}).get("namespace") or ""

@@ -1,4 +1,4 @@
-"""LimitRange: what pods, containers and claims of a namespace may ask for, and what is given where they do not ask.
+"""LimitRange: limits on requests of pods, containers and claims in a namespace, and defaults.
 
 Source: `pkg/apis/core/validation`, `plugin/pkg/admission/limitranger`.
 """
@@ -96,7 +96,7 @@ _ORDER: Final = (
     ("min", "default", "default", "min", "min value {} is greater than default value {}"),
     ("default", "max", "default", "max", "default value {} is greater than max value {}"),
 )  # fmt: skip
-"""What may not be above what, the field that is named, the one whose value is shown, and the words."""
+"""Pairs that must be ordered, the named field, the shown value, and the message."""
 
 
 def _validate_amounts(key: str, given: Mapping[str, Amounts], path: str) -> list[FieldError]:
@@ -171,7 +171,7 @@ def _containers(pod: Json) -> Iterator[tuple[str, Json]]:
 
 
 def fill_up(pod: Json, cluster: Cluster) -> None:
-    """Gives containers that ask for nothing what their namespace gives, and notes so on the pod."""
+    """Applies the namespace's defaults to containers without requests, and records it in an annotation."""
     told: list[str] = []
     for limit in (limit for limits in _ranges(pod, cluster, "Container") for limit in limits):
         for what, container in _containers(pod):
@@ -198,7 +198,7 @@ def _common(*amounts: Quantity) -> list[int]:
 
 
 def _beyond(limit: Json, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    """What is against a limit, in words."""
+    """The message for a violated limit."""
     kind, claim = limit["type"], limit["type"] == "PersistentVolumeClaim"
     for bound, words in (("min", "minimum"), ("max", "maximum")):
         for name, text in (limit.get(bound) or {}).items():
@@ -245,7 +245,7 @@ def _given(holder: Json, which: str) -> Amounts:
 
 
 def _of_pod(spec: Json, which: str) -> dict[str, str]:
-    """What all its containers ask for, where init containers run before them or beside."""
+    """The pod's total requests, including init containers and sidecars."""
     total: dict[str, str] = {}
     for container in spec.get("containers") or ():
         total = _plus(total, _given(container, which))

@@ -1,4 +1,4 @@
-"""Namespace: a name for others to live in, with finalizers of its own."""
+"""Namespace: a scope for names, with its own finalizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node: taints, capacities, CIDRs, and what may not change."""
+"""Node: taints, capacities, CIDRs, and immutable fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NODE_INFO: Final = (
 
 def _default_node(obj: Json) -> None:
     spec = part(obj, "spec")
-    # The deprecated single range and the list stand for one another.
+    # The deprecated single range and the list are kept in sync.
     if spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]
     elif spec.get("podCIDR"):
@@ -92,7 +92,7 @@ def _validate_features(names: list[str]) -> list[FieldError]:
 
 
 def _cidrs(spec: Json) -> list[str]:
-    """The deprecated single one and the list stand for one another."""
+    """Keeps the deprecated single one and the list in sync."""
     cidrs: list[str] = spec.get("podCIDRs") or []
     return cidrs or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
 
@@ -118,7 +118,7 @@ def validate_node(node: Json) -> list[FieldError]:
 
 
 def validate_node_update(new: Json, old: Json) -> list[FieldError]:
-    """Both paths: what may not change."""
+    """For both paths: immutable fields."""
     spec, before, status = new.get("spec") or {}, old.get("spec") or {}, new.get("status") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     errors += _validate_amounts(status)

@@ -114,7 +114,7 @@ def _update_status(new: Json, old: Json) -> None:
 
 
 def _update_ephemeral(new: Json, old: Json) -> None:
-    """All stays but the ephemeral containers."""
+    """Only ephemeral containers may change."""
     added = new["spec"].get("ephemeralContainers")
     new["spec"] = {**old["spec"], **({"ephemeralContainers": added} if added else {})}
     if not added:
@@ -136,7 +136,7 @@ def _keep_beside(new: Json, old: Json) -> None:
 
 
 def _keep_observed_generation(status: Json, before: Json) -> None:
-    """Writers that do not know the field must not clear it."""
+    """Clients unaware of the field must not clear it."""
     if not status.get("observedGeneration") and before.get("observedGeneration"):
         status["observedGeneration"] = before["observedGeneration"]
     known: dict[str, list[int]] = {}
@@ -150,7 +150,7 @@ def _keep_observed_generation(status: Json, before: Json) -> None:
 
 
 def deletion_grace_s(pod: Json, asked_s: int | None) -> int:
-    """Seconds between the request and the end; 0 where it ends at once."""
+    """Grace period in seconds; 0 for immediate deletion."""
     spec = pod["spec"]
     period_s = asked_s if asked_s is not None else (spec.get("terminationGracePeriodSeconds") or 0)
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
@@ -159,7 +159,7 @@ def deletion_grace_s(pod: Json, asked_s: int | None) -> int:
 
 
 def _warnings(pod: Json, old: Json | None) -> list[str]:
-    """Updates are mostly written by machines, which are not warned."""
+    """No warnings on updates, which are mostly automated."""
     if old is not None:
         return []
     own = name_warnings(pod["metadata"].get("name") or "", "this is used in the Pod's hostname")
@@ -235,7 +235,7 @@ PODS: Final = Kind(
         "spec.hostNetwork": Selectable(("spec", "hostNetwork"), "false"),
         "status.phase": Selectable(("status", "phase")),
         "status.podIP": Selectable(("status", "podIPs", 0, "ip"), "", ("status", "podIP")),
-        # Accepted and never filled by upstream, so that it equals only the empty text.
+        # Accepted but never set upstream, so it matches only the empty text.
         "status.podIPs": Selectable(()),
         "status.nominatedNodeName": Selectable(("status", "nominatedNodeName")),
     },
@@ -294,7 +294,7 @@ _PODS_BINDING: Final = GroupResource("", "pods/binding", "Binding")
 
 
 def bind_pod(pod: Json, binding: Json, wall_s: float) -> None:
-    """Sets the node and the PodScheduled condition. Raises: StatusError 409 where it cannot be bound any more."""
+    """Sets the node and the PodScheduled condition. Raises: StatusError 409 if it cannot be bound any more."""
     metadata, spec = pod["metadata"], pod["spec"]
     name = metadata["name"]
     wanted = binding.get("metadata") or {}

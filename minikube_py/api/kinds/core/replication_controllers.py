@@ -1,4 +1,4 @@
-"""ReplicationController: so many pods of one template."""
+"""ReplicationController: replicated pods of one template."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _validate_controller_spec(spec: Json) -> list[FieldError]:
 
 def validate_replication_controller(controller: Json) -> list[FieldError]:
     metadata = controller["metadata"]
-    # The prefix of a generated name is not looked at here, only the name made from it.
+    # The prefix of a generated name is not checked here, only the resulting name.
     own = {key: value for key, value in metadata.items() if key != "generateName"}
     errors = validate_object_meta(own, True, is_dns1123_subdomain)
     return errors + _validate_controller_spec(controller.get("spec") or {})

@@ -1,6 +1,6 @@
-"""ResourceQuota: how much a namespace may have of what, and how much of it is used.
+"""ResourceQuota: resource limits of a namespace, and their usage.
 
-`api.quota` knows what objects use. Source: `pkg/apis/core/validation`, `pkg/registry/core/resourcequota`.
+`api.quota` computes usage. Source: `pkg/apis/core/validation`, `pkg/registry/core/resourcequota`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SCOPES: Final[Mapping[str, frozenset[str]]] = {
     "CrossNamespacePodAffinity": _PODS,
     "VolumeAttributesClass": frozenset(("persistentvolumeclaims", "requests.storage")),
 }
-"""The resources that quotas of a scope may limit, of the standard ones."""
+"""The resources that quotas of a scope may limit, among the standard ones."""
 _PLAIN: Final = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
 _PAIRS: Final = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 

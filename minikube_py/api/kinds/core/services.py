@@ -1,6 +1,6 @@
 """Service: one address for many pods.
 
-Finding a free address is the API server's; what depends on type and families is in `api.services`.
+The API server allocates addresses; rules by type and IP family are in `api.services`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PersistentVolume, and the PersistentVolumeClaim that a pod asks for one by.
+"""PersistentVolume, and PersistentVolumeClaim.
 
 Source: `persistentvolume` and `persistentvolumeclaim` of `pkg/registry/core` and `pkg/api`;
 `plugin/pkg/admission/storage`.
@@ -37,12 +37,12 @@ from minikube_py.fields import quantity
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-"""Names the class where it was given before there was a field."""
+"""Annotation for the class, older than the field."""
 _UNSET: Final = "<unset>"
 
 
 def class_of(obj: Json) -> str:
-    """The class that a volume is of or a claim asks for; "": none."""
+    """The class of a volume or claim, or ""."""
     named = annotations_of(obj).get(CLASS_ANNOTATION)
     return named if named is not None else str((obj.get("spec") or {}).get("storageClassName") or "")
 
@@ -250,7 +250,7 @@ def _drop_foreign_source(spec: Json, before: Json) -> None:
 
 
 def _normalize_sources(spec: Json, before: Json) -> None:
-    """`dataSource` and `dataSourceRef` say the same; of the first, only what it could say of old is kept."""
+    """`dataSource` and `dataSourceRef` are kept in sync; the first keeps only its legacy types."""
     _drop_foreign_source(spec, before)
     source = spec.get("dataSource")
     if before.get("dataSource") is None and before.get("dataSourceRef") is None and spec.get("dataSourceRef") is None:
@@ -288,7 +288,7 @@ _IMMUTABLE: Final = (
 
 
 def _upgrades_class(new: Json, old: Json) -> bool:
-    """Whether the class moves from the annotation to its field."""
+    """Whether the class only moves from annotation to field."""
     named, given = annotations_of(old).get(CLASS_ANNOTATION), annotations_of(new).get(CLASS_ANNOTATION)
     return (
         named is not None
@@ -299,14 +299,14 @@ def _upgrades_class(new: Json, old: Json) -> bool:
 
 
 def _compared_specs(new: Json, old: Json) -> tuple[Json, Json]:
-    """Both specs, without what may change."""
+    """Both specs, without mutable fields."""
     spec, before = dict(new["spec"]), dict(old["spec"])
     _copy_source(before)
     if not before.get("volumeName"):
         before["volumeName"] = spec.get("volumeName")
     named = annotations_of(old).get(CLASS_ANNOTATION)
     if before.get("storageClassName") is None and named in (None, spec.get("storageClassName")):
-        # It may be given later, and moved from the annotation to its field.
+        # It may be set later, or moved from annotation to field.
         spec["storageClassName"] = None
     if (new.get("status") or {}).get("phase") == "Bound":
         spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
