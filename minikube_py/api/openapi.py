@@ -1,8 +1,8 @@
-"""OpenAPI: what kubectl reads for `explain`, and to learn what the server can validate.
+"""OpenAPI: for `kubectl explain` and client-side validation.
 
-Version 3 is one document a group-version, made from the schema's table and the registry when first asked for. It tells
-every path with its verbs and parameters, and every message with its fields, types, merge keys and list types. The texts
-come from the PyPI package `kubernetes-validate` where that is installed (extra `explain`), else there are none.
+Version 3 is one document per group-version, built lazily from the schema's table and the registry. It has every path
+with its verbs and parameters, and every message with its fields, types, merge keys and list types. The texts come from
+the PyPI package `kubernetes-validate` where that is installed (extra `explain`), else there are none.
 
 Version 2 is made of these documents (`openapi_v2`).
 
@@ -63,7 +63,7 @@ _UNIONS: Final[dict[str, tuple[str, ...]]] = {
     "flowcontrol/v1.PriorityLevelConfigurationSpec": ("type", "exempt", "limited"),
     "flowcontrol/v1.Subject": ("kind", "group", "serviceAccount", "user"),
 }
-"""Which member says what sort of thing an object is, and the members of which one is set."""
+"""Discriminators of unions, and the members of which one is set."""
 _SCALARS: Final[dict[str, Json]] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -94,7 +94,7 @@ def _definitions() -> dict[str, Json]:
 
 
 class _Schemas:
-    """The schemas that one document needs, gathered as they are referred to. `rows`: the kinds that it tells of."""
+    """The schemas that one document needs, collected by reference. `rows`: its kinds."""
 
     def __init__(self, definitions: dict[str, Json], group: str, version: str, rows: list[Kind]) -> None:
         self.found: dict[str, Json] = {}
@@ -211,7 +211,7 @@ class _Schemas:
             inner = self.ref(element.message) if element.kind == "quantity" else self._type(element, _zero(element))
             return {"type": "object", "additionalProperties": inner, **extra}
         if type.message:
-            # A bare reference takes no members beside it.
+            # A bare reference cannot have sibling members.
             return {**extra, "allOf": [self.ref(type.message)]}
         found = {**_SCALARS.get(type.kind, {}), **extra}
         values = SCHEMA.enum(type.named) if type.named else ()
@@ -314,7 +314,7 @@ class _Paths:
     def _add_connection(self, path: str, scope: tuple[str, ...], row: Kind, sub: Subresource, middle: str) -> None:
         """What leads to a container: any bytes both ways. What is proxied has a path of its own behind it."""
         kind = {"group": self._group, "version": self._version, "kind": sub.kind}
-        # Whoever may change by it may use all methods.
+        # Writable ones support all methods.
         methods: tuple[str, ...] = ("get", "post")
         if "update" in sub.verbs:
             methods += ("put", "delete", "options", "head", "patch")
@@ -416,8 +416,8 @@ class Swagger(NamedTuple):
 
 
 class OpenApi:
-    """The documents of one registry. Each is made when first asked for and kept as bytes; whoever has it made elsewhere
-    asks what it `lacks`, and has it `keep` that."""
+    """The documents of one registry. Each is built lazily and cached as bytes; callers that build elsewhere ask what it
+    `lacks`, and let it `keep` the result."""
 
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
@@ -444,7 +444,7 @@ class OpenApi:
     def document(
         self, path: str, accept: str | None, query: str = "", if_none_match: str | None = None
     ) -> Document | None:
-        """The answer to a GET under `/openapi`, None where there is no such document (upstream's 404 has no body).
+        """The answer to a GET under `/openapi`, None if not found (upstream's 404 has no body).
 
         Status 406 has no body either."""
         del query  # The hash only keys the client's cache.

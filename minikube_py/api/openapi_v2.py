@@ -1,6 +1,6 @@
-"""OpenAPI version 2, made of the documents of version 3: what kubectl before 1.27, and many a client, reads.
+"""OpenAPI version 2, made of the documents of version 3: for kubectl before 1.27 and other clients.
 
-One document tells all groups. What version 2 cannot say - alternatives, `nullable`, types beside a reference - is left
+One document has all groups. What version 2 cannot say - alternatives, `nullable`, types beside a reference - is left
 out as upstream leaves it out. In protobuf it is gnostic's `openapi.v2.Document`.
 
 Source: kube-openapi pkg/builder, apiextensions-apiserver pkg/controller/openapi/v2, gnostic-models openapiv2.
@@ -47,7 +47,7 @@ def document(parts: Iterable[Json]) -> Json:
             kinds = found.get(name, {}).get(_GVK, ())
             told = found[name] = definition(name, schema)
             if kinds:
-                # Of messages that all groups have, each group tells its own.
+                # Messages common to all groups: each group has its own.
                 told[_GVK] = [*kinds, *(kind for kind in told[_GVK] if kind not in kinds)]
     for schema in found.values():
         if _GVK in schema:
@@ -61,7 +61,7 @@ def document(parts: Iterable[Json]) -> Json:
 
 def definition(name: str, schema: Json) -> Json:
     if schema.get(_PRESERVES):
-        # Of objects that keep anything, only that they are objects.
+        # Objects that keep unknown fields are just objects.
         return {"type": "object", _GVK: schema[_GVK]}
     return _schema(schema) | _SPECIAL.get(name, {})
 
@@ -71,7 +71,7 @@ def _reference(ref: str) -> str:
 
 
 def _schema(schema: Json) -> Json:
-    """A schema as version 2 can tell it. What may be null has no type, as upstream's clients then take anything."""
+    """A schema in version 2. Nullable values have no type, so that upstream's clients accept anything."""
     if "$ref" in schema:
         return {"$ref": _reference(schema["$ref"])}
     found = {name: value for name, value in schema.items() if name not in _BEYOND}

@@ -84,7 +84,7 @@ def apply_patch(
             found, problems, shown = _json(read, ordered, original, patch, media, strict)
         refuse_cut(found, patch)
     except RecursionError:
-        # The operations of a JSON patch can nest what none of them holds.
+        # JSON patch operations can nest deeper than any of their values.
         raise bad_request(json_text.TOO_DEEP) from None
     if problems and field_validation == "Strict":
         raise _invalid(shown(), "strict decoding error: " + ", ".join(problems))
@@ -126,7 +126,7 @@ def read_config(patch: bytes) -> tuple[Object, str]:
 
 
 def canonical(resource: Kind, obj: Object) -> Object:
-    """What an apply has made, as `decode` would have read it. Raises: DecodeError."""
+    """The result of an apply, as if read by `decode`. Raises: DecodeError."""
     document: Object = _copy(obj)
     if resource.codec is not None:
         return document
@@ -163,7 +163,7 @@ def _json(
     problems = _check_operations(parsed, strict) if media == JSON_PATCH else _check_merge(parsed, strict)
 
     def patched(document: Object, touched: set[int] | None = None) -> Any:
-        # Applying uses the patch up, and `shown` applies it again.
+        # Applying consumes the patch, and `shown` applies it again.
         holder = "Go struct field jsonPatchOp.value" if media == JSON_PATCH and strict else "Go value"
         changes = _plain(parsed if touched is None else _read(patch), holder)
         if media == JSON_PATCH:
@@ -268,7 +268,7 @@ def _apply_operations(document: Object, operations: Any, touched: set[int] | Non
     try:
         return json_patch.apply(document, [operation or {} for operation in operations or []], touched)
     except JsonPatchError:
-        # Upstream keeps the reason to itself.
+        # Upstream does not report the reason.
         message = "the server rejected our request due to an error in our request"
         raise StatusError(422, "Invalid", message, {}) from None
 
@@ -331,7 +331,7 @@ def _strategic(expected: Target, original: Object, patch: bytes, strict: bool) -
     try:
         checker(expected.message)(document)
     except Undecided:
-        # The checker has worked on both, so the merge is done again.
+        # The checker has modified both, so merge again.
         changes, _ = _changes(patch, strict)
         document = _merged(original, changes, expected.message)
         restorer = Restorer()

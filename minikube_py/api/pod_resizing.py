@@ -1,4 +1,4 @@
-"""Writes of a pod's `resize`: what they may change of the cpu and memory that it asks for while it runs.
+"""Writes of a pod's `resize`: changes of a running pod's cpu and memory.
 
 Source: `pkg/registry/core/pod/strategy.go`, `pkg/apis/core/validation` (ValidatePodResize), `plugin/pkg/admission`
 (podresize, nodedeclaredfeatures).
@@ -22,8 +22,8 @@ _ONLY: Final = "only cpu and memory resources {}are mutable"
 
 
 def resized(new: Json, old: Json) -> Json:
-    """The spec of `new` as far as a resize may change it. Containers that came, went or changed places stay so: these
-    are refused."""
+    """The spec of `new` with only the fields that a resize may change. Added, removed or reordered containers are kept,
+    and rejected later."""
     now: Json = new["spec"]
     before: Json = old["spec"]
     lists = {name: (now.get(name) or [], before.get(name) or []) for name in ("containers", "initContainers")}
@@ -109,7 +109,7 @@ def _removed(new: Json, old: Json, path: str, what: str) -> list[FieldError]:
 
 
 def _validate_pod_level(left: Json, before: Json) -> list[FieldError]:
-    """Puts the amounts that may change back to what they were, in `left`."""
+    """Restores the mutable amounts in `left`."""
     known = before.get("resources")
     if left.get("resources") is None:
         return [forbidden_value("spec.resources", "pod-level resources cannot be removed")] if known is not None else []
@@ -134,7 +134,7 @@ def _with_old_amounts(new: Json, old: Json) -> Json:
 
 
 def features_needed(new: Json, old: Json) -> list[str]:
-    """The features of a kubelet that the resize takes."""
+    """The kubelet features that the resize needs."""
     now, before = new["spec"], old["spec"]
     inits = zip(now.get("initContainers") or (), before.get("initContainers") or ())
     of_inits = any(
@@ -151,7 +151,7 @@ def _level(spec: Json) -> Json:
 
 
 def beyond_node(pod: Json, allocatable: Any) -> str:
-    """Why a node of that much can never hold the pod, in upstream's words; "": it can."""
+    """Why a node of that size can never hold the pod, in upstream's words; "": it can."""
     asked, told = requests_of({"spec": pod["spec"]}), []
     for name in _RESIZED:
         wanted, most = asked.get(name, quantity.parse("0")), quantity.parse((allocatable or {}).get(name) or "0")

@@ -1,4 +1,4 @@
-"""What a pod asks for and is limited to as a whole, as quantities that print as upstream's do.
+"""A pod's total requests and limits, as quantities that print as upstream's.
 
 `fields.resource_requests` has the sums of the same rule as plain numbers, for the store and the scheduler.
 Source: component-helpers `resource/helpers.go`.
@@ -15,7 +15,7 @@ from minikube_py.fields import quantity
 
 
 def is_pod_level(name: str) -> bool:
-    """Whether a pod can ask for it as a whole."""
+    """Whether it can be a pod-level resource."""
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
@@ -25,7 +25,7 @@ def given(holder: Json, which: str) -> Mapping[str, str]:
 
 
 def of_containers(pod: Json, which: str) -> Amounts:
-    """What all containers ask for or are limited to, where init containers run before them or beside."""
+    """Total requests or limits of all containers, including init containers and sidecars."""
     spec, status = pod["spec"], pod.get("status") or {}
     listed = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     states = {each.get("name"): each for each in listed}

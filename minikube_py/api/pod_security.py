@@ -1,4 +1,4 @@
-"""The pod security standards: which labels of a namespace ask for which level, and what a pod violates of it.
+"""The pod security standards: levels from namespace labels, and a pod's violations.
 
 Source: `k8s.io/pod-security-admission/{api,policy}`.
 """
@@ -37,7 +37,7 @@ class Policy(NamedTuple):
 
 
 def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
-    """What cannot be read is taken for the strictest where it is enforced, and for nothing where it is not."""
+    """Invalid labels mean the strictest level for enforce, and none otherwise."""
     errors: list[FieldError] = []
     found: dict[str, Standard] = {}
     good = set()
@@ -81,7 +81,7 @@ Look = Callable[[Json, Json], Violation | None]
 
 
 class Check(NamedTuple):
-    """`looks` are by the first minor version they are for. `overrides`: a check of the baseline that it replaces."""
+    """`looks`: keyed by their first minor version. `overrides`: a check of the baseline that it replaces."""
 
     id: str
     level: str

@@ -1,4 +1,4 @@
-"""What `kubectl get pods` says of a pod: READY, STATUS and RESTARTS, by the rules of upstream's printer."""
+"""A pod's columns in `kubectl get pods`: READY, STATUS and RESTARTS, by the rules of upstream's printer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What upstream tells the sender of a pod, or of a template, that it takes all the same.
+"""Upstream's warnings for accepted pods and templates.
 
 Source: `pkg/api/pod/warnings.go`. Objects have their defaults.
 """
@@ -151,7 +151,7 @@ def _path_warnings(volumes: Sequence[Json]) -> list[str]:
 
 
 def _overlaps(paths: Sequence[tuple[str, str]]) -> list[str]:
-    """Of each path with those before it, at most so many as the headers of an answer hold."""
+    """For each path and earlier ones, at most as many as response headers hold."""
     found: list[str] = []
     above: dict[str, list[int]] = {}
     for index, (path, told) in enumerate(paths):
@@ -285,7 +285,7 @@ def _env_warnings(env: Sequence[Json], path: str) -> list[str]:
 
 
 WARNINGS_MAX: Final = 256
-"""Each two ports of a pod may be worth a warning, and the headers of an answer hold fewer than these."""
+"""Each pair of ports may give a warning; response headers hold fewer."""
 
 
 def _port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
@@ -293,7 +293,7 @@ def _port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
 
 
 def _same_port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
-    """Of ports with the same number and protocol. Only those are looked at that will be warned of."""
+    """Of ports with the same number and protocol. Only reported ones are examined."""
     found: list[str] = []
     taken: dict[tuple[object, ...], list[int]] = {}
     for index, (port, at) in enumerate(ports):

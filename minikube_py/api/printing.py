@@ -13,7 +13,7 @@ from minikube_py.api.errors import Json
 NONE: Final = "<none>"
 UNKNOWN: Final = "<unknown>"
 Age = Callable[[Any], str]
-"""From a timestamp's text (or None) to the time since, as people read it."""
+"""From a timestamp's text (or None) to the time since, human-readable."""
 
 
 class Column(NamedTuple):
@@ -28,7 +28,7 @@ class Column(NamedTuple):
 
 
 def human_duration(duration_s: float) -> str:
-    """Two or three figures' worth: `90s`, `5m12s`, `3h4m`, `2d5h`, `45d`, `3y20d`."""
+    """Two or three significant digits: `90s`, `5m12s`, `3h4m`, `2d5h`, `45d`, `3y20d`."""
     seconds = int(duration_s)
     if seconds < -1:
         return "<invalid>"

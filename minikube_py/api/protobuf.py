@@ -26,7 +26,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class ProtobufError(ValueError):
-    """The bytes are no such message; the text is upstream's."""
+    """Invalid bytes; the text is upstream's."""
 
 
 class Envelope(NamedTuple):
@@ -38,7 +38,7 @@ class Envelope(NamedTuple):
 
 
 def open_envelope(body: bytes) -> Envelope:
-    """What the envelope says, and the object's bytes. Raises: ProtobufError."""
+    """The envelope's fields, and the object's bytes. Raises: ProtobufError."""
     if not body:
         raise ProtobufError("empty data")
     if not body.startswith(MAGIC):

@@ -1,4 +1,4 @@
-"""Which kinds a server serves, found by path or by kind; by default the values of `api.kinds`."""
+"""The served kinds, by path or kind; by default the values of `api.kinds`."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Registry:
         self._by_kind = {(k.group, k.version, k.kind): k for k in kinds}
         self.groups = frozenset(k.group for k in kinds)
         self.parsed: dict[str, Any] = {}
-        """What paths of requests were found to name; for who parses them."""
+        """A cache of parsed request paths, for the parser."""
         self.group_versions: tuple[tuple[str, str], ...] = tuple(dict.fromkeys((k.group, k.version) for k in kinds))
 
     def resource(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_plural.get((group, version, plural))
 
     def extended(self, custom: tuple[Kind, ...]) -> Registry:
-        """The registry that serves `custom` beside the kinds that were there first, which win."""
+        """The registry that serves `custom` beside the initial kinds, which take precedence."""
         base = self.base
         return (
             Registry((*base.kinds, *(k for k in custom if base.resource(k.group, k.version, k.plural) is None)), base)

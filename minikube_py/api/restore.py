@@ -16,7 +16,7 @@ from minikube_py.api.values import BadValue, Mismatch
 
 
 class Restorer:
-    """Restores one object. `unknown` are the unknown fields met, as strict errors."""
+    """Restores one object. `unknown`: unknown fields, as strict errors."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -117,7 +117,7 @@ def _scalar(value: Any, type: Type) -> Any:
         return value
     if source == "int64" and kind in _WHOLE:
         low, high = _WHOLE[kind]
-        # Upstream cuts off the upper bits here. A number that was never asked for is no better than an error.
+        # Upstream truncates here. An error is better than a wrong number.
         if low <= value <= high:
             return value
         raise DecodeError(f"cannot convert int64 to {type.text}")

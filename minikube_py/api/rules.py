@@ -1,4 +1,4 @@
-"""Rules of validation and defaults as declarations, for kinds that need no more than that.
+"""Rules of validation and defaults as declarations, for simple kinds.
 
 A kind lists what must hold at which path, in upstream's order of errors:
 
@@ -54,7 +54,7 @@ def _found(value: Any, steps: tuple[str, ...], where: str) -> Iterator[tuple[Any
 
 
 def not_empty(value: str | None, path: str) -> list[FieldError]:
-    """Not the empty text; nothing is said of a missing value."""
+    """Not the empty text; missing values pass."""
     return [required(path)] if value == "" else []
 
 
@@ -69,14 +69,14 @@ def non_negative_quantity(value: str | None, path: str) -> list[FieldError]:
 
 
 def one_of(*allowed: str) -> Check:
-    """One of `allowed`, in the order in which upstream lists them. Nothing is said of a missing value, nor, where "" is
-    allowed, of an empty one."""
+    """One of `allowed`, in the order in which upstream lists them. Missing values pass, and empty ones if "" is
+    allowed."""
     listed = tuple(value for value in allowed if value)
     return lambda value, path: [] if value is None or value in allowed else [not_supported(path, value, listed)]
 
 
 def named_by(messages: Callable[[str], Messages]) -> Check:
-    """Text for which `messages` (`is_dns1123_subdomain` and its like) has nothing to say."""
+    """Text without errors by `messages` (`is_dns1123_subdomain` and the like)."""
     return lambda value, path: [invalid_value(path, value or "", message) for message in messages(value or "")]
 
 

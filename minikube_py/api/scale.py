@@ -1,4 +1,4 @@
-"""The `scale` subresource: an autoscaling/v1 Scale of any kind that says where it keeps its replicas."""
+"""The `scale` subresource: an autoscaling/v1 Scale for any kind with replica paths."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def scale_of(kind: Kind, obj: Json) -> Json:
 
 
 def require_replicas(kind: Kind, obj: Json) -> None:
-    """Raises: StatusError 500 where replicas must be there and are not, as upstream does."""
+    """Raises: StatusError 500 if required replicas are missing, as upstream does."""
     paths = _paths(kind)
     if not paths.may_lack_replicas and _at(obj, paths.spec_replicas) is None:
         raise internal(f'the spec replicas field ".{".".join(paths.spec_replicas)}" does not exist')
@@ -85,7 +85,7 @@ def _with(obj: Json, path: tuple[str, ...], value: Any) -> Json:
 
 
 def validate_scale(scale: Json) -> list[FieldError]:
-    # The prefix of a generated name is not looked at here, only the name made from it.
+    # The prefix of a generated name is not checked here, only the resulting name.
     own = {key: value for key, value in (scale.get("metadata") or {}).items() if key != "generateName"}
     errors = validate_object_meta(own, True, is_dns1123_subdomain)
     replicas = (scale.get("spec") or {}).get("replicas") or 0

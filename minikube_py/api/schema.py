@@ -40,12 +40,12 @@ _SPECIAL: Final[dict[str, Kind]] = {
     "apiextensions/v1.JSONSchemaPropsOrArray": "schema-or",
     "apiextensions/v1.JSONSchemaPropsOrStringArray": "schema-or",
 }
-"""Types that read and write their JSON by code of their own."""
+"""Types with custom JSON encoding."""
 
 META_KINDS: Final = frozenset(
     ("DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "GetOptions", "ListOptions", "WatchEvent")
 )
-"""Kinds that stand in every group and version."""
+"""Kinds in every group and version."""
 
 _QUALIFIED = re.compile(r"[a-z][\w/]*/(?=\w+\.)")
 
@@ -91,7 +91,7 @@ class Field:
 
     @property
     def left_out_when_zero(self) -> bool:
-        """Whether Go leaves the field out of its JSON when it holds the zero value."""
+        """Whether Go omits the field's zero value from JSON."""
         return self.omitzero or (self.omitempty and (self.type.pointer or self.type.kind in _EMPTY_KINDS))
 
 

@@ -215,7 +215,7 @@ class _LabelParser:
 
 
 class _Wrong(Exception):
-    """A selector that cannot be read; the text is upstream's."""
+    """An invalid selector; the text is upstream's."""
 
 
 def _checked(requirement: LabelRequirement) -> LabelRequirement:
@@ -279,7 +279,7 @@ Getter = Callable[[Mapping[str, Any]], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Askable:
-    """What of a resource's objects can be asked for beyond equality, and which of that an index holds. By identity."""
+    """Fields of a resource that can be compared beyond equality, and which of them are indexed. By identity."""
 
     field_set: FieldSet | None
     indexed: frozenset[str] = frozenset()
@@ -324,7 +324,7 @@ class FieldSelector:
         return bool(self.requirements or self.where)
 
     def asked(self) -> Asked:
-        """The declared fields that it compares, with what declared them."""
+        """The declared fields that it compares, with their declarations."""
         if self.declared is None:
             return ()
         return asked_of(self.declared, [comparison.field for comparison in self.where.comparisons])
@@ -355,7 +355,7 @@ def _indexable(
 
 
 def _same(spec: FieldSpec, selectable: Selectable) -> bool:
-    """Whether the declared field holds just what upstream selects by."""
+    """Whether the declared field equals upstream's selectable field."""
     if spec.extractor != "path@1" or selectable.otherwise or spec.args.get("default", "") != selectable.default:
         return False
     return parse_path(spec.args["path"]) == selectable.path

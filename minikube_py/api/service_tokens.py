@@ -1,5 +1,5 @@
 """The tokens of service accounts: JWTs by RFC 7519, signed with ES256 as RFC 6979 has it, so that the same claims give
-the same token. Who a token speaks for is decided by whoever knows the objects that its claims name.
+the same token. The caller checks the objects in a token's claims to find its user.
 
 Source: kubernetes `pkg/serviceaccount/jwt.go`, `claims.go`, `legacy.go`, `openidmetadata.go`.
 """
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from minikube_py.api.errors import Json
 
 ISSUER: Final = "https://kubernetes.default.svc"
-"""Who signs; and the audience of tokens that name none, which is the API server itself."""
+"""The issuer, also the default audience: the API server itself."""
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 LEGACY_TYPE: Final = "kubernetes.io/service-account-token"
 LEGACY_CLAIMS: Final = "kubernetes.io/serviceaccount/"
@@ -34,7 +34,7 @@ _WRONG: Final = "go-jose/go-jose: error in cryptographic primitive"
 
 
 class InvalidToken(Exception):
-    """A token by an issuer of ours that is not good, in upstream's words."""
+    """An invalid token of our issuer, in upstream's words."""
 
 
 def account_user(namespace: str, name: str) -> str:
@@ -55,17 +55,17 @@ class SigningKey:
 
     @classmethod
     def new(cls) -> SigningKey:
-        """One that nobody can guess."""
+        """A random key."""
         return cls(ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
     def drawn(cls, bits: int) -> SigningKey:
-        """The one that follows from `bits`, for clusters that must be the same twice."""
+        """A key derived from `bits`, for deterministic clusters."""
         return cls(ec.derive_private_key(bits % (_ORDER - 1) + 1, ec.SECP256R1()))
 
     @classmethod
     def from_pem(cls, pem: bytes) -> SigningKey:
-        """Raises: ValueError where it is no key on P-256."""
+        """Raises: ValueError if it is not a P-256 key."""
         key = serialization.load_pem_private_key(pem, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
             raise ValueError("not a key on the curve P-256")
@@ -85,7 +85,7 @@ class SigningKey:
         return f"{signed}.{_encoded(r.to_bytes(_NUMBER_BYTES) + s.to_bytes(_NUMBER_BYTES))}"
 
     def claims(self, token: str) -> Json | None:
-        """What a token says that was signed with this key; None for what is no token of an issuer of ours.
+        """The claims of a token signed with this key; None if it is not from our issuer.
 
         Raises: InvalidToken."""
         parts = token.split(".")
@@ -127,7 +127,7 @@ class SigningKey:
 
 
 def legacy_claims(account: Json, secret_name: str) -> Json:
-    """Of a token that a Secret holds: it ends with the Secret."""
+    """For a token in a Secret, valid as long as the Secret exists."""
     namespace, name = account["metadata"]["namespace"], account["metadata"]["name"]
     return {
         "iss": LEGACY_ISSUER,

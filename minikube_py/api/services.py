@@ -1,6 +1,6 @@
-"""What a Service needs besides its own text: cluster IPs and node ports, kept over updates and dropped with its type.
+"""Cluster IPs and node ports of Services, kept over updates and dropped with the type.
 
-Finding a free address is the API server's; here stand the rules of `pkg/registry/core/service`.
+The API server allocates addresses; here are the rules of `pkg/registry/core/service`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HEADLESS: Final = "None"
 
 
 def needs_cluster_ip(service: Json) -> bool:
-    """True where an address is to be found for it."""
+    """True if it needs an address."""
     spec = service["spec"]
     return spec.get("type") != "ExternalName" and not spec.get("clusterIP")
 
@@ -29,7 +29,7 @@ def set_cluster_ip(service: Json, address: str) -> None:
 
 
 def reduced(spec: Json, before: Json) -> list[str]:
-    """What an update takes away that it may only take with the policy SingleStack."""
+    """Values that an update may remove only with the policy SingleStack."""
     if spec.get("ipFamilyPolicy") == "SingleStack":
         return []
     names = (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family"))
@@ -45,7 +45,7 @@ def complete_families(service: Json, old: Json | None = None) -> None:
     if spec.get("type") == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
         return
-    # Without addresses and selector nothing is known of the families behind it.
+    # Without addresses and selector, the IP families are unknown.
     anything = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     if not spec.get("ipFamilyPolicy"):
         spec["ipFamilyPolicy"] = "RequireDualStack" if anything else "SingleStack"
@@ -54,7 +54,7 @@ def complete_families(service: Json, old: Json | None = None) -> None:
             if len(spec.get(name) or ()) > 1 and spec[name] == before.get(name):
                 spec[name] = spec[name][:1]
     if reduced(spec, before):
-        # It will be refused as it is.
+        # Validation will refuse it.
         return
     if not spec.get("ipFamilies"):
         spec["ipFamilies"] = ["IPv4"]
@@ -88,7 +88,7 @@ def is_externally_accessible(spec: Json) -> bool:
 
 
 def follow_cluster_ip(new: Json, old: Json) -> None:
-    """Who changes one of `clusterIP` and `clusterIPs` alone means both (upstream's normalizeClusterIPs)."""
+    """A change of one of `clusterIP` and `clusterIPs` applies to both (upstream's normalizeClusterIPs)."""
     spec, before = new["spec"], old["spec"]
     single, was = spec.get("clusterIP") or "", before.get("clusterIP") or ""
     addresses, were = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
@@ -102,7 +102,7 @@ def follow_cluster_ip(new: Json, old: Json) -> None:
 
 
 def keep_allocated(new: Json, old: Json) -> None:
-    """What was found for the old one stays where an update leaves it out."""
+    """An update without allocated values keeps the old ones."""
     spec, before = new["spec"], old["spec"]
     if spec.get("type") != "ExternalName" and before.get("type") != "ExternalName" and not spec.get("clusterIP"):
         for name in ("clusterIP", "clusterIPs"):
@@ -111,7 +111,7 @@ def keep_allocated(new: Json, old: Json) -> None:
     if before.get("ipFamilyPolicy") and not spec.get("ipFamilyPolicy") and spec.get("type") != "ExternalName":
         spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
     if _wants_node_ports(spec) and _wants_node_ports(before):
-        # By their names: all else of a port may have changed.
+        # Matched by name: other fields of a port may have changed.
         known = {port.get("name"): port.get("nodePort") for port in before.get("ports") or ()}
         taken = {port.get("nodePort") for port in spec.get("ports") or ()}
         for port in spec.get("ports") or ():

@@ -1,4 +1,4 @@
-"""Strategic merge patches: merges that know by the schema which lists are sets or maps, and obey directives.
+"""Strategic merge patches: merges by the schema's list types, with directives.
 
 Directives in a patch: `$patch` (replace, delete; in lists also of one item), `$retainKeys`,
 `$deleteFromPrimitiveList/x` and `$setElementOrder/x`. Messages are those of apimachinery's strategicpatch.
@@ -29,8 +29,7 @@ a list again and again, with lists inside, does not, however short it is."""
 
 
 class StrategicMergeError(ValueError):
-    """The patch cannot be merged. `code` is the status upstream answers with; it answers 500 to many a bad patch,
-    which here are 400."""
+    """The patch cannot be merged. `code` is the status upstream answers with; its 500 for bad patches is 400 here."""
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -76,7 +75,7 @@ def _no_merge_key(item: Object, key: str) -> StrategicMergeError:
 
 
 def merge(original: Object, patch: Object, message: Message) -> Object:
-    """The object after the patch. Both are used up: give copies. Raises: StrategicMergeError."""
+    """The object after the patch. Both are consumed: pass copies. Raises: StrategicMergeError."""
     return _merge_map(original, patch, Type("message", message.text, message=message.name), _Visits())
 
 
@@ -409,7 +408,7 @@ def _places(order: list[Json], merge_key: str) -> dict[Hashable, int]:
 def _in_order(
     items: list[Json], others: list[Json], order: list[Json], server_order: list[Json], merge_key: str, is_map: bool
 ) -> list[Json]:
-    """Items in the patch's order and the others in the live one, woven: another goes first where it did before."""
+    """Merges items in the patch's order with the others in live order; an other item comes first if it did before."""
     key = merge_key if is_map else ""
     right = _sorted(items, _places(order, key), key, is_map)
     if not others:

@@ -1,4 +1,4 @@
-"""What the server itself does to an object on its way in: who owns which part, and generation.
+"""Server-side changes to incoming objects: ownership of spec and status, and generation.
 
 The rules are those of `apiserver/pkg/registry/rest`; what is a kind's own are its hooks. Objects have their defaults;
 they are changed in place, and parts of the old object are shared with the new one, never copied.
@@ -45,7 +45,7 @@ def admit_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cl
 
 
 def settle_update(kind: Kind, new: Json, old: Json, subresource: str, cluster: Cluster) -> None:
-    """Keeps what this path may not write: status on the main one, spec on `status`; and what nobody may.
+    """Keeps what this path may not write: status on the main one, spec on `status`; and read-only metadata.
 
     Raises: StatusError 403 of admission."""
     metadata, before = new["metadata"], old["metadata"]
@@ -94,7 +94,7 @@ def _raise_generation(kind: Kind, new: Json, old: Json) -> None:
 
 
 def keep(new: Json, old: Json, name: str) -> None:
-    """Puts `name` back to what it was."""
+    """Restores `name`."""
     if name in old:
         new[name] = old[name]
     else:
@@ -102,7 +102,7 @@ def keep(new: Json, old: Json, name: str) -> None:
 
 
 def check_preconditions(kind: Kind, obj: Json, uid: str | None, resource_version: str | None) -> None:
-    """Raises: StatusError 409 where a uid or resourceVersion was named and the object has another."""
+    """Raises: StatusError 409 if a given uid or resourceVersion does not match."""
     metadata = obj["metadata"]
     for key, what, wanted in (("uid", "UID", uid), ("resourceVersion", "ResourceVersion", resource_version)):
         found = metadata.get(key) or ""

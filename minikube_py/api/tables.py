@@ -42,7 +42,7 @@ class TablePrinter:
         return columns(self._kind, self._fields)
 
     def age(self, text: Any) -> str:
-        """Time since a timestamp; `<unknown>` where there is none, or where it cannot be read."""
+        """Time since a timestamp; `<unknown>` if missing or invalid."""
         if not text:
             return UNKNOWN
         found = self._ages.get(text)

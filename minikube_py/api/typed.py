@@ -1,10 +1,10 @@
 """Reading an object against its message, in two ways that agree.
 
-`Reader` does it thoroughly: over a value in which order, repeats and the text of numbers are kept, finding what
-upstream would find, in its words. `checker` compiles a message into closures that settle a valid object quickly and
-raise `Undecided` on anything else. Both give the object as Go would print it after reading: unknown fields, nulls and
-zero values that are `omitempty` are gone, quantities and times are canonical, and what Go always prints (`status: {}`)
-is there. Left out even so: required lists and maps that are missing, which Go would print as null.
+`Reader` does it thoroughly: over a value with order, repeats and number texts, reporting upstream's errors. `checker`
+compiles a message into closures that settle a valid object quickly and raise `Undecided` on anything else. Both give
+the object as Go would print it after reading: unknown fields, nulls and zero values that are `omitempty` are gone,
+quantities and times are canonical, and what Go always prints (`status: {}`) is there. Exception: missing required lists
+and maps, which Go prints as null, are omitted.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def fill(rows: Always, obj: dict[str, Any]) -> None:
 class Reader:
     """Reads one value. `strict_errors` are the unknown and repeated fields met, in upstream's words.
 
-    `strict` is false where nobody asks for them."""
+    `strict` is false if they are not needed."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
@@ -115,7 +115,7 @@ class Reader:
         return f"json: cannot unmarshal {error.value} into Go {where} of type {error.go_type}"
 
     def _save(self, error: Mismatch) -> None:
-        """Keeps the first mistake that does not stop decoding; it is the one that is reported."""
+        """Keeps the first non-fatal error, which is the one reported."""
         if self._saved is None:
             self._saved = self._explain(error)
 
@@ -148,7 +148,7 @@ class Reader:
         try:
             return _SPECIALS[kind](value)
         except Mismatch as error:
-            # Types that read themselves stop the reading, whatever was wrong before.
+            # Errors of custom decoders are fatal, whatever the earlier errors.
             raise BadValue(self._explain(error)) from None
 
     def _object(self, value: Any, type: Type, old: Any) -> dict[str, Any] | None:
@@ -302,7 +302,7 @@ _SPECIALS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class Undecided(Exception):
-    """The fast way does not settle this object: something is unknown, wrong, or rare."""
+    """The fast path cannot decide: something is unknown, wrong or rare."""
 
 
 _undecided: Final = Undecided()

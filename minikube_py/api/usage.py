@@ -1,9 +1,9 @@
-"""Usage as data: KWOK's ResourceUsages and ClusterResourceUsages say what containers use, by amount or in CEL.
+"""Usage as data: KWOK's ResourceUsages and ClusterResourceUsages give containers' usage, as amounts or CEL.
 
 The ResourceUsage of a pod's own name comes first, then the ClusterResourceUsages in the order of their names, and at
 last the annotations (`fields.usage`). An expression is read over `pod`, `node` and `container`, with KWOK's functions
 `Quantity`, `Now`, `Rand` and `SinceSecond`; `Rand` is drawn from the pod's uid and the time, so that it can be drawn
-again. One that does not compile or evaluate counts as 0, as in KWOK, and stands in `wrong`.
+again. One that does not compile or evaluate counts as 0, as in KWOK, and is listed in `wrong`.
 
 Source: KWOK 0.8 `pkg/kwok/server/metrics_resource_usage.go`, `pkg/utils/cel`.
 """
@@ -60,7 +60,7 @@ def _compiled(expression: str) -> Expression | str:
 
 
 class DeclaredUsage:
-    """A `UsageSource`. `own`: ResourceUsages by namespace and name; `node(name)`: the node, None where it is gone."""
+    """A `UsageSource`. `own`: ResourceUsages by namespace and name; `node(name)`: the node, None if deleted."""
 
     def __init__(
         self, shared: Iterable[Json], own: Mapping[tuple[str, str], Json], node: Callable[[str], Json | None]
@@ -70,7 +70,7 @@ class DeclaredUsage:
         self._node = node
         self._otherwise = Annotated()
         self.wrong: dict[str, None] = {}
-        """What could not be worked out, in the order in which it was found."""
+        """Evaluation errors, in order."""
 
     def usage(self, pod: Json, at_s: float, container: str = "") -> Usage:
         total = NOTHING
@@ -132,7 +132,7 @@ def _selects(shared: Json, namespace: str, name: str) -> bool:
 
 
 def _said(declared: Json, container: str) -> Json | None:
-    """What is said of the container by its name, else of all."""
+    """The container's usage by name, else the one for all."""
     usages = (declared.get("spec") or {}).get("usages") or ()
     found = [each for each in usages if container in (each.get("containers") or ())]
     found += [each for each in usages if not each.get("containers")][:1]

@@ -1,7 +1,7 @@
-"""Values that read and write their JSON by code of their own: times, durations, quantities, bytes.
+"""Values with custom JSON encoding: times, durations, quantities, bytes.
 
 Each function takes a JSON value (numbers may be `json_text.Number`, as written) and gives the canonical form in which
-upstream would print it, or raises `Mismatch` (the wrong JSON type) or `BadValue` (the right type, but no such
+upstream would print it, or raises `Mismatch` (the wrong JSON type) or `BadValue` (the right type, but an invalid
 value). Wordings are Go's.
 """
 
@@ -32,7 +32,7 @@ class Mismatch(Exception):
 
 
 class BadValue(Exception):
-    """A value of the right JSON type that says nothing readable; the message is upstream's."""
+    """A value of the right JSON type but invalid; the message is upstream's."""
 
 
 def json_type(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Which PersistentVolume suits a claim, and what it means that they are bound: for controllers and the scheduler.
+"""Matching and binding of PersistentVolumes and claims, for controllers and the scheduler.
 
 Source: component-helpers `storage/volume`.
 """
@@ -51,7 +51,7 @@ def asked_size(claim: Json) -> quantity.Quantity:
 
 
 def is_claimed_by(volume: Json, claim: Json) -> bool:
-    """Whether the volume names the claim, and no other one of its name."""
+    """Whether the volume refers to this claim, by uid too."""
     reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]
     if reference is None or reference.get("name") != metadata["name"]:
         return False
@@ -75,7 +75,7 @@ def same_attributes(volume: Json, claim: Json) -> bool:
 
 
 def why_unsuitable(volume: Json, claim: Json) -> str:
-    """What keeps a claim from the volume that it names; "": nothing."""
+    """Why a claim cannot use the volume it names, or ""."""
     if volume["metadata"].get("deletionTimestamp"):
         return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'
     if size_of(volume).value() < asked_size(claim).value():
@@ -101,7 +101,7 @@ def best_volume(
 ) -> Json | None:
     """The smallest volume that suits, or the one that names the claim. `volumes` in the order of their names.
 
-    `delayed` claims get only what names them: the scheduler finds the others."""
+    `delayed` claims get only volumes that name them; the scheduler finds others."""
     wanted, chosen = asked_size(claim), None
     try:
         selector = selector_of(claim["spec"]["selector"]) if claim["spec"].get("selector") is not None else None
@@ -130,7 +130,7 @@ def best_volume(
 
 
 def claimed(volume: Json, claim: Json) -> Json | None:
-    """The volume as it names the claim; None: it does already."""
+    """The volume with a reference to the claim; None if it has one already."""
     reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
     annotations = annotations_of(volume)
     wanted = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}

@@ -14,14 +14,14 @@ from minikube_py.api.go_format import go_float
 from minikube_py.api.go_numbers import reread
 
 MAX_NODES: Final = 200_000
-"""Nodes that a document may unfold into, aliases counted at each use."""
+"""Maximum nodes of a document, counting each use of an alias."""
 MAX_ALIASED: Final = 1000
 """Beyond this many nodes, no more than 99 in 100 may come from aliases (as go-yaml)."""
 MAX_DEPTH: Final = 200
 INT_CHARS_MAX: Final = 1000
 FILE_DEPTH_MAX: Final = 500
 FILE_NODES_MAX: Final = 10_000_000
-"""Of a whole number: longer ones fit no integer, and Python reads no more than 4,300 digits."""
+"""Of a whole number: longer ones do not fit an integer, and Python reads no more than 4,300 digits."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STR: Final = "tag:yaml.org,2002:str"
@@ -32,7 +32,7 @@ _IMPLICIT: Final = frozenset(
 
 
 class YamlError(ValueError):
-    """No YAML; the message is upstream's."""
+    """Invalid YAML; the message is upstream's."""
 
 
 _WORDS: Final[dict[str, Any]] = {
@@ -74,8 +74,8 @@ def _go_float(text: str) -> str:
 
 
 def documents(text: bytes) -> list[Any]:
-    """All of a file, by YAML 1.1. PyYAML's composer in C recurses without bound and would end the process, so what may
-    be deep is looked at by events first. Raises: yaml.YAMLError."""
+    """All of a file, by YAML 1.1. PyYAML's composer in C recurses without bound and would end the process, so possibly
+    deep documents are checked by events first. Raises: yaml.YAMLError."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     flows = text.count(b"[") + text.count(b"{")
     if flows > FILE_DEPTH_MAX or any(_indented(line) > FILE_DEPTH_MAX for line in text.splitlines()):
@@ -90,12 +90,12 @@ def documents(text: bytes) -> list[Any]:
             raise yaml.YAMLError(f"its aliases stand for more than {FILE_NODES_MAX} values")
         return found
     except (ValueError, TypeError, RecursionError) as error:
-        # Of a value: a day that no month has, a number of thousands of digits, a list as a key.
+        # Errors of values: an invalid date, a number of thousands of digits, a list as a key.
         raise yaml.YAMLError(f"a value that cannot be read: {str(error)[:200]}") from None
 
 
 def _weight(value: Any, known: dict[int, int]) -> int:
-    """How many values it is with what aliases stand for; one that holds itself has no end."""
+    """The number of values with aliases expanded; recursive aliases are infinite."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:

@@ -1,1 +1,1 @@
-"""Quotas: what objects use of them, and whether a namespace may have one more. For admission and the controller."""
+"""Quotas: usage of objects, and admission of new ones. For admission and the controller."""

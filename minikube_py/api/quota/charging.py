@@ -1,4 +1,4 @@
-"""Whether quotas allow a write, and what is used of them after it.
+"""Checks a write against quotas, and computes the new usage.
 
 Source: `apiserver/pkg/admission/plugin/resourcequota/controller.go` (CheckRequest).
 """
@@ -29,7 +29,7 @@ class Write(NamedTuple):
 
 
 def charge(write: Write, evaluator: Evaluator, quotas: Iterable[Json], seen: Seen) -> list[tuple[Json, Amounts]]:
-    """The quotas of which the write uses something, each with all that is used then. Raises: StatusError 403."""
+    """The affected quotas, each with its new total usage. Raises: StatusError 403."""
     if not evaluator.handles(write.sub, write.new, write.old):
         return []
     concerned = [quota for quota in quotas if evaluator.matches(quota, write.new, seen)]
@@ -43,7 +43,7 @@ def charge(write: Write, evaluator: Evaluator, quotas: Iterable[Json], seen: See
     more = usage if write.old is None else above(usage, evaluator.usage(write.old, seen))
     found = []
     for quota in concerned:
-        # What was not this quota's before is charged as a whole.
+        # If the quota did not match before, charge the whole usage.
         counted = write.old is None or evaluator.matches(quota, write.old, seen)
         asked = {name: amount for name, amount in (more if counted else usage).items() if amount.unscaled}
         before = read((quota.get("status") or {}).get("used"))

@@ -1,4 +1,4 @@
-"""Who uses what of quotas: pods, services, claims, and by their number all else.
+"""Quota usage of pods, services, claims, and object counts.
 
 Source: `pkg/quota/v1/evaluator/core`, `apiserver/pkg/quota/v1/generic`.
 """
@@ -48,8 +48,8 @@ def _always(new: Json, old: Json) -> bool:
 
 
 class Evaluator(NamedTuple):
-    """`matching(names, seen)`: those of a quota's resources that this kind uses. `missing`: what an object must say and
-    does not. `updates`, by subresource: whether such an update is looked at."""
+    """`matching(names, seen)`: those of a quota's resources that this kind uses. `missing`: required fields that an
+    object lacks. `updates`, by subresource: whether such an update is looked at."""
 
     matching: Callable[[Iterable[str], Seen], list[str]]
     usage: Callable[[Json, Seen], Amounts]
@@ -138,7 +138,7 @@ def _claim_is_in(scope: str, operator: str, values: Collection[str], claim: Json
 
 _DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 _ALL_DEVICES: Final = 32
-"""As many as a claim is ever given: what "all" is charged as."""
+"""The maximum per claim, charged for "all"."""
 
 
 def _matching_devices(names: Iterable[str], seen: Seen) -> list[str]:
@@ -185,7 +185,7 @@ def _device_usage(claim: Json, seen: Seen) -> Amounts:
 def payer(
     claim: Json, pod_of: Callable[[str, str], Json | None], claims: Callable[[str], Iterable[Json]]
 ) -> Json | None:
-    """The pod for whose extended resources this claim was made: what the pod pays for, the claim does not. `pod_of` and
+    """The pod for whose extended resources this claim was made: the pod is charged, not the claim. `pod_of` and
     `claims` find a pod by namespace and name, and the claims of a namespace."""
     metadata = claim["metadata"]
     owner = _controlling_pod(claim)
@@ -198,7 +198,7 @@ def payer(
     named = (pod.get("status") or {}).get("extendedResourceClaimStatus")
     if named is not None:
         return pod if named.get("resourceClaimName") == metadata["name"] else None
-    # Only the first of several is the pod's.
+    # Only the first of several belongs to the pod.
     own = metadata.get("creationTimestamp") or "", metadata["name"]
     for other in claims(namespace):
         rival = _controlling_pod(other) or {}

@@ -1,4 +1,4 @@
-"""What a pod uses of quotas, and which scopes it is in.
+"""A pod's quota usage and scopes.
 
 Source: `pkg/quota/v1/evaluator/core/pods.go`.
 """
@@ -22,7 +22,7 @@ _NAMES: Final = frozenset((
     COUNT, "pods", *_PLAIN, *(f"requests.{name}" for name in _PLAIN), *(f"limits.{name}" for name in _PLAIN),
 ))  # fmt: skip
 _NEEDED: Final = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
-"""Every container must ask for those of these that a quota limits."""
+"""Every container must request those that a quota limits."""
 
 
 def is_extended_request(name: str) -> bool:
@@ -63,7 +63,7 @@ def _used(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> A
 
 
 def is_charged(pod: Json, wall_s: float) -> bool:
-    """Not what has ended, or should have by now: who lost a node may make new pods."""
+    """Excludes pods that have ended, or should have: pods of a lost node may be replaced."""
     metadata = pod["metadata"]
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return False
@@ -78,7 +78,7 @@ def usage(pod: Json, wall_s: float) -> Amounts:
 
 
 def missing(required: Collection[str], pod: Json) -> str:
-    """What containers must ask for and do not, in upstream's words; "" where all is well."""
+    """Required requests that containers lack, in upstream's words, or ""."""
     spec, needed = pod["spec"], _NEEDED.intersection(required)
     if any(is_pod_level(name) for which in ("requests", "limits") for name in given(spec, which)):
         return ""

@@ -1,4 +1,4 @@
-"""Where a pod wants to be: label selectors, affinities and topology spread."""
+"""Placement of pods: label selectors, affinities and topology spread."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _validate_node_affinity(affinity: Json, path: str) -> list[FieldError]:
     for i, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]"
         errors += _validate_weight(preferred.get("weight") or 0, f"{at}.weight")
-        # A preference nobody can meet does no harm, so its values are not looked at.
+        # An unsatisfiable preference is harmless, so its values are not validated.
         errors += _validate_node_term(preferred.get("preference") or {}, f"{at}.preference", True)
     return errors
 

@@ -26,7 +26,7 @@ VOLUME_MODE: Final = one_of(*VOLUME_MODES)
 
 
 def validate_access_modes(modes: Sequence[str], path: str) -> list[FieldError]:
-    """What they are, not whether there are any."""
+    """Their values, not their presence."""
     errors = [not_supported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
     if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:-1] for mode in modes):
         errors.append(forbidden_value(path, _ALONE))
@@ -61,7 +61,7 @@ def _validate_data_sources(spec: Json, path: str, any_group: bool) -> list[Field
             errors += [invalid_value(f"{at}.namespace", namespace, message) for message in is_dns1123_label(namespace)]
     if source is None or reference is None:
         return errors
-    # Upstream cites a path where the value should stand, and paths have no JSON.
+    # Upstream passes a path as the value, and paths have no JSON.
     if namespace:
         errors.append(invalid_value(path, {}, "may not be specified when dataSourceRef.namespace is specified"))
     elif [source.get(name) for name in _REFERENCE] != [reference.get(name) for name in _REFERENCE]:

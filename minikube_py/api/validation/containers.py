@@ -44,7 +44,7 @@ WHITESPACE: Final = "must not have leading or trailing whitespace"
 
 
 class PodContext(NamedTuple):
-    """What a container's rules need to know of its pod."""
+    """Pod context for container rules."""
 
     volumes: Mapping[str, Json]
     claim_names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Claims for devices: what is asked for, and what a claim's status says was given.
+"""Claims for devices: requests, and allocations in a claim's status.
 
 Source: `pkg/apis/resource/validation/validation.go`, in its order of errors.
 """
@@ -255,7 +255,7 @@ def _is_in(consumer: Json, consumers: list[Json]) -> bool:
 
 
 def validate_claim_status(new: Json, old: Json) -> list[FieldError]:
-    """Of a status write: who has the claim reserved, what its drivers say, and the allocation."""
+    """Of a status write: reservations, driver data and allocation."""
     status, before = new.get("status") or {}, old.get("status") or {}
     reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
     allocated = allocated_ids(status)

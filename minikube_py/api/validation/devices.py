@@ -51,7 +51,7 @@ _pool_part: Final = named_by(is_dns1123_subdomain)
 
 
 def validate_items(items: Sequence[Any] | None, limit: int, check: Check, path: str) -> list[FieldError]:
-    """Each of at most `limit` items (negative: any number); of too many, only that they are."""
+    """Each of at most `limit` items (negative: any number); if too many, only that error."""
     given = items or ()
     if 0 <= limit < len(given):
         return [too_many(path, len(given), limit)]
@@ -146,7 +146,7 @@ _DASHED: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 
 
 def _wrong_uid(uid: str) -> str:
-    """As the library says it that upstream reads UUIDs with; empty where it reads this one."""
+    """The error of upstream's UUID library, or empty."""
     size = len(uid.encode())
     if size == 32:
         return "" if re.fullmatch("[0-9a-fA-F]{32}", uid) else "invalid UUID format"

@@ -8,9 +8,9 @@ from minikube_py.api.meta import is_path_segment, validate_object_meta, validate
 
 
 def validate_create(kind: Kind, obj: Json) -> list[FieldError]:
-    """What is wrong with a new object, in upstream's order; empty where nothing is."""
+    """What is wrong with a new object, in upstream's order; or empty."""
     errors = kind.validate(obj) if kind.validate is not None else []
-    # Only names that pass every other rule are asked whether they fit into a path, so that the better message wins.
+    # Check names as path segments last, so that better messages win.
     if errors or not kind.stored:
         return errors
     name = obj["metadata"].get("name")

@@ -14,7 +14,7 @@ NOT_A_CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _LIMIT: Final = 64
 _USUAL: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}")
-"""IPv4 as it is nearly always written: good without a further look."""
+"""Common IPv4 notation: valid without further checks."""
 
 
 def parse_ip(text: str) -> Address | None:
@@ -42,7 +42,7 @@ def _is_mapped(address: Address) -> bool:
 
 
 def validate_ip(text: str, path: str, known: tuple[str, ...] = ()) -> list[FieldError]:
-    """`known` are values that were stored before and may stay."""
+    """`known`: stored values that may stay."""
     if text in known or _USUAL.fullmatch(text) is not None:
         return []
     address = parse_ip(text)

@@ -1,4 +1,4 @@
-"""Jobs and CronJobs: what may be asked for, and what may be told of it.
+"""Jobs and CronJobs: validation of spec and status.
 
 Source: `pkg/apis/batch/validation/validation.go`, in its order of errors; which of them hold only for changed parts is
 said in `pkg/registry/batch/job/strategy.go`.
@@ -241,7 +241,7 @@ def _success_rule(rule: Json, completions: int, path: str) -> list[FieldError]:
 
 
 class BadIndexes(ValueError):
-    """What stands there is no list of indexes such as `1,3-5`."""
+    """Not a list of indexes such as `1,3-5`."""
 
 
 def _index(text: str, completions: int) -> int:
@@ -330,7 +330,7 @@ def _uncounted(status: Json) -> list[FieldError]:
 
 
 class _Changed:
-    """Which parts of a status an update changes: rules hold only for those, so that others can be put right later."""
+    """Which parts of a status an update changes: rules hold only for those, so that others can be fixed later."""
 
     def __init__(self, new: Json, old: Json) -> None:
         self._new, self._old = new, old

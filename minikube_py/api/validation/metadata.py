@@ -38,7 +38,7 @@ def validate_object_meta_update(new: Json, old: Json) -> list[FieldError]:
 
 
 def keep_metadata(new: Json, old: Json) -> None:
-    """A status write changes nothing of the metadata but who owns which field."""
+    """A status write may change only managedFields in metadata."""
     own = {name: new["metadata"].get(name) for name in ("resourceVersion", "managedFields")}
     kept = {name: value for name, value in old["metadata"].items() if name not in own}
     new["metadata"] = {**kept, **{name: value for name, value in own.items() if value}}

@@ -1,4 +1,4 @@
-"""Paths inside volumes and containers, and the fields of its own pod that a container may be told."""
+"""Paths inside volumes and containers, and the pod fields exposed to containers."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def _lines(spec: Json, type_name: str) -> list[str]:
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """Looks for what two texts share until it has looked at `COMPARED_MAX` pairs of lines; the rest counts as
-    replaced. Without a bound, thousands of small differences are looked for in all lines again and again."""
+    """Diffs two texts up to `COMPARED_MAX` pairs of lines; the rest counts as replaced. Without a bound, thousands of
+    small differences take quadratic time."""
 
     def __init__(self, old: list[str], new: list[str]) -> None:
         super().__init__(None, old, new)

@@ -116,7 +116,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _allow_placement(munged: Json, old: Json) -> list[FieldError]:
-    """Gated pods may still narrow where they go; sets what may change back to the old value."""
+    """Gated pods may still narrow their placement; resets mutable fields to the old value."""
     errors: list[FieldError] = []
     selector, before = munged.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if selector != before:

@@ -494,7 +494,7 @@ def _validate_extended(status: Json, spec: Json, path: str) -> list[FieldError]:
 
 
 def _validate_states(new: Sequence[Json], old: Sequence[Json], spec: Json) -> list[FieldError]:
-    """A container that has ended and is not to be restarted stays ended."""
+    """A terminated container that must not restart stays terminated."""
     if spec.get("restartPolicy") == "Always":
         return []
     errors: list[FieldError] = []

@@ -1,4 +1,4 @@
-"""Annotations that name profiles of seccomp and AppArmor, and the fields that stand for them today.
+"""Annotations that name profiles of seccomp and AppArmor, and the fields that replaced them.
 
 Source: `pkg/apis/core/validation` (ValidateSeccompPodAnnotations and its siblings), `pkg/registry/core/pod`
 (applyAppArmorVersionSkew), `pkg/api/pod/warnings.go`.
@@ -91,7 +91,7 @@ def _mismatch(annotation: str, field: Json | None, what: str, path: str) -> list
 
 
 def validate_annotation_update(annotations: Mapping[str, str], before: Mapping[str, str]) -> list[FieldError]:
-    """Of a pod: what its node has read stays."""
+    """For a pod: values read by its node are immutable."""
     errors: list[FieldError] = []
     changed = [key for key in before if annotations.get(key) != before[key]]
     added = [key for key in annotations if key not in before]

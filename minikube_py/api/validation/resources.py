@@ -150,7 +150,7 @@ def validate_requirements(
 
 
 def validate_pod_level(spec: Json, path: str) -> list[FieldError]:
-    """What is given for the pod as a whole must do for its containers."""
+    """Pod-level resources must cover those of the containers."""
     errors: list[FieldError] = []
     own, pod = spec["resources"], {"spec": spec}
     for which, asked in (("requests", None), ("limits", is_hugepages)):

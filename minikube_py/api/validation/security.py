@@ -193,7 +193,7 @@ def validate_container_security(context: Json, path: str, host_users: bool) -> l
 
 
 def validate_host_users(spec: Json, path: str) -> list[FieldError]:
-    """What may not be had together with user namespaces."""
+    """Fields incompatible with user namespaces."""
     if spec.get("hostUsers") is not False:
         return []
     why = "when `hostUsers` is false"
@@ -223,7 +223,7 @@ _CONTAINER_LINUX: Final = (
 
 
 def validate_for_system(spec: Json, system: str, path: str) -> list[FieldError]:
-    """What only the other operating system knows is not set."""
+    """Fields of the other operating system must be unset."""
     contexts = [
         (container.get("securityContext") or {}, f"{path}.{kind}[{i}].securityContext")
         for kind in ("initContainers", "containers", "ephemeralContainers")

@@ -1,4 +1,4 @@
-"""Services: ports, addresses, and what goes together with which type."""
+"""Services: ports, addresses, and valid combinations per type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sources of volumes that pods and PersistentVolumes share: disks, file servers and drivers.
 
 A source that both may name has one rule for each of them where upstream asks for more in a PersistentVolume, whose
-secrets may stand in other namespaces. Source: `pkg/apis/core/validation/validation.go`.
+secrets may be in other namespaces. Source: `pkg/apis/core/validation/validation.go`.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ IN_VOLUMES: Final[dict[str, Source]] = {
 PATHS: Final = {"gcePersistentDisk": "persistentDisk"}
 """Sources whose errors name another path than their field."""
 PATHS_OF_MORE: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""Sources that are called otherwise where they are one too many."""
+"""Other names of sources in the error for too many."""
 MORE_THAN_ONE: Final = "may not specify more than 1 volume type"
 
 

@@ -1,4 +1,4 @@
-"""What pods say for nodes with Windows: users, credentials, and containers that are processes of their host.
+"""Windows options of pods: users, credentials, and host process containers.
 
 Source: `pkg/apis/core/validation` (validateWindowsSecurityContextOptions, validateWindowsHostProcessPod).
 """
@@ -66,7 +66,7 @@ def _wrong_user(text: str) -> list[str]:
 
 
 def validate_host_process(spec: Json, path: str) -> list[FieldError]:
-    """All containers of a pod are processes of their host, or none is."""
+    """Either all containers of a pod are host processes, or none."""
     own = _host_process(spec)
     errors: list[FieldError] = []
     chosen = []
