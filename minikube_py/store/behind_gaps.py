@@ -82,10 +82,13 @@ class BehindGaps:
         self._fits = self._fitted = self._index = 0
         self._named: dict[bytes, list[tuple[int, int]]] = {}
         self._guessed = False
+        self._exact = True
+        """Nothing is missing so far, so everything is known as apply knew it."""
 
     def records(self, records: list[Any], lost: int) -> None:
         """Applies the readable parts of a newer, damaged snapshot on top of what was known. `lost`: how many of its
         records precede the first missing one."""
+        self._exact = False
         known = [record[1:] for record in records if record[0] == records_of.USERS_AND_ROLES]
         self.auth_lost = not known and _may_have_had_users(records, lost)
         if not self.auth_lost:
@@ -112,13 +115,14 @@ class BehindGaps:
         commands = [(each.index, command) for each in entries if (command := self._new(each)) is not None]
         self._named = {}
         self.auth_sure &= not missing
+        self._exact &= not missing
         for index, command in commands:
             for compare in _compares(command):
                 if compare.target == "MOD" and compare.op == "=" and compare.operand:
                     self._named.setdefault(compare.key, []).append((index, cast(int, compare.operand)))
         before = best = self._save()
         fits: int | None = None
-        for made in _revisions_made(commands, self.revision, missing):
+        for made in (0,) if self._exact else _revisions_made(commands, self.revision, missing):
             self._load(before)
             self._do(commands, made)
             if fits is None or self._fits > fits:
@@ -180,7 +184,7 @@ class BehindGaps:
         for key, kv in self.current.items():
             self._attach(key, 0, kv.lease)
         for index, command in commands:
-            self._index, self._guessed = index, any(_compares(command))
+            self._index, self._guessed = index, not self._exact and any(_compares(command))
             if self._may(command) and self._apply(bare(command)):
                 self.revision += 1
             if self._guessed:
@@ -213,14 +217,18 @@ class BehindGaps:
             self._sure_leases.add(command.id)
             self.leases.setdefault(command.id, command.ttl_s)
         elif kind is LeaseRevoke:
-            self._guessed |= command.id not in self._sure_leases
+            self._guessed |= not self._knows_lease(command.id)
             self._sure_leases.add(command.id)
             self.leases.pop(command.id, None)
             return self._delete([kv.key for kv in self.current.values() if kv.lease == command.id])
         elif kind is DeclareFields:
             self.fields[command.field_set.name] = field_set_to_plain(command.field_set)
         elif kind is DeclareIndex:
-            return self._write([Put(key_of(command.spec.name), dump(command.spec))])
+            spec, key = command.spec, key_of(command.spec.name)
+            declared = key in self.current and (self._exact or key in self._sure)
+            if declared or (self._exact and spec.on not in self.fields):
+                return False
+            return self._write([Put(key, dump(spec))])
         elif kind is DropIndex:
             return self._delete([key_of(command.name)])
         elif kind is ChangeAuth:
@@ -242,12 +250,16 @@ class BehindGaps:
     def _write(self, ops: list[Op]) -> bool:
         for op in ops:
             if type(op) is Put and op.lease:
-                if op.lease not in self._sure_leases:
+                if not self._knows_lease(op.lease):
                     self._guessed = True
                 elif op.lease not in self.leases:
                     return False
         wrote = [self._op(op, self.revision + 1) for op in ops]
         return any(wrote)
+
+    def _knows_lease(self, id: int) -> bool:
+        """Whether it is certain that the lease exists, or that it does not."""
+        return self._exact or id in self._sure_leases
 
     def _op(self, op: Op, revision: int) -> bool:
         if type(op) is DeleteRange:
@@ -260,7 +272,7 @@ class BehindGaps:
             return False
         before = self.current.get(op.key)
         if before is None and (op.ignore_value or op.ignore_lease):
-            self._guessed = True
+            self._guessed |= not self._exact
             return False
         value = before.value if before is not None and op.ignore_value else op.value
         lease = before.lease if before is not None and op.ignore_lease else op.lease
@@ -300,6 +312,8 @@ class BehindGaps:
         key, target, op, operand, range_end = compare
         named = cast(int, operand) if target in ("MOD", "CREATE") and op == "=" and not range_end else 0
         answer = holds(compare, cast(KeyIndex, self))
+        if self._exact:
+            return answer
         if key not in self._sure or range_end:
             # A client cannot name a revision before it was made.
             self.revision = max(self.revision, named)
