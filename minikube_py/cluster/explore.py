@@ -21,12 +21,14 @@ from minikube_py.cluster.local import Cluster
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.env import Rng
 from minikube_py.sim.fault_schedule import REGISTRY
-from minikube_py.sim.faults import Fault, Plan, S
+from minikube_py.sim.faults import Fault, Plan, S, chosen, of_each_kind, takes_part
 from minikube_py.sim.inject_api import KINDS
 from minikube_py.sim.loop import SimFailure
 
-COUNTS: Final = (0, 1, 1, 2, 2, 3, 4, 6)
+COUNTS: Final = (1, 1, 2, 2, 3, 3, 4, 6)
 """The number of faults per seed."""
+AMONG: Final = 12
+"""So many kinds share the count, also when the registry grows."""
 NEAR_SHARE: Final = 0.8
 NEAR_US: Final = (-50_000, 150_000)
 NODE_DOWN_MAX_US: Final = 60 * S
@@ -127,7 +129,7 @@ def explore(
         raise calm_run.error
     result = Explored(len(seeds))
     for seed in seeds:
-        faults = drawn(Rng(f"explore {seed}"), calm_run.calm, nodes)
+        faults = drawn(f"explore {seed}", calm_run.calm, nodes)
         outcome = run(seed, faults)
         result.seeds += 1
         result.kinds.update(fault.kind for fault in faults)
@@ -167,20 +169,23 @@ def run_once(
     return Outcome(tuple(faults), error, timeline, Calm(max(span_us, 1), moments, plurals, timeline.writes))
 
 
-def drawn(rng: Rng, calm: Calm, nodes: int) -> tuple[Fault, ...]:
-    """In order of time."""
-    kinds = [each for each in KINDS if each not in NOT_DRAWN and (nodes or not each.startswith("node_"))]
+def drawn(seed: object, calm: Calm, nodes: int) -> tuple[Fault, ...]:
+    """In order of time. Each kind draws from a stream of its own, so that a new kind leaves the others their faults."""
+    rng, among = Rng(f"faults {seed}"), 0.0
     if rng.random() < CLASSES_SHARE:
-        kinds = list(rng.choice(CLASSES))
+        kinds = chosen(seed, CLASSES)
     else:
         share = rng.choice((0.2, 0.5, 0.9))
-        kinds = [kind for kind in kinds if rng.random() < share] or kinds
+        kinds = tuple([each for each in KINDS if each not in NOT_DRAWN and takes_part(seed, each, share)])
+        among = share * AMONG
+    count = rng.choice(COUNTS)
     faults: list[Fault] = []
-    for _ in range(rng.choice(COUNTS)):
+    for kind, rng in of_each_kind(seed, Plan(count=count, kinds=kinds, among=among)):
         at_us = rng.randrange(calm.span_us)
         if calm.moments_us and rng.random() < NEAR_SHARE:
             at_us = max(0, rng.choice(calm.moments_us) + rng.randrange(*NEAR_US))
-        faults += [_fitting(rng, each, calm, nodes) for each in REGISTRY[rng.choice(kinds)].draw(rng, Plan(), at_us)]
+        if nodes or not kind.startswith("node_"):
+            faults += [_fitting(rng, each, calm, nodes) for each in REGISTRY[kind].draw(rng, Plan(), at_us)]
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
 
 

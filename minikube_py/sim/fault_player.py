@@ -29,7 +29,8 @@ class FaultPlayer:
     def __init__(self, cluster: SimCluster, rng: Rng) -> None:
         self.cluster = cluster
         self.world = cluster.world
-        self.rng = rng
+        self._seed = rng.getrandbits(64)
+        self._streams: dict[str, Rng] = {}
         self.counts: Counter[str] = Counter()
         self.left_out: Counter[str] = Counter()
         self._ends: dict[int, Callable[[], object]] = {}
@@ -64,6 +65,12 @@ class FaultPlayer:
             machine.disk.mend()
             if machine.process is not None:
                 machine.process.syncs.in_the_next(None)
+
+    def rng_of(self, fault: Fault) -> Rng:
+        """The stream of the fault's row: what other rows draw does not change it."""
+        if fault.kind not in self._streams:
+            self._streams[fault.kind] = Rng(f"{fault.kind} {self._seed}")
+        return self._streams[fault.kind]
 
     # -- for the rows of the registry ----------------------------------------------------------------------------------
 
@@ -104,27 +111,28 @@ class FaultPlayer:
     def sides(self, fault: Fault) -> tuple[list[str], list[str]]:
         """The hosts of both; half of the time a fault of members' links also affects their clients."""
         sources, others = self.hosts(fault.places), self.hosts(fault.others)
-        if self.rng.random() < 0.5:
+        rng = self.rng_of(fault)
+        if rng.random() < 0.5:
             members = {place.host for place in self.cluster.places}
             clients = [host for host in self.world.machines if host not in members]
-            (sources if self.rng.random() < 0.5 else others).extend(clients)
+            (sources if rng.random() < 0.5 else others).extend(clients)
         return sources, others
 
     def take_down(self, fault: Fault, *, power: bool) -> bool:
         """Some peers of a machine that lost power are not notified until it is back."""
         for place in fault.places:
             self.cluster.hold_down(place)
-            self.world.kill(self.cluster.host(place), power=power, silently=power and self.rng.random() < 0.5)
-        return self.until(fault, lambda: self.release(fault.places))
+            self.world.kill(self.cluster.host(place), power=power, silently=power and self.rng_of(fault).random() < 0.5)
+        return self.until(fault, lambda: self.release(fault))
 
-    def release(self, places: Sequence[int]) -> None:
-        order = list(places)
-        shuffle(order, self.rng)
+    def release(self, fault: Fault) -> None:
+        order = list(fault.places)
+        shuffle(order, self.rng_of(fault))
         for place in order:
             self.cluster.release(place)
 
-    def release_surely(self, places: Sequence[int]) -> None:
+    def release_surely(self, fault: Fault) -> None:
         """A disk that did not reach its last operation loses power now."""
-        for place in places:
+        for place in fault.places:
             self.world.kill(self.cluster.host(place), power=True)
-        self.release(places)
+        self.release(fault)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from minikube_py.env import Rng
 
 if TYPE_CHECKING:
     from minikube_py.sim.fault_player import FaultPlayer
 
+T = TypeVar("T")
 S: Final = 1_000_000
 MS: Final = 1_000
 LEADER: Final = -1
@@ -45,7 +46,8 @@ class Fault(NamedTuple):
 class Plan:
     """The amount of faults: about `count` faults of `kinds` in the first `span_us`, among `members` places. `spare`:
     places beyond them that may be joined to the cluster. `aimed`: the share of single-member faults that hit the
-    leader. `pace`: a factor of the faults' duration. `parts`: the other processes of a control plane."""
+    leader. `pace`: a factor of the faults' duration. `parts`: the other processes of a control plane. `among`: each
+    fault of the `count` is of a kind with a probability of one in `among` (0: one in the number of `kinds`)."""
 
     members: int = 3
     span_us: int = 8 * S
@@ -55,6 +57,7 @@ class Plan:
     aimed: float = 0.0
     pace: float = 1.0
     parts: tuple[str, ...] = ()
+    among: float = 0
 
 
 Draw = Callable[[Rng, Plan, int], Iterator[Fault]]
@@ -87,6 +90,30 @@ def aim(fault: Fault, leader: int | None, members: int) -> Fault | None:
     elif LEADER in fault.others:
         places = rest
     return fault._replace(places=places, others=others)
+
+
+# -- a stream for each row ---------------------------------------------------------------------------------------------
+
+
+def takes_part(seed: object, row: str, share: float) -> bool:
+    """Whether the row is among those of this seed."""
+    return Rng(f"{row} takes part in {seed}").random() < share
+
+
+def chosen(seed: object, options: Sequence[T]) -> T:
+    """One of the options, with equal probability. A new option takes over some seeds; the others keep theirs."""
+    return max(options, key=lambda option: Rng(f"{option} is chosen for {seed}").random())
+
+
+def of_each_kind(seed: object, plan: Plan) -> Iterator[tuple[str, Rng]]:
+    """The kinds of the plan's faults, one by one, with the kind's own stream to draw the fault by. What one kind draws
+    depends on the seed and its name alone, not on the other kinds."""
+    for kind in dict.fromkeys(plan.kinds):
+        rng = Rng(f"{kind} of {seed}")
+        share = plan.kinds.count(kind) / (plan.among or len(plan.kinds))
+        for _ in range(plan.count):
+            if rng.random() < share:
+                yield kind, rng
 
 
 # -- what rows draw by -------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def _trouble(
         yield Fault(at_us, kind, places, others, lasting(rng, plan, 200 * MS), amount(rng, plan))
 
     def begin(player: FaultPlayer, fault: Fault) -> bool:
-        if player.rng.random() < MESSAGES_SHARE:
+        if player.rng_of(fault).random() < MESSAGES_SHARE:
             sources, others = player.hosts(fault.places), player.hosts(fault.others)
             return player.until(fault, player.cluster.messages.begin(kind, sources, others, fault.amount))
         sources, others = player.sides(fault)
@@ -65,7 +65,7 @@ def _draw_cut(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 
 
 def _cut(player: FaultPlayer, fault: Fault) -> bool:
-    if player.rng.random() >= RESET_SHARE:
+    if player.rng_of(fault).random() >= RESET_SHARE:
         return clog(player, fault)
     sources, others = player.sides(fault)
     network = player.world.network

@@ -44,7 +44,7 @@ def _crash(player: FaultPlayer, fault: Fault) -> bool:
     for place in fault.places:
         player.cluster.hold_down(place)
         player.machine(place).disk.cut_after(int(fault.amount))
-    return player.until(fault, lambda: player.release_surely(fault.places))
+    return player.until(fault, lambda: player.release_surely(fault))
 
 
 def _torn_sync(player: FaultPlayer, fault: Fault) -> bool:
@@ -53,7 +53,7 @@ def _torn_sync(player: FaultPlayer, fault: Fault) -> bool:
         process = player.machine(place).process
         if process is not None:
             process.syncs.in_the_next(partial(player.world.kill, process.name, power=True))
-    return player.until(fault, lambda: player.release_surely(fault.places))
+    return player.until(fault, lambda: player.release_surely(fault))
 
 
 def _pause(player: FaultPlayer, fault: Fault) -> bool:
@@ -68,7 +68,7 @@ def _damage(player: FaultPlayer, fault: Fault, damage: Callable[[int], None], *,
     player.cluster.hold_down(place)
     player.world.kill(player.cluster.host(place), power=power)
     damage(place)
-    return player.until(fault, lambda: player.release((place,)))
+    return player.until(fault, lambda: player.release(fault._replace(places=(place,))))
 
 
 def _rot(player: FaultPlayer, fault: Fault) -> bool:
@@ -76,7 +76,7 @@ def _rot(player: FaultPlayer, fault: Fault) -> bool:
 
     def rot(place: int) -> None:
         machine = player.machine(place)
-        player.world.scheduler.log(f"rot on {machine.name}: {machine.disk.rot(player.rng)}")
+        player.world.scheduler.log(f"rot on {machine.name}: {machine.disk.rot(player.rng_of(fault))}")
         player.cluster.corrupt(place)
 
     return _damage(player, fault, rot, power=False)
@@ -101,9 +101,9 @@ def fill(player: FaultPlayer, fault: Fault) -> bool:
 def _full_start(player: FaultPlayer, fault: Fault) -> bool:
     for place in fault.places:
         player.cluster.hold_down(place)
-        player.world.kill(player.cluster.host(place), power=player.rng.random() < 0.5)
+        player.world.kill(player.cluster.host(place), power=player.rng_of(fault).random() < 0.5)
     begun = fill(player, fault)
-    player.release(fault.places)
+    player.release(fault)
     return begun
 
 
@@ -135,7 +135,7 @@ def _clock(player: FaultPlayer, fault: Fault) -> bool:
 
     def begin(host: str) -> None:
         world.drift(host, fault.amount)
-        world.machine(host).clock.jump(player.rng.uniform(-JUMP_S, JUMP_S))
+        world.machine(host).clock.jump(player.rng_of(fault).uniform(-JUMP_S, JUMP_S))
 
     def end(host: str) -> None:
         world.drift(host, world.machine(host).usual_rate)

@@ -81,7 +81,7 @@ def _depose(player: FaultPlayer, fault: Fault) -> bool:
     def strike(whom: tuple[int, Process | None]) -> None:
         place, process = whom
         if cluster.elected is elected and process is not None and process.ended is None:
-            _strike(player, place)
+            _strike(player, fault, place)
 
     def elected(place: int) -> None:
         player.world.scheduler.after(fault.amount / S, strike, (place, player.machine(place).process))
@@ -93,16 +93,17 @@ def _depose(player: FaultPlayer, fault: Fault) -> bool:
     return player.until(fault, leave)
 
 
-def _strike(player: FaultPlayer, place: int) -> None:
-    how = player.rng.random()
-    fault = Fault(0, "kill", (place,), (), player.rng.randint(50_000, 500_000))
+def _strike(player: FaultPlayer, deposed: Fault, place: int) -> None:
+    rng = player.rng_of(deposed)
+    how = rng.random()
+    fault = deposed._replace(places=(place,), duration_us=rng.randint(50_000, 500_000))
     if how < 0.4:
         player.take_down(fault._replace(duration_us=fault.duration_us // 4), power=how >= 0.2)
         return
     cluster = player.cluster
     others = [other.number for other in cluster.places if other.number != place and cluster.takes_part(other.number)]
     if how < 0.8 and others:
-        others.remove(player.rng.choice(others))
+        others.remove(rng.choice(others))
     rest = tuple(others)
     clog(player, fault._replace(others=rest))
     if how < 0.6 or how > 0.9:

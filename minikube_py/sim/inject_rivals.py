@@ -24,7 +24,7 @@ def _draw_supersede(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
 def _supersede(player: FaultPlayer, fault: Fault) -> bool:
     """Entries that another leader replaces are still in flight to the disk: promises about them are void, and their
     replacements are not durable with them."""
-    cluster, rng, old = player.cluster, player.rng, player.cluster.leader()
+    cluster, rng, old = player.cluster, player.rng_of(fault), player.cluster.leader()
     others = [each.number for each in cluster.places if each.opened and each is not old and not each.gone]
     if old is None or len(others) < 2:
         return False

@@ -35,7 +35,7 @@ def _announce(player: FaultPlayer, fault: Fault) -> bool:
         leader = cluster.leader()
         if player.lasts(number) and leader is not None:
             cluster.elected = elected
-            away_us = player.rng.randint(300, 3000) * MS
+            away_us = player.rng_of(fault).randint(300, 3000) * MS
             player.take_down(fault._replace(places=(leader.number,), duration_us=away_us), power=False)
 
     def elected(new: int) -> None:
@@ -73,7 +73,7 @@ def _full_heirs(player: FaultPlayer, fault: Fault) -> bool:
     def succeed(_: object) -> None:
         if player.lasts(number):
             fill(player, fault._replace(places=others, amount=ROOM_BYTES))
-            player.take_down(fault, power=player.rng.random() < 0.5)
+            player.take_down(fault, power=player.rng_of(fault).random() < 0.5)
 
     player.world.scheduler.after(fault.amount / S, succeed, None)
     number = player.begun(fault, lambda: network.unclog(here, clients))

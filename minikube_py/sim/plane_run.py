@@ -24,7 +24,7 @@ from minikube_py.sim.checkers.control_plane import History, unrest
 from minikube_py.sim.checkers.verdict import OK, violation
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.fault_schedule import THEMES
-from minikube_py.sim.faults import Fault, Plan, S
+from minikube_py.sim.faults import Fault, Plan, S, chosen, takes_part
 from minikube_py.sim.loop import SimFailure, SimLoop
 from minikube_py.sim.member_process import CONFIG
 from minikube_py.sim.plane_insides import Insides
@@ -60,6 +60,8 @@ SECOND_SHARE: Final = 0.3
 RUN_S: Final = 4000.0
 OPERATIONS: Final = (10, 25, 50)
 SPANS_S: Final = (40, 90, 180)
+AMONG: Final = 4
+"""So many kinds of faults of processes share a plan's count, also when the registry grows."""
 STORE_FAULTS: Final = (
     "crash", "torn_sync", "slow_sync", "depose", "cut", "clog", "pause", "kill", "loss", "double", "delay", "transfer",
 )  # fmt: skip
@@ -101,12 +103,13 @@ def drawn_plane(seed: int) -> RunOptions:
     parts = [f"api-{number}" for number in range(api_servers)] + ["scheduler", "controllers"]
     parts += [f"{part}-1" for part in ("scheduler", "controllers") if rng.random() < SECOND_SHARE]
     parts += [f"kubelet-{number}" for number in range(kubelets)]
-    kinds = tuple(kind for kind in inject_parts.KINDS if rng.random() < 0.5) or inject_parts.KINDS
+    kinds = tuple([kind for kind in inject_parts.KINDS if takes_part(seed, kind, 0.5)])
     members = rng.choice((1, 1, 3))
-    if members > 1 or rng.random() < 0.3:
-        kinds += tuple(each for each in rng.choice(THEMES) if each in STORE_FAULTS)
+    theme = chosen(seed, THEMES) if rng.random() < 0.3 or members > 1 else ()
+    of_store = tuple([each for each in theme if each in STORE_FAULTS])
     span_us = rng.choice(SPANS_S) * S
-    plan = Plan(members, span_us, rng.choice((0, 4, 8, 12, 16, 24)), kinds, 0, 0.5, 1.0, tuple(parts))
+    count, among = rng.choice((0, 4, 8, 12, 16, 24)), AMONG + len(of_store)
+    plan = Plan(members, span_us, count, kinds + of_store, 0, 0.5, 1.0, tuple(parts), among)
     operations, tick_s = rng.choice(OPERATIONS), rng.choice((TICK_S, LONG_TICK_S))
     return RunOptions(seed, world, plan, operations=operations, clients=1, workers=1, tick_s=tick_s)
 

@@ -100,8 +100,7 @@ class RunOptions:
 
 def drawn_options(seed: int) -> RunOptions:
     rng = Rng(f"options {seed}")
-    plan = drawn_plan(rng, SPAN_US)
-    plan = drawn_apart(seed, plan)
+    plan = drawn_apart(seed, drawn_plan(seed, SPAN_US))
     return RunOptions(
         seed,
         drawn_world(rng),
@@ -143,7 +142,7 @@ def drawn_world(rng: Rng) -> WorldOptions:
 
 
 def drawn_faults(options: RunOptions) -> list[Fault]:
-    drawn = schedule(Rng(f"faults {options.seed}"), options.plan)
+    drawn = schedule(options.seed, options.plan)
     return [fault for number, fault in enumerate(drawn) if number not in options.without]
 
 

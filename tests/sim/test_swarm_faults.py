@@ -17,7 +17,7 @@ from minikube_py.sim.run import SPAN_US, drawn_options
 
 
 def drawn(seed: int, **plan) -> list[Fault]:
-    return schedule(random.Random(seed), Plan(**{"kinds": KINDS} | plan))
+    return schedule(seed, Plan(**{"kinds": KINDS} | plan))
 
 
 def test_the_same_seed_gives_the_same_schedule():
@@ -44,7 +44,7 @@ def test_faults_are_within_their_plan(kind):
 
 def test_a_plan_without_kinds_is_quiet():
     assert drawn(1, count=10, kinds=()) == []
-    plans = [drawn_plan(random.Random(seed), SPAN_US) for seed in range(200)]
+    plans = [drawn_plan(seed, SPAN_US) for seed in range(200)]
     assert {plan.members for plan in plans} == {1, 3, 5}
     assert any(plan.count == 0 for plan in plans) and {plan.aimed > 0 for plan in plans} == {False, True}
 
@@ -69,7 +69,7 @@ def test_some_histories_are_drawn_apart(apart: Apart):
     drawn = [drawn_options(seed).plan for seed in range(400)]
     meant = [plan for plan in drawn if plan.kinds == kinds]
     assert 0.5 * apart.share < len(meant) / 400 < 1.5 * apart.share and all(plan.members > 1 for plan in meant)
-    faults = [fault for seed in range(5) for fault in schedule(random.Random(seed), meant[0])]
+    faults = [fault for seed in range(5) for fault in schedule(seed, meant[0])]
     assert set(kinds) <= {fault.kind for fault in faults} | {"supersede"}
 
 

@@ -17,7 +17,7 @@ from minikube_py.sim.faults import Fault
 from minikube_py.sim.plane_run import PlaneRun, drawn_plane
 from minikube_py.sim.run import Run, drawn_options
 
-CLUSTERS: Final = (8, 11, 14)
+CLUSTERS: Final = (90, 100, 136)
 STORES: Final = (1, 4)
 WEATHER: Final = (
     Fault(1_000, "crash_client", amount=1),

@@ -1,0 +1,102 @@
+"""A reported seed keeps its faults when the registry grows: each row draws from a stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from minikube_py.cluster import explore
+from minikube_py.env import Rng
+from minikube_py.sim import fault_schedule, inject_parts
+from minikube_py.sim.fault_player import FaultPlayer
+from minikube_py.sim.faults import Fault, Injection, S, at_once, chosen
+from minikube_py.sim.plane_run import drawn_plane
+from minikube_py.sim.run import RunOptions, drawn_faults, drawn_options
+
+SEEDS = range(300)
+ROW = Injection("new_row", "a row that was not there when the seeds were reported", at_once("new_row"), lambda *_: True)
+CALM = explore.Calm(60 * S, tuple(range(0, 60 * S, 7 * S)), ("pods", "services"), 9)
+Histories = dict[int, tuple[Any, list[Fault]]]
+
+
+def of_runs(drawn: Callable[[int], RunOptions]) -> Histories:
+    """All that a seed decides but the kinds of its faults, and the faults."""
+    options = {seed: drawn(seed) for seed in SEEDS}
+    return {
+        seed: (replace(each, plan=replace(each.plan, kinds=())), drawn_faults(each)) for seed, each in options.items()
+    }
+
+
+def of_explored() -> Histories:
+    return {seed: (None, list(explore.drawn(f"explore {seed}", CALM, 2))) for seed in SEEDS}
+
+
+REGISTRIES: dict[str, tuple[Any, Callable[[], Histories]]] = {
+    "store": (fault_schedule, lambda: of_runs(drawn_options)),
+    "cluster": (inject_parts, lambda: of_runs(drawn_plane)),
+    "explored programs": (explore, of_explored),
+}
+
+
+def without(kind: str, faults: list[Fault]) -> list[Fault]:
+    return [fault for fault in faults if fault.kind != kind]
+
+
+@pytest.mark.parametrize("place", [0, 5, 99])
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_a_row_that_is_added_leaves_all_others_their_faults(
+    name: str, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, histories = REGISTRIES[name]
+    before = histories()
+    kinds = list(module.KINDS)
+    kinds.insert(place, ROW.kind)
+    monkeypatch.setattr(module, "KINDS", tuple(kinds))
+    monkeypatch.setitem(fault_schedule.REGISTRY, ROW.kind, ROW)
+    after = histories()
+    for seed in SEEDS:
+        options, faults = after[seed]
+        assert (options, without(ROW.kind, faults)) == before[seed], f"seed {seed}"
+    have_it = [seed for seed in SEEDS if after[seed] != before[seed]]
+    # Most seeds are as they were to the last step.
+    assert 0 < len(have_it) < 0.5 * len(SEEDS)
+
+
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_rows_that_are_taken_away_leave_all_others_their_faults(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, histories = REGISTRIES[name]
+    whole, kinds = histories(), module.KINDS
+    for gone in kinds:
+        monkeypatch.setattr(module, "KINDS", tuple([kind for kind in kinds if kind != gone]))
+        for seed, (options, faults) in histories().items():
+            assert options == whole[seed][0]
+            # Themes and classes of faults name their kinds themselves.
+            assert without(gone, faults) == without(gone, whole[seed][1]), f"seed {seed} without {gone}"
+
+
+def test_a_row_draws_the_same_when_it_begins_whatever_others_drew() -> None:
+    class World:
+        world = None
+
+    def drawn(others: int) -> list[float]:
+        player = FaultPlayer(World(), Rng(3))  # type: ignore[arg-type]
+        found = []
+        for _ in range(5):
+            for number in range(others):
+                player.rng_of(Fault(0, f"other-{number}")).random()
+            found.append(player.rng_of(Fault(0, "kill")).random())
+        return found
+
+    assert drawn(0) == drawn(1) == drawn(7)
+
+
+def test_an_option_that_is_added_leaves_other_seeds_theirs() -> None:
+    options = (("kill",), ("cut", "clog"), ("pause",))
+    before = [chosen(seed, options) for seed in SEEDS]
+    after = [chosen(seed, (("wipe",), *options)) for seed in SEEDS]
+    assert {*before} == {*options}
+    assert all(now == then for now, then in zip(after, before) if now != ("wipe",))
+    assert 0.15 < after.count(("wipe",)) / len(SEEDS) < 0.35
