@@ -92,8 +92,15 @@ def drawn_apart(seed: int, plan: Plan) -> Plan:
 
 
 def schedule(seed: object, plan: Plan) -> list[Fault]:
-    """In order of time. Each kind draws from its own stream: one kind more adds its faults, and changes no others."""
-    faults: list[Fault] = []
+    """In order of time."""
+    return list(named_schedule(seed, plan).values())
+
+
+def named_schedule(seed: object, plan: Plan) -> dict[str, Fault]:
+    """In order of time; a name is the row and the number of the fault among the row's. Each row draws from its own
+    stream: one row more adds its faults, and changes neither the others nor their names."""
+    faults: dict[str, list[Fault]] = {}
     for kind, rng in of_each_kind(seed, plan):
-        faults += REGISTRY[kind].draw(rng, plan, rng.randrange(plan.span_us))
-    return sorted(faults, key=lambda fault: fault.at_us)
+        faults.setdefault(kind, []).extend(REGISTRY[kind].draw(rng, plan, rng.randrange(plan.span_us)))
+    named = {f"{kind}.{number}": fault for kind, drawn in faults.items() for number, fault in enumerate(drawn)}
+    return dict(sorted(named.items(), key=lambda each: each[1].at_us))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TextIO
 
+from minikube_py.sim.fault_schedule import named_schedule
 from minikube_py.sim.histories import NAMES, STORE, Histories, histories
 from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults
 
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
     options = of.drawn(parsed.seed)
     if parsed.operations is not None:
         options = replace(options, operations=parsed.operations)
+    if unknown := set(parsed.without or ()) - named_schedule(options.seed, options.plan).keys():
+        raise SystemExit(f"seed {options.seed} has no fault {', '.join(sorted(unknown))}")
     if parsed.without:
         options = replace(options, without=frozenset(parsed.without))
     if parsed.shrink:
@@ -45,13 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--of", choices=NAMES, default=NAMES[0], help="of what (default: the store)")
     parser.add_argument("--until", type=float, metavar="S", help="tell nothing after this second of virtual time")
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
-    parser.add_argument("--without", type=_numbers, metavar="N,N", help="faults of the schedule to leave out")
+    parser.add_argument("--without", type=_names, metavar="NAME,NAME", help="faults of the schedule to leave out")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller history that goes wrong likewise")
     return parser
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",") if number]
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None) -> int:
@@ -62,9 +65,9 @@ def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | N
         f"{options.operations} requests",
         file=out,
     )
-    for number, fault in enumerate(drawn_faults(replace(options, without=frozenset()))):
-        left_out = "  (left out)" if number in options.without else ""
-        print(f"  fault {number:2d} at {fault.at_us / 1e6:9.6f}: {fault}{left_out}", file=out)
+    for name, fault in named_schedule(options.seed, plan).items():
+        left_out = "  (left out)" if name in options.without else ""
+        print(f"  {name:>16} at {fault.at_us / 1e6:9.6f}: {fault}{left_out}", file=out)
 
     def told(line: str) -> None:
         if until_s is None or float(line.partition(" ")[0]) <= until_s:
@@ -110,7 +113,7 @@ def command(options: RunOptions, of: Histories = STORE) -> str:
     if options.operations != drawn.operations:
         words.append(f"--operations {options.operations}")
     if options.without:
-        words.append(f"--without {','.join(map(str, sorted(options.without)))}")
+        words.append(f"--without {','.join(sorted(options.without))}")
     return " ".join(words)
 
 
@@ -130,8 +133,7 @@ def shrunk(
 
 
 def _smaller(options: RunOptions) -> Iterator[RunOptions]:
-    total = len(drawn_faults(replace(options, without=frozenset())))
-    present = [number for number in range(total) if number not in options.without]
+    present = [name for name in named_schedule(options.seed, options.plan) if name not in options.without]
     size = len(present) // 2
     while size:
         for start in range(0, len(present), size):

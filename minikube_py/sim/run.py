@@ -27,7 +27,7 @@ from minikube_py.sim.checkers.verdict import Verdict, violation
 from minikube_py.sim.clients import Client, Rivals, Traffic, Watched
 from minikube_py.sim.cluster import Place, SimCluster
 from minikube_py.sim.fault_player import FaultPlayer
-from minikube_py.sim.fault_schedule import drawn_apart, drawn_plan, schedule
+from minikube_py.sim.fault_schedule import drawn_apart, drawn_plan, named_schedule
 from minikube_py.sim.faults import DRIFT_MAX, Fault, Plan
 from minikube_py.sim.history import Request
 from minikube_py.sim.judge import judge
@@ -79,8 +79,8 @@ fields start as soon as they are declared."""
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """Everything the seed decides before anything runs. `operations`: requests before everything heals. `faults`: those
-    drawn from the seed, except `without` (their positions in the schedule). `client_ends`: how often a client is
-    killed; `rollings`: how often all members are restarted cleanly, one after the other. `minority_down`: once all is
+    drawn from the seed, except `without` (names, as in `named_schedule`). `client_ends`: how often a client is killed;
+    `rollings`: how often all members are restarted cleanly, one after the other. `minority_down`: once all is
     healthy, as many voters as a majority can spare are stopped, and the others must answer."""
 
     seed: int
@@ -95,7 +95,7 @@ class RunOptions:
     minority_down: bool = False
     tick_s: float = TICK_S
     append_bytes: int = APPEND_BYTES[0]
-    without: frozenset[int] = frozenset()
+    without: frozenset[str] = frozenset()
 
 
 def drawn_options(seed: int) -> RunOptions:
@@ -142,8 +142,8 @@ def drawn_world(rng: Rng) -> WorldOptions:
 
 
 def drawn_faults(options: RunOptions) -> list[Fault]:
-    drawn = schedule(options.seed, options.plan)
-    return [fault for number, fault in enumerate(drawn) if number not in options.without]
+    drawn = named_schedule(options.seed, options.plan)
+    return [fault for name, fault in drawn.items() if name not in options.without]
 
 
 @dataclass(slots=True)

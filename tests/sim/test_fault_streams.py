@@ -19,19 +19,29 @@ from minikube_py.sim.run import RunOptions, drawn_faults, drawn_options
 SEEDS = range(300)
 ROW = Injection("new_row", "a row that was not there when the seeds were reported", at_once("new_row"), lambda *_: True)
 CALM = explore.Calm(60 * S, tuple(range(0, 60 * S, 7 * S)), ("pods", "services"), 9)
-Histories = dict[int, tuple[Any, list[Fault]]]
+Faults = dict[str, Fault]
+Histories = dict[int, tuple[Any, Faults]]
 
 
 def of_runs(drawn: Callable[[int], RunOptions]) -> Histories:
-    """All that a seed decides but the kinds of its faults, and the faults."""
-    options = {seed: drawn(seed) for seed in SEEDS}
-    return {
-        seed: (replace(each, plan=replace(each.plan, kinds=())), drawn_faults(each)) for seed, each in options.items()
-    }
+    """All that a seed decides but the kinds of its faults, and the faults by name."""
+    found: Histories = {}
+    for seed in SEEDS:
+        options = drawn(seed)
+        faults = fault_schedule.named_schedule(seed, options.plan)
+        assert drawn_faults(options) == list(faults.values())
+        found[seed] = replace(options, plan=replace(options.plan, kinds=())), faults
+    return found
 
 
 def of_explored() -> Histories:
-    return {seed: (None, list(explore.drawn(f"explore {seed}", CALM, 2))) for seed in SEEDS}
+    found: Histories = {}
+    for seed in SEEDS:
+        faults: Faults = {}
+        for fault in explore.drawn(f"explore {seed}", CALM, 2):
+            faults[f"{fault.kind}.{sum(each.kind == fault.kind for each in faults.values())}"] = fault
+        found[seed] = None, faults
+    return found
 
 
 REGISTRIES: dict[str, tuple[Any, Callable[[], Histories]]] = {
@@ -41,8 +51,9 @@ REGISTRIES: dict[str, tuple[Any, Callable[[], Histories]]] = {
 }
 
 
-def without(kind: str, faults: list[Fault]) -> list[Fault]:
-    return [fault for fault in faults if fault.kind != kind]
+def without(kind: str, faults: Faults) -> list[tuple[str, Fault]]:
+    """In order, with their names."""
+    return [(name, fault) for name, fault in faults.items() if fault.kind != kind]
 
 
 @pytest.mark.parametrize("place", [0, 5, 99])
@@ -59,7 +70,7 @@ def test_a_row_that_is_added_leaves_all_others_their_faults(
     after = histories()
     for seed in SEEDS:
         options, faults = after[seed]
-        assert (options, without(ROW.kind, faults)) == before[seed], f"seed {seed}"
+        assert (options, without(ROW.kind, faults)) == (before[seed][0], [*before[seed][1].items()]), f"seed {seed}"
     have_it = [seed for seed in SEEDS if after[seed] != before[seed]]
     # Most seeds are as they were to the last step.
     assert 0 < len(have_it) < 0.5 * len(SEEDS)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from minikube_py.sim import replay, swarm
+from minikube_py.sim.fault_schedule import named_schedule
 from minikube_py.sim.journal import Done, Journal, code_hash
 from minikube_py.sim.run import drawn_faults, drawn_options, run_seed
 from minikube_py.sim.swarm import Report
@@ -63,18 +64,27 @@ def test_the_seeds_differ_in_what_they_try():
 
 def test_shrinking_keeps_what_is_needed():
     options = next(options for options in map(drawn_options, range(100)) if len(drawn_faults(options)) > 8)
-    needed = {2, 5}
+    names = list(named_schedule(options.seed, options.plan))
+    needed = {names[2], names[5]}
 
     def wrong(candidate):
         return not needed & candidate.without and candidate.operations >= 30
 
     smallest = replay.shrunk(options, wrong)
-    total = len(drawn_faults(options))
-    assert smallest.without == frozenset(range(total)) - needed
+    assert smallest.without == frozenset(names) - needed
     assert 30 <= smallest.operations < 60
     words = replay.command(smallest).split()
     parsed = replay._parser().parse_args(words[3:])
     assert replace(options, operations=parsed.operations, without=frozenset(parsed.without)) == smallest
+
+
+def test_faults_are_left_out_by_name():
+    options = drawn_options(SEEDS[0])
+    first, *_, last = named_schedule(options.seed, options.plan)
+    told = replayed(str(SEEDS[0]), "--without", f"{first},{last}")
+    assert [line.split()[0] for line in told.splitlines() if line.endswith("(left out)")] == [first, last]
+    with pytest.raises(SystemExit, match=r"seed 3 has no fault 2, nothing\.0"):
+        replayed(str(SEEDS[0]), "--without", f"{first},nothing.0,2")
 
 
 def test_nothing_to_shrink_is_said():
