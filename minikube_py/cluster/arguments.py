@@ -229,6 +229,7 @@ Target = Annotated[
     str, Rule("KIND/NAME, as rc/web, or KIND for all of a kind", _matches(r"[^/\s]+(/(?!\.\.?$)[^/%\s]+)?"))
 ]
 Name = Annotated[str, Rule("the name of an object", _matches(r"(?!\.\.?$)[^/%\s]+"))]
+Label = Annotated[str, Rule("a DNS label, as guard", _label)]
 Namespace = Annotated[str, Rule("the name of a namespace", _label)]
 Namespaces = Annotated[
     str, Rule('the name of a namespace, or "" for all of them', lambda value: value == "" or _label(value))
@@ -257,6 +258,9 @@ FilePath = Annotated[Path | str, Rule("the path of a file or folder", _path)]
 FilePaths = Annotated[Path | str | Sequence[Path | str], Rule("the path of a file or folder, or several", _paths)]
 Until = Annotated[Callable[[dict[str, Any]], bool], Rule("a function of the object", callable)]
 Plain = Annotated[Callable[[], Coroutine[Any, Any, T]], Rule("a coroutine function", callable)]
+Answer = Annotated[
+    Callable[[dict[str, Any]], bool | Mapping[str, Any]], Rule("a plain function of the request", callable)
+]
 Main = Annotated[Callable[..., Any], Rule("a function", callable)]
 Nodes = Annotated[
     int | Sequence[NodeSpec],

@@ -150,6 +150,9 @@ class _Engine:
     def inject(self, fault: Fault) -> None:
         """Never called: `plane` is used first, which raises."""
 
+    def do(self, name: str, call: Callable[[], None]) -> None:
+        """As `inject`."""
+
     def all_well(self) -> None:
         """No fault can be injected here."""
 

@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from minikube_py.api.errors import expired
-from minikube_py.api.registry import registry_of
-from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
-from minikube_py.apiserver.rules import User
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.gate import Gate, GatedServer
+from minikube_py.cluster.webhooks import Webhook, Webhooks
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.inject_api import KINDS, Rule
+from minikube_py.store.storage import Storage
 
 US_PER_S = 1_000_000
 
@@ -30,6 +29,7 @@ class Player:
     def __init__(self, plane: Plane, gate: Gate, clock: Clock) -> None:
         self.gate = gate
         self.on_crash: Callable[[int], None] | None = None
+        self.webhooks: Webhooks | None = None
         self._plane, self._clock = plane, clock
         self._ending: dict[asyncio.Task[None], None] = {}
 
@@ -52,6 +52,8 @@ class Player:
     def all_well(self) -> None:
         """Ends the injected faults."""
         self.gate.all_well()
+        if self.webhooks is not None:
+            self.webhooks.all_well()
         kubelet = self._plane.components.get("kubelet")
         if isinstance(kubelet, FakeKubelet):
             kubelet.power_on_all()
@@ -149,11 +151,21 @@ class GatedPlane(Plane):
 
     player: Player
 
-    def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
-        registry = registry_of(self.gates)
-        core = GatedServer(self.storage, self._clock, rng, tokens=users, registry=registry, signing_key=key)
-        self.player = Player(self, core.gate, self._clock)
+    threads = False
+    """Whether webhooks of the test run on threads."""
+
+    def new_core(self, storage: Storage, clock: Clock, rng: Rng, **options: Any) -> ApiServer:
+        core = GatedServer(storage, clock, rng, **options)
+        self.player = Player(self, core.gate, clock)
         return core
+
+    def serve(self, hook: Webhook) -> None:
+        """The API server calls it from now on. Replaces an earlier one of that name."""
+        caller = self.core.webhook_caller
+        if (webhooks := self.player.webhooks) is None:
+            webhooks = self.player.webhooks = Webhooks(caller.outgoing, self._clock, self.threads)
+            caller.outgoing = webhooks
+        webhooks.serve(hook)
 
     async def stop(self) -> None:
         player = getattr(self, "player", None)
@@ -164,3 +176,5 @@ class GatedPlane(Plane):
 
 class GatedControlPlane(GatedPlane, ControlPlane):
     """The same with a folder, certificates and HTTPS."""
+
+    threads = True

@@ -134,6 +134,12 @@ class Threaded(RealPlane):
 
         self._thread.run(act)
 
+    def do(self, name: str, call: Callable[[], None]) -> None:
+        async def act() -> None:
+            call()
+
+        self._thread.run(act)
+
     def all_well(self) -> None:
         async def act() -> None:
             self.plane.player.all_well()
@@ -159,6 +165,9 @@ class InLoop(RealPlane):
 
     def inject(self, fault: Fault) -> None:
         self.plane.player.begin(fault)
+
+    def do(self, name: str, call: Callable[[], None]) -> None:
+        call()
 
     def all_well(self) -> None:
         self.plane.player.all_well()

@@ -350,6 +350,14 @@ class VirtualEngine:
 
         self.given("fault", tuple(fault), lambda: self.virtual.run(act))
 
+    def do(self, name: str, call: Callable[[], None]) -> None:
+        """On the cluster's loop; it cannot be recorded."""
+
+        async def act() -> None:
+            call()
+
+        self.given("code", (name,), lambda: self.virtual.run(act))
+
     def all_well(self) -> None:
         async def act() -> None:
             self._well()

@@ -85,7 +85,7 @@ class Plane:
     def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
         """The API server on the storage, before it starts; `users` by their tokens. `key` signs the tokens of service
         accounts; None: a new one."""
-        return ApiServer(
+        return self.new_core(
             self.storage,
             self._clock,
             rng,
@@ -94,6 +94,10 @@ class Plane:
             signing_key=key,
             enabled_plugins=self.enabled_plugins,
         )
+
+    def new_core(self, storage: Storage, clock: Clock, rng: Rng, **options: Any) -> ApiServer:
+        """Planes with another class of API server override this; `options` are the class's."""
+        return ApiServer(storage, clock, rng, **options)
 
     async def stop(self) -> None:
         """In reverse order; ends everything started."""

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import orjson
 
-from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.auth import ADMIN, ANONYMOUS, CONTROLLER_MANAGER, SCHEDULER, SHARED_KUBELET
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -343,11 +342,9 @@ class RecordedControlPlane(ControlPlane):
     def transport(self, user: User = USERS[tokens.ADMIN]) -> ApiTransport:
         return RecordedTransport(self.recorder, cast(RecordedApiServer, self.core), user)
 
-    def make_core(self, users: Mapping[str, User], rng: Rng, key: SigningKey | None = None) -> ApiServer:
-        self.recorded = RecordedStorage(self.member.storage, self.recorder)
-        return RecordedApiServer(
-            self.recorder, API_SERVER, self.recorded, self._clock, rng, tokens=users, signing_key=key
-        )
+    def new_core(self, storage: Storage, clock: Clock, rng: Rng, **options: Any) -> ApiServer:
+        self.recorded = RecordedStorage(storage, self.recorder)
+        return RecordedApiServer(self.recorder, API_SERVER, self.recorded, clock, rng, **options)
 
     async def another_core(self, name: str, rng: Rng) -> RecordedApiServer:
         """A further API server on the same store; whoever asked for it stops it."""
