@@ -19,11 +19,12 @@ from minikube_py.apiserver.messages import parse_query
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch
+from minikube_py.cluster.replaced import Replaced
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import Rng
 from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
-from minikube_py.sim.tasks import keep_order, let_order
+from minikube_py.sim.tasks import in_order
 
 READS: Final = frozenset(("GET", "HEAD"))
 DELAY_S: Final = 0.0005
@@ -33,6 +34,7 @@ RESTART_MORE_S: Final = 2.0
 BACKOFF_FACTOR: Final = 2.0
 BACKOFF_MAX_S: Final = 60.0
 ERRORS_MAX: Final = 100
+AS_COMPLETED: Final = Replaced(asyncio, "as_completed", in_order)
 
 Main = Callable[[Any], Coroutine[Any, Any, object]]
 
@@ -45,8 +47,8 @@ class Programs:
         self.rng = virtual.new_rng()
         self.running: list[Program] = []
         self._writes_left: deque[int] = deque()
-        self._keeps_order = True
-        keep_order()
+        self._replaced: list[Replaced] = []
+        self.replace(AS_COMPLETED)
 
     def start(self, main: Main, name: str) -> Program:
         program = Program(self, main, name)
@@ -57,9 +59,15 @@ class Programs:
     def stop(self) -> None:
         for each in self.running:
             each.stop()
-        if self._keeps_order:
-            self._keeps_order = False
-            let_order()
+        for attribute in self._replaced:
+            attribute.release()
+        self._replaced.clear()
+
+    def replace(self, attribute: Replaced) -> None:
+        """Until the last cluster that asked for it has stopped."""
+        if attribute not in self._replaced:
+            self._replaced.append(attribute)
+            attribute.hold()
 
     def crash_before(self, writes: int) -> None:
         self._writes_left.append(writes)
@@ -158,6 +166,9 @@ class _Process:
 
     # -- lifecycle
     # ---------------------------------------------------------------------------------------------------------
+
+    def replace(self, attribute: Replaced) -> None:
+        self._programs.replace(attribute)
 
     def begin(self, main: Main) -> None:
         async def whole() -> None:
@@ -337,6 +348,10 @@ class Remote:
     def wall_s(self) -> float:
         """The cluster's wall clock."""
         return self._process.wall_s()
+
+    def replace(self, attribute: Replaced) -> None:
+        """For as long as a cluster with such programs runs."""
+        self._process.replace(attribute)
 
     async def exchange(self, asked: Head, body: bytes) -> Answered:
         found, watch = await self._process.exchange(asked, body)

@@ -10,6 +10,7 @@ import asyncio
 import datetime
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from minikube_py.cluster.in_process import SERVER, Answered, AsyncAnswer, bearer
 from minikube_py.cluster.program import Remote
 from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.cluster.program_plain import Baton, PlainClients
+from minikube_py.cluster.replaced import Replaced
 from minikube_py.errors import MinikubeError
 
 DATED: Final = ("_core.actions.progression", "_core.actions.application", "_cogs.clients.events")
@@ -30,8 +32,8 @@ _now_s: ContextVar[Callable[[], float]] = ContextVar("now_s")
 async def operate(clients: ProgramClients, wall_s: Callable[[], float], registry: Any, options: dict[str, Any]) -> None:
     """`kopf.operator(...)`, with a session, a memo that has `clients`, and no peers."""
     kopf, loop = installed("kopf"), asyncio.get_running_loop()
-    for name in DATED:
-        installed(f"kopf.{name}").datetime = _DATES
+    for attribute in _dated():
+        clients.transport.replace(attribute)
     _now_s.set(wall_s)
     threads = 0
 
@@ -66,6 +68,11 @@ class _Date(datetime.datetime):
 
 
 _DATES: Final = SimpleNamespace(**{name: getattr(datetime, name) for name in datetime.__all__} | {"datetime": _Date})
+
+
+@cache
+def _dated() -> tuple[Replaced, ...]:
+    return tuple(Replaced(installed(f"kopf.{name}"), "datetime", _DATES) for name in DATED)
 
 
 class _Session:

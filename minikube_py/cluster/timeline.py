@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -14,6 +15,11 @@ NS_PER_S: Final = 1_000_000_000
 LINES_MAX: Final = 160
 TEXT_MAX: Final = 200
 REGISTRY: Final = "/registry/"
+TURN_MAX: Final = 6
+"""The lines of one turn of a program that polls, at most."""
+REPEATS_MIN: Final = 2
+_READ: Final = re.compile(r"(?<= items) at revision \d+$")
+"""A list's revision grows with any write, such as a heartbeat."""
 
 
 class Change(NamedTuple):
@@ -69,8 +75,8 @@ class Timeline:
         self.add(lambda: "\n".join(f"{who} sees {_event(path, each)}" for each in batch if each.type != "BOOKMARK"))
 
     def lines(self) -> list[str]:
-        """Changes relevant to the program; the middle is omitted if there are too many."""
-        found: list[str] = []
+        """Changes relevant to the program, repeated lines once; if there are too many, the middle is omitted."""
+        told: list[tuple[int, str]] = []
         for at_ns, entry in self._entries:
             if isinstance(entry, Change):
                 if not self.plurals.keys() & {*entry.key.split("/")[:2]}:
@@ -78,11 +84,35 @@ class Timeline:
                 text = f"    store: {entry.key} {entry.kind} at revision {entry.revision}"
             else:
                 text = entry if isinstance(entry, str) else entry()
-            found += [f"{(at_ns - self.zero_ns) / NS_PER_S:10.4f}  {line[:TEXT_MAX]}" for line in text.splitlines()]
+            told += [(at_ns - self.zero_ns, line[:TEXT_MAX]) for line in text.splitlines()]
+        found = list(_once(told))
         if len(found) > LINES_MAX:
             half = LINES_MAX // 2
             found[half:-half] = [f"            ... {len(found) - 2 * half} lines left out ..."]
         return found
+
+
+def _once(told: Sequence[tuple[int, str]]) -> Iterator[str]:
+    """Lines that repeat, one by one or several in turn, as by a program that polls, and how many times."""
+    keys = [_READ.sub("", text) for _, text in told]
+    at = 0
+    while at < len(told):
+        period, more = next(
+            ((n, more) for n in range(1, TURN_MAX + 1) if (more := _repeats(keys, at, n)) >= REPEATS_MIN), (1, 0)
+        )
+        yield from (f"{at_ns / NS_PER_S:10.4f}  {text}" for at_ns, text in told[at : at + period])
+        at += period * (more + 1)
+        if more:
+            what = f"these {period} lines" if period > 1 else "this line"
+            yield f"            ... {what} {more} more times, until {told[at - 1][0] / NS_PER_S:.4f} ..."
+
+
+def _repeats(keys: Sequence[str], at: int, period: int) -> int:
+    """How many times the lines that begin there follow again."""
+    first, more = keys[at : at + period], 0
+    while keys[at + period * (more + 1) : at + period * (more + 2)] == first:
+        more += 1
+    return more
 
 
 def plural_of(path: str) -> str:

@@ -147,10 +147,11 @@ def _close_generator_at(step: Any) -> None:
 
 AWAITED = ("cr_await", "ag_await", "gi_yieldfrom")
 _as_completed: Any = asyncio.as_completed
-_keepers: list[None] = []
 
 
-def _in_order(fs: Any, **options: Any) -> Any:
+def in_order(fs: Any, **options: Any) -> Any:
+    """In place of asyncio.as_completed, which makes tasks of a set of coroutines in the order of their addresses (kopf
+    gives it a set): on a simulated loop in the given order, or by their arguments."""
     is_simulated = hasattr(asyncio.get_event_loop(), "next_number")
     if not is_simulated or asyncio.isfuture(fs) or asyncio.iscoroutine(fs):
         return _as_completed(fs, **options)
@@ -165,20 +166,6 @@ def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
     locals_ = getattr(getattr(each, "cr_frame", None), "f_locals", {})
     plain = sorted((name, str(value)) for name, value in locals_.items() if isinstance(value, str | int | float))
     return 0, getattr(each, "__qualname__", ""), plain
-
-
-def keep_order() -> None:
-    """asyncio.as_completed makes tasks from a set of coroutines, in the order of their addresses, and kopf gives it a
-    set. From now on it creates those on a simulated loop in the given order, or by their arguments."""
-    _keepers.append(None)
-    asyncio.as_completed = _in_order
-
-
-def let_order() -> None:
-    """Once for each `keep_order`: the last one restores asyncio's own function."""
-    _keepers.pop()
-    if not _keepers and asyncio.as_completed is _in_order:
-        asyncio.as_completed = _as_completed
 
 
 @contextmanager
