@@ -57,11 +57,14 @@ class Programs:
         return program
 
     def stop(self) -> None:
-        for each in self.running:
-            each.stop()
-        for attribute in self._replaced:
-            attribute.release()
-        self._replaced.clear()
+        """Idempotent."""
+        try:
+            for each in self.running:
+                each.stop()
+        finally:
+            for attribute in self._replaced:
+                attribute.release()
+            self._replaced.clear()
 
     def replace(self, attribute: Replaced) -> None:
         """Until the last cluster that asked for it has stopped."""

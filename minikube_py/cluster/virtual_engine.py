@@ -143,8 +143,13 @@ class VirtualEngine:
     def stop(self, quietly: bool) -> None:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
         gateway, self._gateway = self._gateway, None
-        if self._programs is not None:
-            self._programs.stop()
+        try:
+            if self._programs is not None:
+                self._programs.stop()
+        finally:
+            self._end(gateway, quietly)
+
+    def _end(self, gateway: Gateway | None, quietly: bool) -> None:
         try:
             if gateway is not None:
                 gateway.stop()
@@ -411,8 +416,7 @@ class VirtualEngine:
         if self._gateway is not None:
             self._gateway.happened()
 
-    # -- for the public API
-    # -------------------------------------------------------------------------------------------------
+    # -- for the public API ------------------------------------------------------------------------------------------
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
         return driven(work(operations))
