@@ -29,6 +29,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cluster/program_plain.py", THREAD): "a plain function under test: it and the simulation take turns",
     ("cluster/program_plain.py", TIME): "what sleeps by `time` there lets virtual time pass",
     ("cluster/program_plain.py", WAIT): "on a simulated loop, whose timers are virtual",
+    ("cluster/webhooks.py", THREAD): "a test's function answers on a thread in real time, inline in virtual time",
     ("cluster/virtual_engine.py", THREAD): "a lock: one request at a time, from whichever thread",
     ("cluster/real.py", RANDOM): "a cluster in real time; its uids must not repeat",
     ("cluster/explore.py", RANDOM): "what the program under test draws by itself is made the seed's",
