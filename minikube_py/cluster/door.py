@@ -36,6 +36,9 @@ class Reached(Protocol):
     def plane(self) -> GatedPlane: ...
 
     @property
+    def clock(self) -> Clock: ...
+
+    @property
     def url(self) -> str: ...
 
     @property
@@ -139,7 +142,8 @@ class Door(Faults):
         self._reached().all_well()
 
     def _operations(self) -> Operations:
-        return Operations(self._reached().own_transport(), self.namespace, self._kinds)
+        reached = self._reached()
+        return Operations(reached.own_transport(), self.namespace, self._kinds, reached.clock)
 
 
 class PlainDoor(Door):

@@ -102,6 +102,9 @@ def ended_status(pod: dict[str, Any], code: int, container: str, reason: str, no
     status, spec = pod.get("status") or {}, pod["spec"]
     statuses = [dict(each) for each in status.get("containerStatuses") or ()]
     name = container or spec["containers"][0]["name"]
+    names = [each["name"] for each in spec["containers"]]
+    if name not in names:
+        raise ClusterError(f"pod {pod['metadata']['name']} has no container {name}; it has {', '.join(names)}")
     mine = next((each for each in statuses if each["name"] == name), None)
     if mine is None or status.get("phase") != "Running":
         raise ClusterError(f"container {name} of pod {pod['metadata']['name']} does not run ({status.get('phase')})")

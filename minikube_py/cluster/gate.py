@@ -176,7 +176,9 @@ class GatedServer(ApiServer):
         """The fault's answer in place of the real one, if any."""
         if verb == "watch":
             return self._too_old(gate, path, request)
-        if verb == "list" and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
+        # Lists that name the revision they want are never stale.
+        exact = request.query.get("continue") or request.query.get("resourceVersionMatch")
+        if verb == "list" and not exact and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
             gate.played += 1
             self._make_stale(request, back)
         rule = gate.rule_for(verb, path)
@@ -203,11 +205,8 @@ class GatedServer(ApiServer):
 
     def _make_stale(self, request: Request, back: int) -> None:
         """As a lagging watch cache answers."""
-        query = dict(request.query)
-        if query.get("continue") or query.get("resourceVersionMatch"):
-            return
         revision = max(1, self.cache.revision - back)
-        request.query = {**query, "resourceVersion": str(revision), "resourceVersionMatch": "Exact"}
+        request.query = {**request.query, "resourceVersion": str(revision), "resourceVersionMatch": "Exact"}
 
 
 def _error(status: int, path: ResourcePath) -> StatusError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.meta import timestamp
 from minikube_py.client.rest import EVENTS, PODS, Object, RestClient, path_of
 from minikube_py.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiTransport
 from minikube_py.cluster.arguments import Manifests
@@ -25,10 +26,11 @@ UNSUPPORTED: Final = 415
 class Operations:
     """In `namespace` by default. All raise: StatusError, ClusterError."""
 
-    def __init__(self, transport: ApiTransport, namespace: str, kinds: Kinds) -> None:
+    def __init__(self, transport: ApiTransport, namespace: str, kinds: Kinds, clock: Clock) -> None:
         self.client = RestClient(transport)
         self.namespace = namespace
         self.kinds = kinds
+        self._clock = clock
 
     async def apply(self, manifests: Manifests) -> list[Object]:
         """Created if missing, else patched to match the manifest. Returns them as stored."""
@@ -84,11 +86,10 @@ class Operations:
         await self.client.request("DELETE", await self._path("name", name, namespace))
 
     async def end_container(self, pod: str, code: int, container: str, reason: str, namespace: str | None) -> Object:
-        """See Door. Times are relative to the pod's start, which is close enough to the server's clock."""
+        """See Door."""
         path = path_of(PODS, namespace or self.namespace, pod)
         found = await self.client.request("GET", path)
-        now = (found.get("status") or {}).get("startTime") or found["metadata"]["creationTimestamp"]
-        status = ended_status(found, code, container, reason, now)
+        status = ended_status(found, code, container, reason, timestamp(self._clock.wall_s()))
         return await self.client.request("PATCH", f"{path}/status", None, {"status": status}, STRATEGIC_MERGE_PATCH)
 
     async def look(self, waiting: Waiting, namespace: str | None, selector: str) -> bool:

@@ -21,7 +21,7 @@ from minikube_py.cluster.operations import Operations, waited
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane.private_files import write_private
-from minikube_py.env import SystemClock
+from minikube_py.env import Clock, SystemClock
 from minikube_py.sim.faults import Fault
 
 
@@ -94,6 +94,10 @@ class _Engine:
 
     async def _end(self) -> None:
         await self._transport.close()
+
+    @property
+    def clock(self) -> Clock:
+        return SystemClock()
 
     @property
     def url(self) -> str:

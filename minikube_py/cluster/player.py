@@ -31,7 +31,8 @@ class Player:
         self.on_crash: Callable[[int], None] | None = None
         self.webhooks: Webhooks | None = None
         self._plane, self._clock = plane, clock
-        self._ending: dict[asyncio.Task[None], None] = {}
+        self._ending: dict[asyncio.Task[None], str] = {}
+        """Ends of faults that last, with the node that each is about."""
 
     def check(self, fault: Fault) -> None:
         """Raises: ClusterError for faults of store members, and for an unknown node."""
@@ -51,6 +52,8 @@ class Player:
 
     def all_well(self) -> None:
         """Ends the injected faults."""
+        for task in self._ending:
+            task.cancel()
         self.gate.all_well()
         if self.webhooks is not None:
             self.webhooks.all_well()
@@ -119,12 +122,15 @@ class Player:
         kubelet = self._plane.components.get("kubelet")
         if not isinstance(kubelet, FakeKubelet):
             raise ClusterError("this cluster has no kubelet")
+        for task, about in self._ending.items():
+            if about == name:
+                task.cancel()
         if up:
             kubelet.power_on(name)
             return
         kubelet.power_off(name)
         if duration_us:
-            self._after(duration_us, lambda: kubelet.power_on(name))
+            self._after(duration_us, lambda: kubelet.power_on(name), name)
 
     def crash(self, writes: int) -> None:
         if self.on_crash is None:
@@ -136,13 +142,13 @@ class Player:
     def _revision(self) -> int:
         return self._plane.core.cache.revision
 
-    def _after(self, duration_us: int, call: Callable[[], Any]) -> None:
+    def _after(self, duration_us: int, call: Callable[[], Any], about: str = "") -> None:
         async def later() -> None:
             await self._clock.sleep(duration_us / US_PER_S)
             call()
 
         task = asyncio.get_running_loop().create_task(later())
-        self._ending[task] = None
+        self._ending[task] = about
         task.add_done_callback(lambda done: self._ending.pop(done, None))
 
 

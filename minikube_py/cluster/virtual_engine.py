@@ -200,6 +200,10 @@ class VirtualEngine:
     time_passes = False
 
     @property
+    def clock(self) -> Clock:
+        return self.virtual.clock
+
+    @property
     def plane(self) -> GatedPlane:
         return self.virtual.plane
 
