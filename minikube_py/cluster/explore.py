@@ -171,16 +171,15 @@ def run_once(
 
 def drawn(seed: object, calm: Calm, nodes: int) -> tuple[Fault, ...]:
     """In order of time. Each kind draws from a stream of its own, so that a new kind leaves the others their faults."""
-    rng, among = Rng(f"faults {seed}"), 0.0
-    if rng.random() < CLASSES_SHARE:
+    of_plan, among = Rng(f"faults {seed}"), 0.0
+    if of_plan.random() < CLASSES_SHARE:
         kinds = chosen(seed, CLASSES)
     else:
-        share = rng.choice((0.2, 0.5, 0.9))
+        share = of_plan.choice((0.2, 0.5, 0.9))
         kinds = tuple([each for each in KINDS if each not in NOT_DRAWN and takes_part(seed, each, share)])
         among = share * AMONG
-    count = rng.choice(COUNTS)
     faults: list[Fault] = []
-    for kind, rng in of_each_kind(seed, Plan(count=count, kinds=kinds, among=among)):
+    for kind, rng in of_each_kind(seed, Plan(count=of_plan.choice(COUNTS), kinds=kinds, among=among)):
         at_us = rng.randrange(calm.span_us)
         if calm.moments_us and rng.random() < NEAR_SHARE:
             at_us = max(0, rng.choice(calm.moments_us) + rng.randrange(*NEAR_US))
