@@ -16,13 +16,15 @@ import orjson
 
 from minikube_py import __version__
 from minikube_py.cluster.errors import ClusterError
-from minikube_py.cluster.virtual import VirtualConfig
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_engine import Input, VirtualEngine, request_of
 from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.mvcc.types import Event
 from minikube_py.sim.faults import Fault
+from minikube_py.sim.loop import NS_PER_S
 
+OTHER: Final = "this is another history, as by another version, or the log is not whole"
 VERBS: Final = ("created", "changed", "deleted")
 FORMS: Final = (
     "12.5 (virtual seconds), revision=40, created=pods/default/web, changed=..., deleted=..., or the reason of an "
@@ -36,6 +38,24 @@ def write(path: Path, engine: VirtualEngine) -> None:
     head = {"minikube_py": __version__, "seed": str(virtual.seed), "nodes": nodes, "digest": virtual.digest}
     rows = [orjson.dumps(head), *(orjson.dumps(each.to_json()) for each in engine.inputs)]
     path.write_bytes(b"\n".join(rows) + b"\n")
+
+
+@dataclass(slots=True)
+class Verified:
+    """What a replay compared: the digests before `inputs` inputs, the last at `at_ns`; `whole`: also the log's own."""
+
+    inputs: int = 0
+    at_ns: int = 0
+    whole: bool = False
+
+    def told(self, now_ns: int) -> str:
+        if self.whole:
+            return f"verified: the digest of the whole history, and those before {self.inputs:,} inputs"
+        if not self.inputs:
+            return "verified: nothing; the log holds no digests up to here"
+        left_s = (now_ns - self.at_ns) / NS_PER_S
+        after = f"; the {left_s:,.6f} s after it are not verified" if left_s else ""
+        return f"verified: the digests before {self.inputs:,} inputs, the last at {self.at_ns / NS_PER_S:,.6f} s{after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +86,12 @@ class InputLog:
         engine.start()
         return engine
 
-    def play(self, engine: VirtualEngine, until: Moment | None = None) -> bool:
-        """Plays all of it, or to the end of the moment in which `until` holds; whether that happened.
+    def play(self, engine: VirtualEngine, until: Moment | None = None, verified: Verified | None = None) -> bool:
+        """Plays all of it, or to the end of the moment in which `until` holds; whether that happened. `verified`
+        holds what was compared.
 
-        Raises: ClusterError for an input that cannot be replayed; SimFailure."""
+        Raises: ClusterError for an input that cannot be replayed, and for another history; SimFailure."""
+        verified = verified or Verified()
         virtual = engine.virtual
         reached: list[int] = []
 
@@ -82,23 +104,38 @@ class InputLog:
             for number, each in enumerate(self.inputs, 1):
                 if until is not None and until.at_ns <= virtual.now_ns:
                     break
+                self._compare(virtual, each, number, verified)
                 self._again(engine, each, number, until, reached)
                 if reached:
                     virtual.advance(0)
                     return True
         finally:
             virtual.on_change(None)
-        return until is None or until.at_ns <= virtual.now_ns
+        came = until is None or until.at_ns <= virtual.now_ns
+        if until is None or not came:
+            if virtual.digest != self.digest:
+                why = f"digest {self.digest}, and this is {virtual.digest}"
+                raise ClusterError(f"the log was written at {why}: {OTHER}")
+            verified.whole = True
+        return came
+
+    def _compare(self, virtual: VirtualCluster, given: Input, number: int, verified: Verified) -> None:
+        """Raises: ClusterError."""
+        why = ""
+        if given.at_ns != virtual.now_ns:
+            why = f"{given.at_ns} ns, and now it is {virtual.now_ns} ns"
+        elif given.digest and given.digest != virtual.digest:
+            why = f"digest {given.digest}, and this is {virtual.digest}"
+        if why:
+            versions = f"{__version__}, and the log is of {self.version}"
+            raise ClusterError(f"input {number} came at {why}: {OTHER} ({versions})")
+        if given.digest:
+            verified.inputs, verified.at_ns = verified.inputs + 1, virtual.now_ns
 
     def _again(
         self, engine: VirtualEngine, given: Input, number: int, until: Moment | None, reached: list[int]
     ) -> None:
         virtual, arguments = engine.virtual, given.arguments
-        if given.at_ns != virtual.now_ns:
-            raise ClusterError(
-                f"input {number} came at {given.at_ns} ns, and now it is {virtual.now_ns} ns: this is another version "
-                f"({__version__}, and the log is of {self.version}), or the log is not whole"
-            )
         if given.kind == "advance":
             left_ns = math.inf if until is None else until.at_ns - virtual.now_ns
             came_ns = virtual.duration_ns(arguments[0]) if len(arguments) == 1 else arguments[1]

@@ -67,9 +67,11 @@ class Input(NamedTuple):
     at_ns: int
     kind: str
     arguments: tuple[Any, ...]
+    digest: str = ""
+    """Of the history before it; "" in logs of earlier versions."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"at_ns": self.at_ns, "kind": self.kind, "arguments": [_plain(each) for each in self.arguments]}
+        return {**self._asdict(), "arguments": [_plain(each) for each in self.arguments]}
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Input:
@@ -77,7 +79,7 @@ class Input(NamedTuple):
         if row["kind"] == "request":
             # Only bodies are bytes; a query may look like one.
             arguments[BODY] = base64.b64decode(arguments[BODY]["base64"])
-        return Input(row["at_ns"], row["kind"], tuple(arguments))
+        return Input(row["at_ns"], row["kind"], tuple(arguments), row.get("digest", ""))
 
 
 def input_of(request: Request) -> tuple[Any, ...]:
@@ -316,7 +318,7 @@ class VirtualEngine:
     def given(self, kind: str, arguments: tuple[Any, ...], act: Callable[[], Any]) -> Any:
         """The result of `act`, which is an input of the history."""
         with self._undisturbed():
-            self.inputs.append(Input(self.virtual.now_ns, kind, arguments))
+            self.inputs.append(Input(self.virtual.now_ns, kind, arguments, self.virtual.digest))
             try:
                 found = act()
                 # To the end of this moment, so that reads find nothing half done.
@@ -332,12 +334,12 @@ class VirtualEngine:
         duration_ns = virtual.duration_ns(seconds)
         with self._undisturbed():
             begun_ns, place = virtual.now_ns, len(self.inputs)
-            self.inputs.append(Input(begun_ns, "advance", (seconds,)))
+            self.inputs.append(Input(begun_ns, "advance", (seconds,), virtual.digest))
             try:
                 virtual.advance_ns(duration_ns)
             except BaseException:
                 came_ns = virtual.now_ns - begun_ns
-                self.inputs[place] = Input(begun_ns, "advance", (came_ns / NS_PER_S, came_ns))
+                self.inputs[place] = self.inputs[place]._replace(arguments=(came_ns / NS_PER_S, came_ns))
                 raise
             finally:
                 self._told()

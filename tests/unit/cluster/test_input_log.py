@@ -16,7 +16,7 @@ import pytest
 
 from minikube_py import Cluster, ClusterError
 from minikube_py.client.kubeconfig import load_kubeconfig
-from minikube_py.cluster.input_log import InputLog, Moment
+from minikube_py.cluster.input_log import InputLog, Moment, Verified
 
 pytestmark = pytest.mark.real_time("plain functions, and a process")
 ROOT = Path(__file__).parents[3]
@@ -104,6 +104,60 @@ def test_a_revision_is_reached_and_no_more_than_its_moment(log: Path) -> None:
 def test_what_does_not_come_is_said(log: Path, until: str) -> None:
     digest, came, _ = played(log, until)
     assert not came and digest == InputLog.read(log).digest
+
+
+def verified(log: Path, until: str | None) -> str:
+    history, found = InputLog.read(log), Verified()
+    engine = history.start()
+    try:
+        history.play(engine, None if until is None else Moment.parse(until), found)
+        return found.told(engine.virtual.now_ns)
+    finally:
+        engine.stop(quietly=True)
+
+
+def changed_log(log: Path, path: Path, number: int, **values: str) -> Path:
+    """Row 0 is the head, row 1 the first input."""
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    rows[number] |= values
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_it_says_what_it_verified(log: Path, tmp_path: Path) -> None:
+    inputs = len(InputLog.read(log).inputs)
+    whole = f"verified: the digest of the whole history, and those before {inputs} inputs"
+    assert verified(log, None) == whole == verified(log, "NoSuchReason")
+    assert verified(log, "0") == "verified: nothing; the log holds no digests up to here"
+    found = re.fullmatch(
+        r"verified: the digests before (\d+) inputs, the last at ([\d.]+) s; the ([\d.]+) s after it are not verified",
+        verified(log, "60"),
+    )
+    assert found is not None
+    assert 0 < int(found[1]) < inputs
+    assert float(found[2]) + float(found[3]) == 60
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    for row in rows[1:]:
+        del row["digest"]
+    earlier = tmp_path / "earlier"
+    earlier.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert verified(earlier, "60") == "verified: nothing; the log holds no digests up to here"
+    assert verified(earlier, None) == "verified: the digest of the whole history, and those before 0 inputs"
+
+
+def test_another_history_is_refused_where_it_shows_first(log: Path, tmp_path: Path) -> None:
+    other = "0" * 64
+    last = len(InputLog.read(log).inputs)
+    for number in (1, last // 2, last):
+        wrong = changed_log(log, tmp_path / f"{number}", number, digest=other)
+        with pytest.raises(ClusterError, match=f"input {number} came at digest {other}, and this is "):
+            verified(wrong, None)
+    assert "not verified" in verified(changed_log(log, tmp_path / "later", last, digest=other), "60")
+    for until in (None, "NoSuchReason"):
+        with pytest.raises(ClusterError, match=f"the log was written at digest {other}"):
+            verified(changed_log(log, tmp_path / "end", 0, digest=other), until)
+    with pytest.raises(ClusterError, match=r"input \d+ came at .* this is another history"):
+        verified(changed_log(log, tmp_path / "seed", 0, seed="12"), "60")
 
 
 @pytest.mark.parametrize("text", ["", "revision=x", "made=pods/a", "Failed Scheduling", "-1"])

@@ -1,0 +1,130 @@
+"""A cluster in a test: how long it takes to start and to stop, and what heartbeats cost in virtual time.
+
+    python tests/bench/bench_door.py [--rows start,heartbeats] [--turns N] [--watches N] [--nodes N] [--members 1,3]
+                                     [--window-s S] [--out FILE]
+
+`start`: wall and processor milliseconds of `start()` and `stop()` with `--watches` watches open over HTTPS.
+`heartbeats`: virtual seconds per second of processor time, with every heartbeat of `--nodes` idle nodes written, over a
+window of `--window-s` virtual seconds, by number of store members. Rows take turns, so that other load falls on all of
+them alike. Prints the median and the range of each figure, with the load average; `--out` writes all of it as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from minikube_py import Cluster
+from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
+from minikube_py.kubelet.config import numbered_nodes
+from minikube_py.lab import environment
+
+ROWS = ("start", "heartbeats")
+Figures = dict[str, float]
+
+
+@contextmanager
+def timed(figures: Figures, name: str) -> Iterator[None]:
+    wall_s, processor_s = time.perf_counter(), time.process_time()
+    yield
+    figures[f"{name} wall ms"] = 1000 * (time.perf_counter() - wall_s)
+    figures[f"{name} processor ms"] = 1000 * (time.process_time() - processor_s)
+
+
+def start_and_stop(watches: int) -> Figures:
+    figures: Figures = {}
+    cluster = Cluster(nodes=1)
+    with timed(figures, "start"):
+        cluster.start()
+    with ExitStack() as open_watches:
+        client = cluster.client.httpx()
+        for _ in range(watches):
+            watch = client.stream("GET", "/api/v1/nodes", params={"watch": "true"}, timeout=None)
+            response = open_watches.enter_context(watch)
+            # The watch is open once its first event is here.
+            next(response.iter_lines())
+        with timed(figures, "stop"):
+            cluster.stop()
+    return figures
+
+
+def heartbeats(members: int, nodes: int, window_s: float) -> Figures:
+    config = VirtualConfig(nodes=tuple(numbered_nodes(nodes)), members=members)
+    with VirtualCluster(seed=7, config=config) as cluster:
+        # The nodes' first statuses are no heartbeats.
+        cluster.advance(10)
+        changes, processor_s = cluster.history.changes, time.process_time()
+        cluster.advance(window_s)
+        processor_s = time.process_time() - processor_s
+        changes = cluster.history.changes - changes
+    return {"times real time": window_s / processor_s, "changes per virtual s": changes / window_s}
+
+
+def works_of(options: argparse.Namespace) -> dict[str, Callable[[], Figures]]:
+    found: dict[str, Callable[[], Figures]] = {}
+    if "start" in options.rows:
+        found[f"start and stop, {options.watches} watches"] = lambda: start_and_stop(options.watches)
+    if "heartbeats" in options.rows:
+        for each in options.members:
+            name = f"heartbeats of {options.nodes} nodes, {each} member{'s' if each > 1 else ''}"
+            found[name] = lambda each=each: heartbeats(each, options.nodes, options.window_s)  # type: ignore[misc]
+    return found
+
+
+def measured(works: dict[str, Callable[[], Figures]], turns: int) -> dict[str, dict[str, list[float]]]:
+    """By row and figure, one value a turn."""
+    found: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in works}
+    for turn in range(turns):
+        for name, work in works.items():
+            print(f"turn {turn + 1} of {turns}: {name}", file=sys.stderr)
+            for figure, value in work().items():
+                found[name][figure].append(value)
+    return found
+
+
+def options_of(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=lambda text: text.split(","), default=list(ROWS), metavar="ROW,...")
+    parser.add_argument("--turns", type=int, default=5, metavar="N")
+    parser.add_argument("--watches", type=int, default=10, metavar="N")
+    parser.add_argument("--nodes", type=int, default=1213, metavar="N")
+    parser.add_argument("--members", type=lambda text: [int(each) for each in text.split(",")], default=[1, 3])
+    parser.add_argument("--window-s", type=float, default=30.0, metavar="S")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    options = parser.parse_args(arguments)
+    if unknown := [each for each in options.rows if each not in ROWS]:
+        parser.error(f"--rows: {', '.join(unknown)}: there are {', '.join(ROWS)}")
+    return options
+
+
+def main(arguments: list[str]) -> None:
+    options = options_of(arguments)
+    before = os.getloadavg()
+    found = measured(works_of(options), options.turns)
+    for row, figures in found.items():
+        print(row)
+        for name, values in figures.items():
+            print(f"  {name:24} {statistics.median(values):12,.1f}  ({min(values):,.1f} to {max(values):,.1f})")
+    print(f"load average {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after")
+    if options.out is not None:
+        settings: dict[str, Any] = {name: value for name, value in vars(options).items() if name != "out"}
+        here = environment.describe(Path(tempfile.gettempdir()), "in one process")
+        report = {"settings": settings, "environment": asdict(here), "load": before, "rows": found}
+        options.out.write_text(json.dumps(report, indent=2, default=str) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,31 @@
+"""The benchmark of a cluster in a test runs, in turns, and writes what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import bench_door
+
+pytestmark = pytest.mark.real_time("real sockets and threads")
+
+
+def test_each_row_is_measured_each_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "door.json"
+    sizes = ["--turns", "2", "--watches", "2", "--nodes", "2", "--members", "1,3", "--window-s", "3"]
+    bench_door.main([*sizes, "--out", str(out)])
+    report = json.loads(out.read_text())
+    assert list(report["rows"]) == [
+        "start and stop, 2 watches", "heartbeats of 2 nodes, 1 member", "heartbeats of 2 nodes, 3 members",
+    ]  # fmt: skip
+    assert all(len(values) == 2 for figures in report["rows"].values() for values in figures.values())
+    assert report["settings"]["window_s"] == 3
+    assert "load average" in capsys.readouterr().out
+
+
+def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench_door.options_of(["--rows", "start,stops"])
+    assert "stops: there are start, heartbeats" in capsys.readouterr().err
