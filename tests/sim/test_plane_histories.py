@@ -174,7 +174,7 @@ UNREST: dict[str, tuple[str, list[tuple[str, dict[str, Any] | None]]]] = {
         "budgets", [("policy/poddisruptionbudgets/d/b", budget(1)), ("pods/d/1", pod("1", "n", **going()))],
     ),
     "a taint": (
-        "nodes are well", [("nodes/n", {**READY, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}})],
+        "nodes are healthy", [("nodes/n", {**READY, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}})],
     ),
 }  # fmt: skip
 

@@ -324,7 +324,7 @@ def _budgets(objects: Objects) -> Iterator[str]:
 AT_REST: Final[Mapping[str, Judge]] = {
     "deletions end": _deletions,
     "no orphan": _orphans,
-    "nodes are well": _nodes,
+    "nodes are healthy": _nodes,
     "pods run": _pods,
     "replicas": _replicas,
     "deployments": _deployments,
