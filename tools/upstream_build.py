@@ -109,7 +109,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------
+# --- existing binaries ------------------------------------------------------------------------------------------------
 
 
 def _stamp_path(program: Program) -> Path:

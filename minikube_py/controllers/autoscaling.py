@@ -1,4 +1,4 @@
-"""How many replicas a HorizontalPodAutoscaler wants: from what pods use, and by its limits, rates and windows. Pure.
+"""Computes the replica count of a HorizontalPodAutoscaler from pod usage, limits, rates and windows. Pure.
 
 Source: `pkg/controller/podautoscaler/{replica_calculator,horizontal}.go`, `metrics/utilization.go`.
 """
@@ -22,7 +22,7 @@ _MILLI: Final = 1000
 
 
 class Uncalculated(Exception):
-    """Why no number of replicas can be told."""
+    """Why no replica count can be computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _approximate(text: str) -> float:
     return found.unscaled * 10.0**found.scale
 
 
-# --- what pods use --------------------------------------------------------------------------------------------------
+# --- usage ----------------------------------------------------------------------------------------------------------
 
 Metrics = dict[str, Metric]
 Ratio = Callable[[Metrics], tuple[float, int, int]]
@@ -76,7 +76,7 @@ class Calculated(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """What is scaled: its pods, and how many it has now."""
+    """The pods of the scale target, and its current replica count."""
 
     pods: Sequence[Object]
     current: int
@@ -86,7 +86,7 @@ class Scaled(NamedTuple):
 
 
 def by_utilization(scaled: Scaled, metrics: Metrics, target: int, resource: str, container: str = "") -> Calculated:
-    """For a target in percent of what pods request. Raises: Uncalculated."""
+    """For a target in percent of the pods' requests. Raises: Uncalculated."""
     requests: dict[str, int] = {}
 
     def ratio(used: Metrics) -> tuple[float, int, int]:
@@ -103,7 +103,7 @@ def by_utilization(scaled: Scaled, metrics: Metrics, target: int, resource: str,
 
 
 def by_value(scaled: Scaled, metrics: Metrics, target: int, resource: str) -> Calculated:
-    """For a target in thousandths for each pod. Raises: Uncalculated."""
+    """For a target in thousandths per pod. Raises: Uncalculated."""
 
     def ratio(used: Metrics) -> tuple[float, int, int]:
         average = sum(each.value for each in used.values()) // len(used)
@@ -115,7 +115,7 @@ def by_value(scaled: Scaled, metrics: Metrics, target: int, resource: str) -> Ca
 def _calculated(
     scaled: Scaled, metrics: Metrics, resource: str, ratio: Ratio, high: Callable[[str], int]
 ) -> Calculated:
-    """`high`: what a pod without a metric is taken to use where the number is about to fall."""
+    """`high`: the usage assumed for a pod without a metric when the count would decrease."""
     current, tolerances = scaled.current, scaled.tolerances
     if not scaled.pods:
         raise Uncalculated("no pods returned by selector while calculating replica count")
@@ -150,7 +150,7 @@ def _name(pod: Object) -> str:
 
 
 def _grouped(scaled: Scaled, metrics: Metrics, resource: str) -> tuple[int, list[str], list[str], list[str]]:
-    """How many are ready; those that are not, that have no metric, and that do not count."""
+    """The number of ready pods; the pods that are not ready, lack a metric, or are ignored."""
     ready = 0
     unready: list[str] = []
     missing: list[str] = []
@@ -179,7 +179,7 @@ def _is_unready(status: Object, metric: Metric, now_s: float, config: Autoscaler
     since_s = parse_timestamp(condition["lastTransitionTime"]) if condition.get("lastTransitionTime") else 0.0
     is_false = condition.get("status") == "False"
     if started_s + config.cpu_initialization_s > now_s:
-        # Its start may have taken more than its work does.
+        # Usage during startup may not be representative.
         return is_false or metric.at_s < since_s + metric.window_s
     return is_false and started_s + config.initial_readiness_s > since_s
 
@@ -212,7 +212,7 @@ def _request(pod: Object, container: str, resource: str) -> int:
 
 
 class Said(NamedTuple):
-    """A number, and why it is that one."""
+    """A replica count and its reason."""
 
     replicas: int
     reason: str
@@ -221,7 +221,7 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What one autoscaler recommended, and by how much it changed its target: pairs of number and time."""
+    """What one autoscaler recommended, and its scaling events: pairs of (replicas, time)."""
 
     recommended: list[tuple[int, float]] = field(default_factory=list)
     up: list[tuple[int, float]] = field(default_factory=list)
@@ -236,7 +236,7 @@ class History:
 
 
 def _put(kept: list[tuple[int, float]], new: tuple[int, float], old: list[bool]) -> None:
-    """In the place of the last one that is too old, or behind all."""
+    """Overwrites the last outdated entry, or appends."""
     if True in old:
         kept[len(old) - 1 - old[::-1].index(True)] = new
     else:
@@ -252,7 +252,7 @@ HIGHER: Final = "recent recommendations were higher than current one, applying t
 
 
 def stabilized(history: History, desired: int, window_s: float, now_s: float) -> int:
-    """The highest of what was recommended within the window. Without a behavior."""
+    """The highest recommendation within the window, for autoscalers without a behavior."""
     old = [at_s < now_s - window_s for _, at_s in history.recommended]
     recent = [replicas for (replicas, _), is_old in zip(history.recommended, old) if not is_old]
     _put(history.recommended, (desired, now_s), old)
@@ -260,7 +260,7 @@ def stabilized(history: History, desired: int, window_s: float, now_s: float) ->
 
 
 def limited(current: int, desired: int, least: int, most: int) -> Said:
-    """Without a behavior."""
+    """For autoscalers without a behavior."""
     fastest = max(_SCALE_UP_FACTOR * current, _SCALE_UP_LEAST)
     top, why = (fastest, ("ScaleUpLimit", _FAST.format("increasing"))) if most > fastest else (most, _MORE)
     if desired < least:
@@ -297,7 +297,7 @@ def limited_by(
 
 
 def _rate(history: History, rules: Object, current: int, now_s: float, up: bool) -> int:
-    """How far the policies let the number go now."""
+    """The replica count that the policies allow now."""
     select = rules.get("selectPolicy") or "Max"
     if select == "Disabled":
         return current

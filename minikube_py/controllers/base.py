@@ -96,17 +96,17 @@ class ControllerConfig:
     terminated_pods_max: int = 12_500
     discovery_period_s: float = 30.0
     namespace_deletion_delay_s: float = 0.0
-    """Upstream waits 5 s for the caches of other API servers; here is one."""
+    """Upstream waits 5 s for the caches of other API servers; here there is only one."""
     expectations_timeout_s: float = 300.0
     root_ca_pem: str = ""
     """Published as kube-root-ca.crt into every namespace; "" publishes nothing."""
     autoscaler: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     signing_key: SigningKey | None = None
-    """Of the tokens that Secrets hold; None leaves these Secrets as they are."""
+    """Signs the tokens of service account Secrets; None leaves these Secrets as they are."""
     gates: FeatureGates = NO_GATES
-    """Feature gates that are on though upstream has them off by default."""
+    """Feature gates that are on although upstream has them off by default."""
     signing_authority: SigningAuthority | None = None
-    """Signs requests for certificates; None leaves them as they are."""
+    """Signs certificate requests; None leaves them as they are."""
 
 
 def labels_of(view: MetaView) -> list[tuple[str, str, str]]:
@@ -114,14 +114,14 @@ def labels_of(view: MetaView) -> list[tuple[str, str, str]]:
 
 
 def pod_claims(pod: PodView) -> list[str]:
-    """Keys of the claims that its volumes are of, or will be."""
+    """Keys of the claims of its volumes, existing or not."""
     if not pod.claims and not pod.ephemeral:
         return []
     return [f"{pod.namespace}/{name}" for name in (*pod.claims, *(claim for _, claim, _ in pod.ephemeral))]
 
 
 def pod_devices(pod: PodView) -> list[tuple[str, str]]:
-    """The claims for devices that it has, and the templates of those that it is to have, by their keys."""
+    """The device claims it has, and the templates of those it is to get, by key."""
     if not pod.devices:
         return []
     named = [("claim", f"{pod.namespace}/{each.claim}") for each in pod.devices if each.claim]
@@ -129,7 +129,7 @@ def pod_devices(pod: PodView) -> list[tuple[str, str]]:
 
 
 def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, str, str], ...]:
-    """One pair of the selector stands for it: what it matches has that label."""
+    """Index by one pair of the selector: every match has that label."""
     if not selector:
         return ()
     key = min(selector)
@@ -137,7 +137,7 @@ def _selector_pair(namespace: str, selector: Labels | None) -> tuple[tuple[str, 
 
 
 def selector_pairs(workload: WorkloadView) -> list[tuple[str, str, str]]:
-    """The labels that whatever it selects must have: (namespace, key, value)."""
+    """The labels that every match must have: (namespace, key, value)."""
     return [
         (workload.namespace, requirement.key, requirement.values[0])
         for requirement in workload.selector.requirements
@@ -146,7 +146,7 @@ def selector_pairs(workload: WorkloadView) -> list[tuple[str, str, str]]:
 
 
 def _workload_selector(workload: WorkloadView) -> tuple[tuple[str, str, str], ...]:
-    """One pair stands for the selector; (namespace, "", "") for one without."""
+    """One pair represents the selector; (namespace, "", "") without pairs."""
     return (min(selector_pairs(workload), default=(workload.namespace, "", "")),)
 
 
@@ -213,13 +213,13 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
 
 
 def shared_informers(client: RestClient, clock: Clock, rng: Rng) -> Informers:
-    """Of the controllers: each keeps its resource's view, MetaView for kinds without one."""
+    """Shared by the controllers: each resource is kept as its view, or as MetaView."""
     return Informers(client, clock, rng, views.project_meta, _PROJECTIONS, _INDEXERS)
 
 
 @dataclass(slots=True)
 class ControllerContext:
-    """What a controller is made from."""
+    """What a controller is constructed from."""
 
     client: RestClient
     clock: Clock
@@ -247,7 +247,7 @@ class Controller(Protocol):
 
 
 class QueueWorkers:
-    """A queue of keys and the workers that call `sync(key)`; a key that failed comes again with backoff."""
+    """A queue of keys and the workers that call `sync(key)`; a failed key is retried with backoff."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class QueueWorkers:
 
 
 class QueueController:
-    """The life of a controller that is its queue's workers and nothing else."""
+    """Lifecycle of a controller that consists only of its queue's workers."""
 
     _workers: QueueWorkers
 
@@ -321,7 +321,7 @@ class QueueController:
 
 
 def orphans_for(store: ObjectStore[V], workload: WorkloadView) -> list[V]:
-    """Those that `workload` may select and that nobody controls. The store is indexed by label."""
+    """Objects that `workload` may select and that have no controller. The store is indexed by label."""
     if not workload.selector:
         return []
     pairs = selector_pairs(workload)
@@ -344,6 +344,6 @@ def involved(kind: str, view: MetaView, api_version: str = "v1") -> Involved:
 
 
 def has_cause(error: StatusError, cause: str) -> bool:
-    """`cause` is a reason among details.causes, as NamespaceTerminating."""
+    """Whether `cause` is a reason in details.causes, for example NamespaceTerminating."""
     causes = (error.details or {}).get("causes") or ()
     return any(entry.get("reason") == cause for entry in causes)

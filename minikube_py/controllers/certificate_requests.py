@@ -1,4 +1,4 @@
-"""Requests for certificates: those of kubelets are approved, approved ones signed, and old ones deleted.
+"""Certificate signing requests: approves those of kubelets, signs approved ones, deletes old ones.
 
 Source: k8s.io/kubernetes/pkg/controller/certificates/{approver,signer,cleaner}.
 """
@@ -21,13 +21,13 @@ from minikube_py.errors import MinikubeError
 OF_KUBELETS: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 LOOKED_AT_EVERY_S: Final = 3600.0
 DECIDED_S: Final = 3600.0
-"""How long requests stay that were denied, failed, or approved and signed."""
+"""How long requests are kept once they are denied, failed, or approved and signed."""
 OPEN_S: Final = 24 * 3600.0
-"""How long those stay that nobody decided on, or signed."""
+"""How long requests are kept that are neither decided nor signed."""
 
 
 class _NotAllowed(MinikubeError):
-    """Known for what it is, and its sender may not have it: it is looked at again."""
+    """The request is recognized, but its sender lacks the permission: retry."""
 
 
 def _conditions(request: Object) -> list[Object]:
@@ -39,7 +39,7 @@ def _types(request: Object) -> set[str]:
 
 
 class RequestApprover(QueueController):
-    """Asks the API server whether the sender may have what a kubelet asks for."""
+    """Asks the API server whether the sender may request a kubelet's certificate."""
 
     name = "certificatesigningrequest-approving-controller"
 
@@ -86,7 +86,7 @@ class RequestApprover(QueueController):
 
 
 def _recognized(request: Object) -> Iterator[tuple[str, str]]:
-    """As what a request may be approved: what its sender needs the right to, and the words for it."""
+    """The permissions under which a request may be approved: subresource and description."""
     spec = request["spec"]
     if spec.get("signerName") != OF_KUBELETS:
         return
@@ -102,7 +102,7 @@ def _recognized(request: Object) -> Iterator[tuple[str, str]]:
 
 
 class RequestSigner(QueueController):
-    """Without an authority it does nothing, as upstream's."""
+    """Does nothing without an authority, like upstream's."""
 
     name = "certificatesigningrequest-signing-controller"
 
@@ -147,7 +147,7 @@ def _failed(request: Object) -> bool:
 
 
 def is_over(request: Object, now_s: float) -> bool:
-    """Whether nobody needs it any more."""
+    """Whether the request is obsolete."""
 
     def older(text: str | None, than_s: float) -> bool:
         at_s = parse_time_s(text or "")
@@ -178,7 +178,7 @@ def _ended(certificate: str, now_s: float) -> bool:
 
 
 class RequestCleaner(QueueController):
-    """Looks at all of them once an hour."""
+    """Checks all requests once an hour."""
 
     name = "certificatesigningrequest-cleaner-controller"
 

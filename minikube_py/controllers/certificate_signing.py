@@ -1,9 +1,9 @@
-"""What a signer of requests for certificates does: which it takes, and the certificate that it gives.
+"""Certificate signers: which requests each accepts, and the certificate it issues.
 
-Of upstream's four signers three are here: nobody can ask `kubernetes.io/legacy-unknown` by an API of today.
+Three of upstream's four signers are here: current APIs cannot name `kubernetes.io/legacy-unknown`.
 
-Source: k8s.io/kubernetes/pkg/controller/certificates/{signer,authority}, pkg/apis/certificates/helpers.go; the order
-of names and extensions is that of Go's `crypto/x509`.
+Source: k8s.io/kubernetes/pkg/controller/certificates/{signer,authority}, pkg/apis/certificates/helpers.go; the order of
+names and extensions is that of Go's `crypto/x509`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from minikube_py.errors import MinikubeError
 
 LIFE: Final = timedelta(days=365)
 BACKDATED: Final = timedelta(minutes=5)
-"""For clocks that are behind."""
+"""Allows for clocks that are behind."""
 SHORT: Final = timedelta(hours=8)
-"""What lives shorter is not backdated at its end."""
+"""Shorter lifetimes are not shortened by the backdating."""
 LIFE_MIN: Final = timedelta(minutes=10)
 _NODES: Final = ["system:nodes"]
 _SIGNATURE, _ENCIPHERMENT, _CLIENT, _SERVER = "digital signature", "key encipherment", "client auth", "server auth"
 _DNS, _EMAIL, _IP, _URI = x509.DNSName, x509.RFC822Name, x509.IPAddress, x509.UniformResourceIdentifier
 _NAMES: Final = {_DNS: "DNS", _EMAIL: "Email", _IP: "IP", _URI: "URI"}
-"""The sorts of names that Go reads, in the order in which it writes them."""
+"""The kinds of names that Go reads, in the order in which it writes them."""
 _SUBJECT: Final = (
     NameOID.COUNTRY_NAME, NameOID.STATE_OR_PROVINCE_NAME, NameOID.LOCALITY_NAME, NameOID.STREET_ADDRESS,
     NameOID.POSTAL_CODE, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME,
@@ -40,11 +40,11 @@ _EXTENDED: Final = {_SERVER: ExtendedKeyUsageOID.SERVER_AUTH, _CLIENT: ExtendedK
 
 
 class CannotSign(MinikubeError):
-    """In upstream's words. It is tried again."""
+    """The message is upstream's. Signing is retried."""
 
 
 def names_of(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
-    """Those that Go reads, by sort. Raises: CannotSign."""
+    """The subject alternative names that Go reads, by kind. Raises: CannotSign."""
     try:
         found = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -54,7 +54,7 @@ def names_of(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
     return [name for sort in _NAMES for name in found if isinstance(name, sort)]
 
 
-# --- what a signer takes --------------------------------------------------------------------------------------------
+# --- accepted requests ----------------------------------------------------------------------------------------------
 
 
 def _uses_fault(usages: Collection[str], wanted: str) -> str:
@@ -75,7 +75,7 @@ def _node_fault(request: x509.CertificateSigningRequest) -> str:
 
 
 def kubelet_fault(request: x509.CertificateSigningRequest, usages: Collection[str]) -> str:
-    """Why no node is known by what this asks for; "" where one is."""
+    """Why the request does not identify a node; "" if it does."""
     if organizations(request) != _NODES:
         return "subject organization is not system:nodes"
     return _names_fault(request, _DNS, _EMAIL, _IP, _URI) or _node_fault(request) or _uses_fault(usages, _CLIENT)
@@ -101,10 +101,10 @@ SIGNERS: Final[Mapping[str, Callable[[x509.CertificateSigningRequest, Collection
     "kubernetes.io/kube-apiserver-client-kubelet": kubelet_fault,
     "kubernetes.io/kube-apiserver-client": _client_fault,
 }
-"""Why one of them does not sign a request."""
+"""Per signer: why it rejects a request."""
 
 
-# --- what it gives --------------------------------------------------------------------------------------------------
+# --- issued certificates --------------------------------------------------------------------------------------------
 
 
 class Term(NamedTuple):
@@ -113,7 +113,7 @@ class Term(NamedTuple):
 
 
 def term(asked_s: int | None, now: datetime, authority_ends: datetime) -> Term:
-    """From when until when a certificate is good. Raises: CannotSign where the authority is not."""
+    """The validity period of a certificate. Raises: CannotSign where the authority has expired."""
     lasts = LIFE if asked_s is None else min(max(timedelta(seconds=asked_s), LIFE_MIN), LIFE)
     begins, ends = now - BACKDATED, now + lasts - (timedelta(0) if lasts < SHORT else BACKDATED)
     if begins >= authority_ends:
@@ -124,7 +124,7 @@ def term(asked_s: int | None, now: datetime, authority_ends: datetime) -> Term:
 
 
 def _subject(name: x509.Name) -> x509.Name:
-    """As Go writes it: what it knows, values of a sort together, and of single ones the last."""
+    """As Go writes it: only known attributes, grouped by type; for single-valued ones the last."""
 
     def parts() -> Iterator[Sequence[x509.NameAttribute[Any]]]:
         for sort in _SUBJECT:
@@ -138,7 +138,7 @@ def _subject(name: x509.Name) -> x509.Name:
 def _extensions(
     request: x509.CertificateSigningRequest, usages: Iterable[str], issuer: x509.Extensions
 ) -> Iterator[tuple[Any, bool]]:
-    """Each with whether it is critical."""
+    """Each with its criticality."""
     uses, names = {*usages}, names_of(request)
     if _SIGNATURE in uses or _ENCIPHERMENT in uses:
         yield x509.KeyUsage(_SIGNATURE in uses, False, _ENCIPHERMENT in uses, *[False] * 6), True
@@ -153,7 +153,7 @@ def _extensions(
 
 
 class SigningAuthority:
-    """Signs what was approved, by a certificate and its key in PEM. Raises: ValueError, TypeError."""
+    """Signs approved requests, by a certificate and its key in PEM. Raises: ValueError, TypeError."""
 
     def __init__(self, certificate_pem: bytes, key_pem: bytes) -> None:
         self._certificate = x509.load_pem_x509_certificate(certificate_pem)
@@ -169,7 +169,7 @@ class SigningAuthority:
         now_s: float,
         rng: Rng,
     ) -> bytes:
-        """PEM. Raises: CannotSign."""
+        """Returns PEM. Raises: CannotSign."""
         try:
             check_signature(request)
         except BadRequest as error:

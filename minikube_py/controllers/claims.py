@@ -1,4 +1,4 @@
-"""Who owns the claims of a StatefulSet, by its persistentVolumeClaimRetentionPolicy: owned claims go with their owner.
+"""Owners of a StatefulSet's claims, by persistentVolumeClaimRetentionPolicy: claims are deleted with their owner.
 
 Pure. Source: k8s.io/kubernetes/pkg/controller/statefulset/stateful_set_utils.go.
 """
@@ -15,7 +15,7 @@ RETAIN, DELETE = "Retain", "Delete"
 
 
 class Owners(NamedTuple):
-    """`references` to be written, None where they may stay. `foreign`: another controller has the claim."""
+    """`references` to write, None to leave them. `foreign`: another controller owns the claim."""
 
     references: list[Object] | None
     foreign: bool = False
@@ -26,13 +26,13 @@ def _reference(api_version: str, kind: str, owner: MetaView) -> OwnerRef:
 
 
 def owners_of_claim(owner: WorkloadView, pod: PodView | None, name: str, claim: MetaView, condemned: bool) -> Owners:
-    """`pod` of that `name`, if it is there, uses the claim; `condemned`: it is more than the set wants."""
+    """`pod` (named `name`, may be absent) uses the claim; `condemned`: its ordinal is beyond the set's range."""
     policy: Mapping[str, Any] = owner.spec.get("persistentVolumeClaimRetentionPolicy") or {}
     scaled, deleted = policy.get("whenScaled") == DELETE, policy.get("whenDeleted") == DELETE
     own = [ref for ref in claim.owners if (ref.kind, ref.name) in (("StatefulSet", owner.name), ("Pod", name))]
     uids = {owner.uid, pod.uid if pod is not None else ""}
     if any(ref.uid not in uids for ref in own):
-        # Of one that had the name before: its claim goes with it.
+        # Owned by an earlier object of that name: the claim is deleted with it.
         return Owners(None)
     others = [ref for ref in claim.owners if ref not in own]
     foreign = (scaled or deleted) and any(ref.controller for ref in others)

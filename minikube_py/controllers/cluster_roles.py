@@ -17,7 +17,7 @@ from minikube_py.controllers.volume_views import WholeView
 
 
 class ClusterRoleAggregation(QueueController):
-    """With each change of any role, all that aggregate are looked at again."""
+    """On every change of a role, all aggregating roles are checked again."""
 
     name = "clusterrole-aggregation-controller"
 

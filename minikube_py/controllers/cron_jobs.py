@@ -1,4 +1,4 @@
-"""CronJob: a Job at every time of a schedule.
+"""CronJob: creates a Job at each scheduled time.
 
 Source: k8s.io/kubernetes/pkg/controller/cronjob (cronjob_controllerv2.go, utils.go).
 """
@@ -24,7 +24,7 @@ from minikube_py.controllers.views import MetaView, WorkloadView
 from minikube_py.errors import MinikubeError
 
 LATE_S: Final = 0.1
-"""Looks so much later than it is due, for clocks that differ."""
+"""Delay after the due time, to allow for clock skew."""
 MISSED_MAX: Final = 100
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _MANY: Final = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
@@ -36,7 +36,8 @@ _ZONED: Final = (
 
 
 class Missed(NamedTuple):
-    """`since_s`: what was counted from; `last_s`: the last time that was due, if any; `times`: about how many were."""
+    """`since_s`: start of the count; `last_s`: the last due time, if any; `times`: approximate number of missed
+    runs."""
 
     since_s: float
     last_s: float | None = None
@@ -67,7 +68,7 @@ def missed(cron: WorkloadView, now_s: float, schedule: Schedule, within_deadline
 
 
 def next_look_s(cron: WorkloadView, now_s: float, schedule: Schedule) -> float:
-    """How long until it is due again."""
+    """Seconds until it is due next."""
     try:
         found = missed(cron, now_s, schedule, False)
         since_s = found.last_s if found.last_s is not None else now_s if found.times else found.since_s
@@ -82,7 +83,7 @@ def job_name(cron: MetaView, scheduled_s: float) -> str:
 
 
 def job_of(cron: WorkloadView, scheduled_s: float, reference: Object) -> Object:
-    """The job to make. Raises: BadSchedule where its zone is unknown."""
+    """The job to create. Raises: BadSchedule where its time zone is unknown."""
     template = copy.deepcopy(dict(cron.spec.get("jobTemplate") or {}))
     given = template.get("metadata") or {}
     moment = datetime.fromtimestamp(scheduled_s, UTC).astimezone(load_zone(cron.spec.get("timeZone") or ""))
@@ -98,7 +99,7 @@ def job_of(cron: WorkloadView, scheduled_s: float, reference: Object) -> Object:
 
 
 class _Sync:
-    """One look at a CronJob: `status` becomes what is to be written."""
+    """One sync of a CronJob: `status` becomes what is to be written."""
 
     def __init__(self, cron: WorkloadView) -> None:
         self.cron = cron
@@ -145,7 +146,7 @@ class CronJobController(QueueController):
     def _tell(self, cron: WorkloadView, kind: str, reason: str, message: str) -> None:
         self._events.event(self.owner.involved(cron), kind, reason, message)
 
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+    # --- event handlers ---------------------------------------------------------------------------------------------
 
     def _cron_updated(self, old: WorkloadView, new: WorkloadView) -> None:
         if all(old.spec.get(name) == new.spec.get(name) for name in ("schedule", "timeZone")):
@@ -208,7 +209,7 @@ class CronJobController(QueueController):
         await self._client.patch(CRON_JOBS, cron.name, patch, cron.namespace, subresource="status")
 
     async def _clean(self, look: _Sync, jobs: list[WorkloadView]) -> None:
-        """Deletes the oldest of those that ended, beyond what the limits keep."""
+        """Deletes the oldest finished jobs beyond the history limits."""
         limits = (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit"))
         for kind, limit in limits:
             most = look.cron.spec.get(limit)
@@ -229,7 +230,7 @@ class CronJobController(QueueController):
         return True
 
     async def _run(self, look: _Sync, jobs: list[WorkloadView]) -> float | None:
-        """Gives how long to wait until the next look, None where there is none. Raises: StatusError, Unavailable."""
+        """Returns the seconds until the next sync, None if there is none. Raises: StatusError, Unavailable."""
         cron, now_s = look.cron, self._clock.wall_s()
         await self._follow(look, jobs)
         if cron.deleting:
@@ -273,7 +274,7 @@ class CronJobController(QueueController):
         return parse(cron.spec.get("schedule") or "", zone)
 
     async def _follow(self, look: _Sync, jobs: list[WorkloadView]) -> None:
-        """What became of the jobs that it started."""
+        """Updates the status from the jobs it started."""
         cron = look.cron
         for job in jobs:
             if not is_finished(job.status):
@@ -334,7 +335,7 @@ class CronJobController(QueueController):
                 raise StatusError(500, "InternalError", f"could not replace job {cron.namespace}/{each['name']}")
 
     async def _start(self, look: _Sync, due_s: float) -> bool:
-        """False where somebody else's job has the name, or it is known already. Raises: StatusError, Unavailable."""
+        """False if another owner's job has the name, or the job is already known. Raises: StatusError, Unavailable."""
         cron = look.cron
         wanted = job_of(cron, due_s, self.owner.reference(cron))
         try:

@@ -1,6 +1,6 @@
-"""DaemonSet: a pod on each node that it may run on.
+"""DaemonSet: one pod on each eligible node.
 
-What is wanted of each node is worked out in `daemons`; this is what does it. Source:
+`daemons` plans the pods of each node; this module carries the plan out. Source:
 k8s.io/kubernetes/pkg/controller/daemon.
 """
 
@@ -53,7 +53,7 @@ class DaemonSetController(QueueController):
         self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
         self._control = PodControl(context.client, _OWNER, self._recorder, self._expectations)
         self._waits: dict[tuple[str, str], tuple[float, float]] = {}
-        """(uid of the set, node) to how long a pod that failed there stays, and since when."""
+        """(uid of the set, node) to (backoff in seconds, its start) of a pod that failed there."""
         self._workers = QueueWorkers(context, "daemonset", self.sync)
         self._queue = self._workers.queue
         self._sets.add_handler(
@@ -66,7 +66,7 @@ class DaemonSetController(QueueController):
             Handler(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
         )
 
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+    # --- event handlers ---------------------------------------------------------------------------------------------
 
     def _enqueue(self, view: WorkloadView) -> None:
         self._queue.add(view.key)
@@ -136,7 +136,7 @@ class DaemonSetController(QueueController):
             pods = await self._own_pods(owner)
             await self._manage(owner, pods, found)
             if self._expectations.satisfied(key) and (owner.spec.get("updateStrategy") or {}).get("type") != "OnDelete":
-                # What was just changed is seen by now, and must not be changed again.
+                # The changes above are observed by now and must not be repeated.
                 pods = await self._own_pods(owner)
                 nodes = {node.name: node for node in self._nodes.store}
                 plan = daemons.roll(owner, nodes, _by_node(pods), found, self._clock.wall_s())
@@ -162,7 +162,7 @@ class DaemonSetController(QueueController):
             if now_s - since_s < wait_s:
                 self._queue.add_after(owner.key, wait_s)
                 return True
-            # Twice as long without a failure, and it counts as the first one again.
+            # After twice the backoff without a failure, start over with the first backoff.
             grown = min(wait_s * 2, LONGEST_WAIT_S) if wait_s and now_s - since_s < 2 * LONGEST_WAIT_S else FIRST_WAIT_S
             self._waits[owner.uid, node] = (grown, now_s)
             return False
@@ -187,7 +187,7 @@ class DaemonSetController(QueueController):
         used = {each.name for each in old if each.labels.get(POD_LABEL) in live}
         limit = owner.spec.get("revisionHistoryLimit")
         kept = 10 if limit is None else int(limit)
-        # Those in use count, too, and stay.
+        # Revisions in use count towards the limit and are kept.
         await self._history.truncate(owner, old, used, max(kept - len(used), 0))
 
     async def _write_status(
@@ -217,7 +217,7 @@ class DaemonSetController(QueueController):
 def _by_node(pods: Sequence[PodView]) -> dict[str, list[PodView]]:
     found: dict[str, list[PodView]] = {}
     for pod in pods:
-        # One that ended and is being deleted is the kubelet's alone.
+        # Finished pods that are being deleted are left to the kubelet.
         if pod.target and not (pod.terminal and pod.deleting):
             found.setdefault(pod.target, []).append(pod)
     return found

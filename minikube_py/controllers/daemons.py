@@ -1,4 +1,4 @@
-"""What a DaemonSet wants of each node. Pure.
+"""Plans which daemon pods run on each node. Pure.
 
 Source: k8s.io/kubernetes/pkg/controller/daemon (daemon_controller.go, update.go, util/daemonset_util.go).
 """
@@ -33,14 +33,14 @@ _TOLERATED: Final = (
     (UNSCHEDULABLE, NO_SCHEDULE),
 )  # fmt: skip
 Pods = Mapping[str, Sequence[PodView]]
-"""By the node that they are on, or must go to."""
+"""By the node that they are bound or pinned to."""
 
 
 # --- the pod ----------------------------------------------------------------------------------------------------------
 
 
 def tolerations_of(spec: Mapping[str, Any]) -> list[Object]:
-    """Its own, and those of what befalls nodes: a daemon stays."""
+    """Its own tolerations, and those for node conditions, which do not evict daemon pods."""
     found = list(spec.get("tolerations") or ())
     more = (
         (*_TOLERATED, ("node.kubernetes.io/network-unavailable", NO_SCHEDULE))
@@ -62,7 +62,7 @@ def _alike(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def daemon_template(owner: WorkloadView, revision: str) -> Object:
-    """The template with what every pod of this revision has."""
+    """The template with the fields common to all pods of this revision."""
     template = owner.template
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     labels = {**(metadata.get("labels") or {}), POD_LABEL: revision}
@@ -76,7 +76,7 @@ def daemon_template(owner: WorkloadView, revision: str) -> Object:
 
 
 def pinned(spec: Mapping[str, Any], node: str) -> Object:
-    """The spec of a pod that only `node` fits."""
+    """The pod spec restricted to `node`."""
     affinity = spec.get("affinity") or {}
     of_nodes = affinity.get("nodeAffinity") or {}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
@@ -114,7 +114,7 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def should_run(owner: WorkloadView, node: NodeView) -> tuple[bool, bool]:
-    """Whether a pod should be made on the node, and whether one that is there may stay."""
+    """Whether a pod should be created on the node, and whether an existing one may stay."""
     spec = owner.template.get("spec") or {}
     if not _fits(spec, node):
         return False, False
@@ -126,7 +126,7 @@ def should_run(owner: WorkloadView, node: NodeView) -> tuple[bool, bool]:
 
 
 def bounds(owner: WorkloadView, desired: int) -> tuple[int, int]:
-    """maxSurge and maxUnavailable of a rolling update, as counts; (0, 0) of no update."""
+    """maxSurge and maxUnavailable of a rolling update, as counts; (0, 0) without one."""
     strategy = owner.spec.get("updateStrategy") or {}
     if strategy.get("type") != "RollingUpdate":
         return 0, 0
@@ -140,7 +140,7 @@ def bounds(owner: WorkloadView, desired: int) -> tuple[int, int]:
 
 
 class Plan(NamedTuple):
-    """Nodes that get a pod, pods that go, and what is said of those that failed: (type, reason, message)."""
+    """Nodes that get a pod, pods to delete, and events for failed ones: (type, reason, message)."""
 
     nodes: list[str]
     going: list[PodView]
@@ -148,7 +148,7 @@ class Plan(NamedTuple):
 
 
 def in_order(pods: Iterable[PodView]) -> list[PodView]:
-    """Bound ones first, then by age."""
+    """Bound pods first, then by age."""
     return sorted(pods, key=lambda pod: (not pod.node, pod.created, pod.name))
 
 
@@ -166,7 +166,7 @@ def manage(
     now_s: float,
     held: Callable[[str], bool],
 ) -> Plan:
-    """One pod on each node that should run it, and none elsewhere. `held`: a pod that failed there stays for now."""
+    """One pod on each node that should run it, and none elsewhere. `held`: a failed pod on the node is kept for now."""
     plan = Plan([], [], [])
     known = set()
     for node in nodes:
@@ -224,7 +224,7 @@ def _keep_one(
 
 
 def roll(owner: WorkloadView, nodes: Mapping[str, NodeView], pods: Pods, revision: str, now_s: float) -> Plan:
-    """The next pods of an earlier revision to be replaced."""
+    """Replaces the next pods of earlier revisions."""
     wanted = [name for name, node in nodes.items() if should_run(owner, node)[0]]
     surge, unavailable = bounds(owner, len(wanted))
     everywhere = {**pods, **{name: () for name in wanted if name not in pods}}
@@ -292,7 +292,7 @@ def _roll_by_surge(
 def _new_and_old(
     owner: WorkloadView, there: Sequence[PodView], revision: str
 ) -> tuple[PodView | None, PodView | None] | None:
-    """None where there are several of one."""
+    """The new and the old pod; None if there are several of either."""
     alive = [pod for pod in there if not pod.deleting]
     new = [pod for pod in alive if is_updated(owner, pod, revision)]
     old = [pod for pod in alive if not is_updated(owner, pod, revision)]

@@ -1,7 +1,6 @@
-"""Deployment: a ReplicaSet for each template it had, and the change from one to the next.
+"""Deployment: one ReplicaSet per template, and the rollout from one to the next.
 
-What is to be done is worked out in `rollout`; this is what does it. Source:
-k8s.io/kubernetes/pkg/controller/deployment.
+`rollout` computes what to do; this module carries it out. Source: k8s.io/kubernetes/pkg/controller/deployment.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _DEPLOYMENT = Owner(DEPLOYMENTS, "Deployment")
 _REPLICA_SET = Owner(REPLICA_SETS, "ReplicaSet")
 _NAMESPACE_TERMINATING = "NamespaceTerminating"
 Found = tuple[WorkloadView, WorkloadView | None, list[WorkloadView]]
-"""The Deployment as it stands now, its new ReplicaSet, and the old ones."""
+"""The current Deployment, its new ReplicaSet, and the old ones."""
 
 
 class DeploymentController(QueueController):
@@ -57,7 +56,7 @@ class DeploymentController(QueueController):
         )
         self._pods.add_handler(Handler(on_delete=self._pod_deleted))
 
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+    # --- event handlers ---------------------------------------------------------------------------------------------
 
     def _enqueue(self, deployment: WorkloadView) -> None:
         self._queue.add(deployment.key)
@@ -91,7 +90,7 @@ class DeploymentController(QueueController):
             self._enqueue(owner)
 
     def _pod_deleted(self, pod: PodView) -> None:
-        """A Deployment that recreates waits for the last pod of the old template."""
+        """The Recreate strategy waits for the last pod of the old template."""
         owner = _REPLICA_SET.of(pod, self._sets.store)
         deployment = self._owner(owner) if owner is not None else None
         if deployment is not None and not rollout.is_rolling(deployment):
@@ -169,7 +168,7 @@ class DeploymentController(QueueController):
         return any(not pod.terminal for each in old for pod in self._pods.store.by_index(BY_CONTROLLER, each.uid))
 
     async def _resize(self, deployment: WorkloadView, sets: Sequence[WorkloadView]) -> None:
-        """After a change of replicas, or while paused: sizes change, templates do not."""
+        """Scales after a change of replicas or while paused; templates do not change."""
         deployment, new, old = await self._find(deployment, sets)
         active = [each for each in _all(new, old) if each.replicas > 0]
         alone = rollout.only_active(new, old)
@@ -215,7 +214,7 @@ class DeploymentController(QueueController):
     async def _replace_template(
         self, deployment: WorkloadView, target: WorkloadView, annotations: Mapping[str, str | None]
     ) -> None:
-        """A JSON patch: a merge would leave what the old template has and the new one has not."""
+        """A JSON patch: a merge patch would keep fields that only the old template has."""
         kept = {**deployment.annotations, **annotations}
         operations = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": deployment.resource_version},
@@ -228,7 +227,7 @@ class DeploymentController(QueueController):
     # --- its ReplicaSets --------------------------------------------------------------------------------------------
 
     async def _find(self, deployment: WorkloadView, sets: Sequence[WorkloadView], create: bool = False) -> Found:
-        """The new ReplicaSet, with its revision and annotations brought up to date, and made where it is missing."""
+        """The new ReplicaSet, created if missing, with its revision and annotations updated."""
         new = rollout.find_new(deployment, sets)
         old = [each for each in rollout.by_age(sets) if new is None or each.uid != new.uid]
         revision = max((rollout.revision_of(each) for each in old), default=0)
@@ -275,7 +274,7 @@ class DeploymentController(QueueController):
         return deployment, created, old
 
     async def _not_created(self, deployment: WorkloadView, name: str, error: StatusError) -> WorkloadView:
-        """The one of that name, where it is this Deployment's own. Raises: StatusError, `error` itself mostly."""
+        """The existing ReplicaSet of that name, if owned by this Deployment. Raises: StatusError, usually `error`."""
         conditions: Object = {"conditions": list(deployment.status.get("conditions") or ())}
         if error.reason == "AlreadyExists":
             found = self._sets.store.get(f"{deployment.namespace}/{name}")
@@ -297,7 +296,7 @@ class DeploymentController(QueueController):
     async def _scale(
         self, deployment: WorkloadView, each: WorkloadView, replicas: int, force: bool = False
     ) -> WorkloadView:
-        """`force`: its annotations are brought up to date even where its size stays."""
+        """`force`: updates its annotations even if its size does not change."""
         annotations = rollout.size_annotations(deployment)
         stays = each.replicas == replicas
         if stays and (not force or annotations.items() <= each.annotations.items()):
@@ -311,7 +310,7 @@ class DeploymentController(QueueController):
         return scaled
 
     async def _clean_up(self, deployment: WorkloadView, old: Sequence[WorkloadView]) -> None:
-        """Old ReplicaSets beyond the limit go, oldest revision first, once they are empty."""
+        """Deletes old ReplicaSets beyond the limit, lowest revision first, once they are empty."""
         limit = rollout.limit_of(deployment, "revisionHistoryLimit")
         if limit is None:
             return
@@ -360,7 +359,7 @@ class DeploymentController(QueueController):
             self._queue.add_after(deployment.key, after_s)
 
     async def _tell_pause(self, deployment: WorkloadView) -> WorkloadView:
-        """So that time spent paused does not count as lack of progress."""
+        """Time spent paused must not count as lack of progress."""
         current = rollout.condition(deployment.status, "Progressing") or {}
         told = current.get("reason") == "DeploymentPaused"
         paused = bool(deployment.spec.get("paused"))
@@ -384,7 +383,7 @@ def _all(new: WorkloadView | None, old: Sequence[WorkloadView]) -> list[Workload
 
 
 def _new_set(deployment: WorkloadView, replicas: int, revision: int) -> Object:
-    """The ReplicaSet for the template. Its name follows from the template, so that it is made once."""
+    """The ReplicaSet for the template. Its name derives from the template, so it is created only once."""
     spec, template = deployment.spec, deployment.template
     found = rollout.template_hash(template, deployment.status.get("collisionCount"))
     metadata = template.get("metadata") or {}
@@ -414,7 +413,7 @@ _POINTERS = ("terminatingReplicas", "collisionCount")
 
 
 def _same(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether nothing would change; a count that is missing is 0, but for two that can be unknown."""
+    """Whether the status is unchanged; a missing count is 0, except for two that can be unknown."""
     pointers = all(before.get(name) == status.get(name) for name in _POINTERS)
     return (
         pointers

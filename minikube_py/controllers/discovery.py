@@ -1,4 +1,4 @@
-"""What the API server serves, as its discovery documents say: the kinds that a controller of all kinds must follow."""
+"""Reads from the discovery documents which kinds the API server serves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ServedResource(NamedTuple):
 
 
 class Served(NamedTuple):
-    """`failed`: groups that could not be asked, so what they serve is not known."""
+    """`failed`: groups whose discovery failed, so their resources are unknown."""
 
     resources: list[ServedResource]
     failed: frozenset[str]
@@ -26,7 +26,7 @@ class Served(NamedTuple):
 async def served_resources(client: RestClient) -> Served:
     """Every resource in its group's preferred version, without subresources.
 
-    Raises: StatusError, Unavailable where the core group or the list of groups cannot be had."""
+    Raises: StatusError, Unavailable if the core group or the group list cannot be read."""
     found = _resources("", "v1", (await client.request("GET", "/api/v1")).get("resources"))
     failed: set[str] = set()
     groups = (await client.request("GET", "/apis")).get("groups") or ()

@@ -1,4 +1,4 @@
-"""Keeps the status of PodDisruptionBudgets: how many pods are healthy, must be, and may go.
+"""Maintains the status of PodDisruptionBudgets: healthy pods, required pods and allowed disruptions.
 
 Source: `pkg/controller/disruption`.
 """
@@ -23,7 +23,7 @@ from minikube_py.controllers.volume_views import BUDGETS, WholeView, about
 logger = logging.getLogger(__name__)
 
 DELETION_TIMEOUT_S: Final = 120.0
-"""An eviction that was granted and not followed by a deletion for so long is forgotten."""
+"""After this time a granted eviction without a deletion is forgotten."""
 _SCALED: Final = {
     ("v1", "ReplicationController"): REPLICATION_CONTROLLERS,
     ("apps/v1", "ReplicaSet"): ResourceRef("apps", "v1", "replicasets"),
@@ -38,7 +38,7 @@ _UNMANAGED: Final = (
 
 
 class _Uncounted(Exception):
-    """The pods that there should be cannot be counted."""
+    """The expected number of pods cannot be determined."""
 
 
 class DisruptionController(QueueController):
@@ -106,7 +106,7 @@ class DisruptionController(QueueController):
             self._workers.queue.add_after(budget.key, max(recheck_s - now_s, 0.0))
 
     async def _expected(self, spec: Object, pods: Sequence[PodView]) -> tuple[int, int, bool]:
-        """The pods that there should be, those that must be healthy, and whether some have no controller."""
+        """The expected pods, the required healthy pods, and whether some have no controller."""
         most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
         if most is not None:
             expected, unmanaged = await self._scale(pods)
@@ -117,7 +117,7 @@ class DisruptionController(QueueController):
         return (len(pods), least, False) if least is not None else (0, 0, False)
 
     async def _scale(self, pods: Sequence[PodView]) -> tuple[int, bool]:
-        """The replicas that the controllers of the pods want, and whether some pods have none."""
+        """The replicas that the pods' controllers want, and whether some pods have no controller."""
         scales: dict[str, int] = {}
         looked_at: set[str] = set()
         unmanaged = False
@@ -134,7 +134,7 @@ class DisruptionController(QueueController):
         return sum(scales.values()), unmanaged
 
     async def _controller(self, owner: OwnerRef, namespace: str) -> Object | None:
-        """What sets the number of replicas: of a ReplicaSet, its Deployment, if it has one."""
+        """The object that sets the replica count: for a ReplicaSet, its Deployment if it has one."""
         resource = _SCALED.get((owner.api_version, owner.kind))
         if resource is None:
             return None
@@ -155,7 +155,7 @@ class DisruptionController(QueueController):
     def _disrupted(
         self, budget: WholeView, pods: Sequence[PodView], now_s: float
     ) -> tuple[dict[str, str], float | None]:
-        """Evictions that were granted and are still to be seen, and when to look again."""
+        """Granted evictions not yet observed, and when to check again."""
         known: dict[str, str] = (budget.obj.get("status") or {}).get("disruptedPods") or {}
         left: dict[str, str] = {}
         recheck_s: float | None = None
@@ -192,7 +192,7 @@ class DisruptionController(QueueController):
             await self._client.update_status(BUDGETS, {**budget.obj, "status": status})
 
     async def _fail(self, budget: WholeView, why: str) -> None:
-        """Where nobody can tell, nothing may go."""
+        """If the count is unknown, no disruption is allowed."""
         before = budget.obj.get("status") or {}
         status = {**before, "disruptionsAllowed": 0}
         status["conditions"] = with_condition(status, "False", SYNC_FAILED, why, timestamp(self._clock.wall_s()))
@@ -208,12 +208,12 @@ def _selects(budget: WholeView, pod: PodView) -> bool:
 
 
 def _share(value: int | str, whole: int) -> int:
-    """A number, or a percentage of `whole`, rounded up."""
+    """A count, or a percentage of `whole` rounded up."""
     return value if isinstance(value, int) else -(-whole * int(value.removesuffix("%")) // 100)
 
 
 def go_selector(selector: Object | None) -> str:
-    """As Go prints a pointer to one."""
+    """As Go prints a pointer to a selector."""
     if selector is None:
         return "nil"
     labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))

@@ -1,7 +1,7 @@
-"""EndpointSlices follow services and their pods; Endpoints that somebody else wrote are mirrored into slices.
+"""EndpointSlices of services and their pods; Endpoints written by others are mirrored into slices.
 
-Source: k8s.io/kubernetes/pkg/controller/{endpointslice,endpointslicemirroring}. Hints by topology-mode Auto, which is
-deprecated there, are not given, and an event says so; those of `spec.trafficDistribution` are.
+Source: k8s.io/kubernetes/pkg/controller/{endpointslice,endpointslicemirroring}. topology-mode Auto, deprecated
+upstream, yields an event and no hints; `spec.trafficDistribution` is supported.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _GONE: Final = -1
 
 
 class Slices:
-    """The slices that one controller writes. Until the informer shows what it wrote, their service waits."""
+    """The slices that one controller writes. A service waits until the informer shows the controller's writes."""
 
     def __init__(self, context: ControllerContext, manager: str, workers: QueueWorkers) -> None:
         self._client: RestClient = context.client
         self._manager = manager
         self._queue = workers.queue
         self._written: dict[str, dict[str, int]] = {}
-        """By key of the service and uid of the slice: the generation that was written."""
+        """By service key and slice uid: the generation that was written."""
         self._waiting: set[str] = set()
         self._informer: Informer[EndpointSliceView] = context.informers.of(ENDPOINT_SLICES)
         self._informer.add_handler(Handler(on_add=self._seen, on_update=self._updated, on_delete=self._deleted))
 
-    # --- what the informer shows ------------------------------------------------------------------------------------
+    # --- informer handlers ------------------------------------------------------------------------------------------
 
     def _changed(self, view: EndpointSliceView, unexpected: bool) -> None:
         key = view.service_key
@@ -68,7 +68,8 @@ class Slices:
         self._changed(view, view.managed_by == self._manager and written not in (None, _GONE))
 
     def of(self, key: str) -> list[EndpointSliceView] | None:
-        """The slices of a service; None where what this controller wrote is not there yet: it is called again then."""
+        """The slices of a service; None while the informer lacks this controller's writes: the service is requeued
+        then."""
         found = [view for view in self._informer.store.by_index(BY_SERVICE, key) if view.managed_by == self._manager]
         found = [view for view in found if not view.deleting]
         shown = {view.uid: view.generation for view in found}
@@ -95,7 +96,7 @@ class Slices:
         self._written.setdefault(view.service_key, {})[view.uid] = _GONE
 
     async def carry_out(self, plan: Plan, owner: MetaView, kind: str, trigger: str | None) -> None:
-        """`trigger`: the time that the slices tell of, "" where none is to be told; None: it is nobody's business."""
+        """`trigger`: the last-change trigger time to annotate; "" removes the annotation, None leaves it."""
         for piece in plan.create if not owner.deleting else ():
             try:
                 made = await self._client.create(ENDPOINT_SLICES, _new(piece, owner, kind, trigger), owner.namespace)
@@ -123,7 +124,7 @@ def _annotations(piece: Piece, trigger: str | None) -> Labels:
 
 
 def _new(piece: Piece, owner: MetaView, kind: str, trigger: str | None) -> Object:
-    # A name that leaves no room for the dash goes without it.
+    # Omit the dash if the name leaves no room for it.
     prefix = f"{owner.name}-" if len(owner.name) < 253 else owner.name
     return {
         "metadata": {
@@ -141,7 +142,7 @@ def _new(piece: Piece, owner: MetaView, kind: str, trigger: str | None) -> Objec
 
 def _changed(piece: Piece, old: EndpointSliceView, owner: MetaView, kind: str, trigger: str | None) -> Object:
     metadata: Object = {
-        # A stale copy must not undo what it has not seen: then 409, and once more.
+        # A write from a stale copy must conflict (409) and be retried.
         "resourceVersion": old.resource_version,
         "labels": {**dict.fromkeys(old.labels), **piece.labels},
         "annotations": {**dict.fromkeys(old.annotations), **_annotations(piece, trigger)},
@@ -162,7 +163,7 @@ class EndpointSliceController(ServicePods):
         self._slices = Slices(context, slices.CONTROLLER, self._workers)
         self._nodes: Informer[NodeView] = context.informers.of(NODES)
         self._waiting: dict[str, set[str]] = {}
-        """By node that is not there: keys of the services whose pods name it."""
+        """By missing node: keys of the services whose pods name it."""
         self._nodes.add_handler(Handler(on_add=self._node_came))
 
     def start(self) -> None:
@@ -179,7 +180,7 @@ class EndpointSliceController(ServicePods):
     async def sync(self, key: str) -> None:
         service = self._services.store.get(key)
         if service is None:
-            # Its slices go by the garbage collector.
+            # The garbage collector deletes its slices.
             self.forget(key)
             self._slices.forget(key)
             return

@@ -1,4 +1,4 @@
-"""Endpoints: which addresses stand behind a service.
+"""Endpoints: the addresses of a service.
 
 Source: k8s.io/kubernetes/pkg/controller/endpoint/endpoints_controller.go.
 """
@@ -38,7 +38,7 @@ class EndpointsController(ServicePods):
 
     def start(self) -> None:
         for endpoints in self._endpoints.store:
-            # Their service may have gone while nobody watched; records of old leader elections have none.
+            # Their service may have been deleted while the controller was down; old leader election records have none.
             if LEADER not in endpoints.annotations:
                 self._queue.add(endpoints.key)
         self._workers.start()
@@ -107,7 +107,7 @@ class EndpointsController(ServicePods):
     ) -> None:
         patch: Object = {
             "metadata": {
-                # A stale copy must not undo what it has not seen: then 409, and once more.
+                # A write from a stale copy must conflict (409) and be retried.
                 "resourceVersion": current.resource_version,
                 "labels": {**dict.fromkeys(current.labels), **labels},
                 "annotations": {**dict.fromkeys(current.annotations), **annotations},

@@ -1,4 +1,4 @@
-"""Makes the claims of pods' ephemeral volumes. They belong to their pod, and go with it.
+"""Creates the claims of ephemeral volumes. Each is owned by its pod and deleted with it.
 
 Source: `pkg/controller/volume/ephemeral`.
 """
@@ -34,7 +34,7 @@ class EphemeralVolumes(QueueController):
             self._workers.queue.add(pod.key)
 
     def _lost(self, claim: WholeView) -> None:
-        """Somebody deleted it: its pod needs another one."""
+        """A claim was deleted: its pod needs a new one."""
         for pod in self._pods.store.by_index(BY_CLAIM, claim.key):
             self._seen(pod)
 
@@ -69,4 +69,4 @@ class EphemeralVolumes(QueueController):
 
 
 class _NotItsOwn(Exception):
-    """A claim of that name stands there, made for something else."""
+    """A claim of that name exists, but not for this pod."""

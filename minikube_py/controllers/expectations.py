@@ -1,4 +1,4 @@
-"""What a controller has asked for and not yet seen: until then it must not count its pods and ask again.
+"""Creations and deletions a controller has requested but not yet observed; until then it must not act on its counts.
 
 Source: k8s.io/kubernetes/pkg/controller/controller_utils.go (UIDTrackingControllerExpectations).
 """
@@ -19,7 +19,7 @@ class _Expected:
 
 
 class Expectations:
-    """By controller key. Unmet expectations are dropped after `timeout_s`: better to count twice than to hang."""
+    """By controller key. Unmet expectations expire after `timeout_s`: a repeated request is better than a hang."""
 
     def __init__(self, clock: Clock, timeout_s: float = 300.0) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class Expectations:
             expected.creations -= 1
 
     def deletion_observed(self, key: str, uid: str) -> None:
-        """Each pod counts once, be it seen by its deletionTimestamp or by its going."""
+        """Each pod counts once, by its deletionTimestamp or by its removal."""
         expected = self._expected.get(key)
         if expected is not None:
             expected.deletions.discard(uid)

@@ -1,8 +1,8 @@
-"""Garbage collector: an object goes when all its owners are gone.
+"""Garbage collector: deletes objects whose owners are all gone.
 
-Background: the owner goes first and its dependents after it. Foreground: the owner stays, with a finalizer, until the
-dependents that block it are gone. Orphan: the dependents lose their reference first. An owner of another uid, or in
-another namespace, is an absent owner. Source: k8s.io/kubernetes/pkg/controller/garbagecollector; KEP-2336.
+Background: the owner is deleted first, then its dependents. Foreground: the owner stays, with a finalizer, until the
+dependents that block it are gone. Orphan: the dependents' references are removed first. An owner with another uid or
+namespace counts as absent. Source: k8s.io/kubernetes/pkg/controller/garbagecollector; KEP-2336.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ NEEDED_VERBS: Final = frozenset(("list", "watch", "delete"))
 
 
 class UnknownOwnerKind(MinikubeError):
-    """An ownerReference names a kind that is not served (now): the object stays, and is looked at again."""
+    """An ownerReference names a kind that is not served (now): the object is kept and retried."""
 
 
 class _Classified(NamedTuple):
     solid: list[OwnerRef]
     dangling: list[OwnerRef]
     waiting: list[OwnerRef]
-    """Owners in foreground deletion, which wait for this object."""
+    """Owners in foreground deletion that wait for this object."""
 
 
 class GarbageCollector:
@@ -63,7 +63,7 @@ class GarbageCollector:
         self.deleted = self.orphaned = self.failures = 0
 
     async def discover(self) -> None:
-        """Follows all kinds that are served; to be called before the informers start, and from time to time."""
+        """Follows all served kinds; call it before the informers start, and periodically."""
         resources, failed = await served_resources(self._client)
         served = {
             resource.ref: resource
@@ -167,7 +167,7 @@ class GarbageCollector:
                 self._enqueue_waiting_owner(view, owner.uid, view.owners)
 
     def _transition(self, item_of: Callable[[MetaView], Item], old: MetaView | None, new: MetaView) -> None:
-        """An object began to wait, for its dependents to be orphaned or to go."""
+        """An object started to wait for its dependents to be orphaned or deleted."""
         if new.orphaning and not (old is not None and old.orphaning):
             self._orphan_queue.add(item_of(new))
         elif new.deleting_dependents and not (old is not None and old.deleting_dependents):
@@ -183,7 +183,7 @@ class GarbageCollector:
                 self._delete_queue.add(Item(resource.ref, owner.namespace, owner.name, owner.uid))
 
     def _find(self, owner: OwnerRef, view: MetaView) -> tuple[ServedResource, MetaView] | None:
-        """The owner as the informers know it, if it is that very object."""
+        """The owner as the informers know it, if the uid matches."""
         resource = self._by_kind.get((owner.api_version, owner.kind))
         if resource is None or resource.ref not in self._monitored:
             return None
@@ -207,7 +207,7 @@ class GarbageCollector:
     # --- deleting ---------------------------------------------------------------------------------------------------
 
     async def attempt_to_delete(self, item: Item) -> None:
-        """Deletes `item` if all its owners are gone; drops references to owners that are, if some are not."""
+        """Deletes `item` if all its owners are gone; removes references to absent owners if some remain."""
         view = self._view(item)
         if view is None or (view.deleting and not view.deleting_dependents):
             return
@@ -223,7 +223,7 @@ class GarbageCollector:
         if not owners:
             return
         if not view.namespace and any(self._namespaced(owner) for owner in owners):
-            # A cluster-scoped object cannot have a namespaced owner: never resolved, never deleted.
+            # A cluster-scoped object cannot have a namespaced owner: never resolve it, never delete.
             logger.warning("garbage collector: %s names a namespaced owner", item.key)
             return
         classified = await self._classify(view, owners)
@@ -237,7 +237,7 @@ class GarbageCollector:
             await self._delete(item, latest, _policy(latest))
 
     async def _latest(self, item: Item) -> Object | None:
-        """The metadata as it is on the server, None if that object is gone."""
+        """The current metadata on the server, None if that object is gone."""
         try:
             obj = await self._client.get(item.resource, item.name, item.namespace)
         except StatusError as error:
@@ -269,7 +269,7 @@ class GarbageCollector:
         return classified
 
     async def _ask_for_owner(self, owner: OwnerRef, view: MetaView) -> Object | None:
-        """The owner's metadata from the server; None if it is absent, which is remembered: uids do not come back."""
+        """The owner's metadata from the server; None if it is absent, which is cached: uids are never reused."""
         resource = self._by_kind.get((owner.api_version, owner.kind))
         if resource is None:
             raise UnknownOwnerKind(f"no such kind is served: {owner.api_version} {owner.kind}")
@@ -293,7 +293,7 @@ class GarbageCollector:
         return None
 
     async def _finish_foreground(self, item: Item, view: MetaView) -> None:
-        """Lets an object go once no dependent blocks it; until then sees to those that do."""
+        """Removes the finalizer once no dependent blocks the object; until then processes those that do."""
         blocking = []
         for dependent in self._graph.dependents(item.uid):
             dependent_view = self._view(dependent)
@@ -309,7 +309,7 @@ class GarbageCollector:
                 self._delete_queue.add(dependent)
 
     async def _delete_in_foreground(self, item: Item, latest: Object) -> None:
-        """A link in a chain of foreground deletions. A cycle is cut by no longer blocking the owner."""
+        """A link in a chain of foreground deletions. Unblocking the owner breaks a cycle."""
         views = (self._view(dependent) for dependent in self._graph.dependents(item.uid))
         if any(view is not None and view.deleting_dependents for view in views):
             references = [{**reference, "blockOwnerDeletion": False} for reference in latest["ownerReferences"]]
@@ -317,7 +317,7 @@ class GarbageCollector:
         await self._delete(item, latest, "Foreground")
 
     async def _delete(self, item: Item, latest: Object, policy: str) -> None:
-        # The resourceVersion: who gave it another owner meanwhile gets a conflict here, and the object stays.
+        # With the resourceVersion, a concurrent change of owners causes a conflict, and the object stays.
         options = delete_options(item.uid, latest["resourceVersion"], None, policy)
         path = path_of(item.resource, item.namespace, item.name)
         try:
@@ -340,7 +340,7 @@ class GarbageCollector:
         await self._patch_metadata(item, latest, {"finalizers": kept or None})
 
     async def _patch_metadata(self, item: Item, latest: Object, change: dict[str, Any]) -> Object:
-        """Raises StatusError 409 if the object is no longer what `latest` says."""
+        """Raises StatusError 409 if the object has changed since `latest`."""
         patch = {"metadata": {"uid": item.uid, "resourceVersion": latest["resourceVersion"], **change}}
         path = path_of(item.resource, item.namespace, item.name)
         response = await self._client.raw("PATCH", path, None, orjson.dumps(patch), MERGE_PATCH)
@@ -350,7 +350,7 @@ class GarbageCollector:
     # --- orphaning --------------------------------------------------------------------------------------------------
 
     async def orphan_dependents(self, item: Item) -> None:
-        """Takes the reference to `item` from all its dependents, then lets it go."""
+        """Removes the reference to `item` from all its dependents, then its finalizer."""
         outcomes = await asyncio.gather(
             *(self._orphan(dependent, item.uid) for dependent in self._graph.dependents(item.uid)),
             return_exceptions=True,

@@ -1,6 +1,6 @@
-"""A PodGroup that is being deleted stays while a pod that has not ended names it, by its finalizer.
+"""Keeps a deleted PodGroup, by its finalizer, while an unfinished pod names it.
 
-It runs where the gate GenericWorkload is on. Source: `pkg/controller/scheduling/podgroupprotection`.
+Runs with the gate GenericWorkload. Source: `pkg/controller/scheduling/podgroupprotection`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
 
 
 class GroupProtection(Protection):
-    """Admission puts the finalizer there; this only takes it off."""
+    """Admission adds the finalizer; this controller only removes it."""
 
     name = "podgroup-protection-controller"
 
@@ -36,7 +36,7 @@ class GroupProtection(Protection):
             self._left(new)
 
     def _left(self, pod: PodView) -> None:
-        """Which group it named is not kept of pods: those that wait for one to go are few."""
+        """Pod views do not keep their group's name, so check all groups being deleted: they are few."""
         for view in self._objects.store.values():
             if view.namespace == pod.namespace:
                 self._seen(view)

@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscalers at work: each is looked at every 15 seconds, and its target scaled by what its pods use.
+"""Syncs each HorizontalPodAutoscaler every 15 seconds and scales its target by the usage of its pods.
 
 Usage comes from `metrics.k8s.io`. Metrics of pods, objects and others (of `custom.metrics.k8s.io` and
-`external.metrics.k8s.io`) have no source here, and their autoscalers say so by upstream's conditions.
+`external.metrics.k8s.io`) have no source here; their autoscalers report this with upstream's conditions.
 
 Source: `pkg/controller/podautoscaler/horizontal.go`, `metrics/client.go`.
 """
@@ -36,11 +36,11 @@ _CONFLICTS_MAX: Final = 5
 
 
 class _Failed(Exception):
-    """What has been said in conditions and events; the autoscaler is looked at again in its time."""
+    """Already reported in conditions and events; the autoscaler is synced again after the usual period."""
 
 
 class _Sourceless(Uncalculated):
-    """There is nobody to ask. `where` stands before it in errors, but not in conditions."""
+    """No API serves the metric. `where` prefixes the message in errors, but not in conditions."""
 
     def __init__(self, why: str, where: str = "") -> None:
         super().__init__(why)
@@ -54,7 +54,7 @@ class _Proposal(NamedTuple):
 
 
 class _FixedPeriod:
-    """An item is looked at again after the same time, whatever came of it."""
+    """Requeues an item after the same period, whatever the outcome."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
@@ -63,7 +63,7 @@ class _FixedPeriod:
         return self._period_s
 
     def forget(self, item: str) -> None:
-        """There is nothing to forget."""
+        """Nothing to forget."""
 
     def num_requeues(self, item: str) -> int:
         return 1
@@ -107,7 +107,7 @@ class HorizontalPodAutoscalerController(QueueController):
             self._workers.queue.add_rate_limited(key)
 
     def others_selecting(self, key: str, namespace: str, pods: list[Object]) -> list[str]:
-        """The autoscalers whose pods these are, this one among them."""
+        """The autoscalers that select these pods, including this one."""
         prefix = f"{namespace}/"
         labels = [pod["metadata"].get("labels") or {} for pod in pods]
         return sorted(
@@ -117,7 +117,7 @@ class HorizontalPodAutoscalerController(QueueController):
         )
 
     async def mappings(self, group: str, kind: str) -> list[ResourceRef]:
-        """The resources of that kind, the preferred version first. Raises: StatusError, Uncalculated."""
+        """The resources of that kind, preferred version first. Raises: StatusError, Uncalculated."""
         found = self.found.get((group, kind))
         if found is None:
             found = await self._discovered(group, kind)
@@ -145,7 +145,7 @@ class HorizontalPodAutoscalerController(QueueController):
 
 
 class _Look:
-    """One look at one autoscaler. `status` is what it will be."""
+    """One sync of one autoscaler. `status` is the new status."""
 
     def __init__(self, controller: HorizontalPodAutoscalerController, view: WholeView) -> None:
         self._of = controller
@@ -171,10 +171,10 @@ class _Look:
         old |= {"status": status, "lastTransitionTime": since, "reason": reason, "message": message}
         self._status["conditions"] = conditions
 
-    # --- the whole of it --------------------------------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> None:
-        """Raises: _Failed, and what a write of the status raises."""
+        """Raises: _Failed, and the errors of the status write."""
         reference = self._spec["scaleTargetRef"]
         resource, scale = await self._scale(reference)
         self._set(_ABLE, "True", "SucceededGetScale", "the HPA controller was able to get the target's current scale")
@@ -207,7 +207,7 @@ class _Look:
             raise _Failed(error)
 
     async def _scale(self, reference: Object) -> tuple[ResourceRef, Object]:
-        """What is scaled, and its scale. Raises: _Failed."""
+        """The target's resource and its scale. Raises: _Failed."""
         version = reference.get("apiVersion") or ""
         group = version.partition("/")[0] if "/" in version else ""
         try:
@@ -306,7 +306,7 @@ class _Look:
     # --- metrics ----------------------------------------------------------------------------------------------------
 
     async def _by_metrics(self, scale: Object, current: int) -> tuple[int, str, list[Object], str | None]:
-        """The number that most metrics allow, the metric it comes of, the status of each, and what was wrong with some.
+        """The highest replica count proposed, its metric, the status of each metric, and the errors of some.
 
         Raises: _Failed."""
         specs = self._spec.get("metrics") or []
@@ -350,7 +350,7 @@ class _Look:
         return _Failed(why)
 
     async def _pods(self, text: str) -> tuple[list[Object], str]:
-        """The pods of the target. Raises: Uncalculated."""
+        """The pods of the scale target. Raises: Uncalculated."""
         key = self._view.key
         if not text:
             self._say("Warning", "SelectorRequired", "selector is required")
@@ -421,7 +421,7 @@ _SOURCES: Final = {
 
 
 def _named(spec: Object, source: str) -> str:
-    """How an error names a metric."""
+    """The metric's name in errors."""
     told = spec[source]
     return {
         "resource": lambda: f"{told['name']} resource metric",
@@ -431,14 +431,14 @@ def _named(spec: Object, source: str) -> str:
 
 
 def _no_source(type_: str, told: Object, namespace: str) -> _Sourceless:
-    """What upstream's controller says where nobody serves such metrics."""
+    """Upstream's message where no API serves such metrics."""
     metric = told["metric"]["name"]
     if type_ == "Pods":
         return _Sourceless(f"unable to get metric {metric}: {_NO_CUSTOM}")
     averaged = told["target"].get("averageValue") is not None
     if type_ == "Object":
         of = told["describedObject"]
-        # The words are upstream's, which mixes them up.
+        # The message is upstream's, including its mix-up.
         why = f"unable to get metric {metric}: {of['kind']} on {namespace} {of['name']}/{_NO_CUSTOM}"
         return _Sourceless(why, f"failed to get {metric} object metric: " if averaged else "")
     selector = go_selector(told["metric"].get("selector"))
@@ -462,7 +462,7 @@ _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µ
 
 
 def _seconds(window: str) -> float:
-    """A duration as Go prints it, in seconds and less, or minutes and hours."""
+    """A duration as Go prints it: seconds and fractions, or minutes and hours."""
     return sum(float(number) * _UNITS_S[unit] for number, unit in _PARTS.findall(window))
 
 
@@ -471,5 +471,5 @@ def _is_unserved(error: MinikubeError) -> bool:
 
 
 def _set_fields(status: Object) -> dict[str, Any]:
-    """What is set: nothing and zero are alike."""
+    """The fields that are set: empty and zero count as unset."""
     return {name: value for name, value in status.items() if value not in (None, 0, [])}

@@ -1,7 +1,7 @@
 """Informers shared by several owners, each of which starts once those that it needs are synced.
 
-A kind that may not be listed, or is not served, holds up those who need it and nobody else; `Starting.missing` says
-which one it is, and why.
+A kind that is forbidden or not served delays only the owners that need it; `Starting.missing` reports the kind and
+reason.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from minikube_py.env import Clock, Rng, ended
 logger = logging.getLogger(__name__)
 
 SYNC_TIMEOUT_S = 10.0
-"""How long a start waits for kinds that do not answer before it goes on without them."""
+"""How long startup waits for kinds that do not respond before it continues without them."""
 
 
 class Informers:
-    """One informer a resource, whoever asks for it. `projections` and `indexers` say what is kept of which resource;
-    `project` is for those that they do not name."""
+    """One informer per resource, shared by all callers. `projections` and `indexers` say what is kept of which
+    resource; `project` applies to all others."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Informers:
             informer.start()
 
     async def wait_synced(self, resources: Iterable[ResourceRef]) -> None:
-        """Raises what ended one of them."""
+        """Raises the error that ended any of them."""
         for resource in resources:
             await self.of(resource).wait_synced()
 
     def missing(self, resources: Iterable[ResourceRef]) -> dict[ResourceRef, str]:
-        """Those that are not synced, and why."""
+        """Unsynced resources with reasons."""
         found = ((resource, self._informers.get(resource)) for resource in resources)
         return {each: informer.problem for each, informer in found if informer and not informer.has_synced()}
 
     async def drop(self, resource: ResourceRef) -> None:
-        """Stops following a resource that is served no more."""
+        """Stops following a resource that is no longer served."""
         informer = self._informers.pop(resource, None)
         if informer is not None:
             await informer.stop()
@@ -92,7 +92,7 @@ class Informers:
 
 @dataclass(slots=True)
 class Needs:
-    """The informers that one owner asks for: those that it cannot do without, and those that it only wants."""
+    """The informers that one owner uses: required and optional ones."""
 
     informers: Informers
     needed: dict[ResourceRef, None] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Needs:
 
 
 class Starting:
-    """Starts owners, each when its informers are synced, and says who waits for what."""
+    """Starts each owner once its informers are synced, and reports which owner waits for what."""
 
     def __init__(self, informers: Informers, clock: Clock, timeout_s: float = SYNC_TIMEOUT_S) -> None:
         self._informers = informers
@@ -119,8 +119,8 @@ class Starting:
         self._deadline: asyncio.Task[None] | None = None
 
     async def start(self, owners: Mapping[str, tuple[Needs, Callable[[], None]]]) -> None:
-        """Returns when all have started, or at the deadline: those who still wait start later. Raises what ended an
-        informer that one of them needs."""
+        """Returns when all have started, or at the deadline: the rest start later. Raises the error that ended a
+        required informer."""
         loop = asyncio.get_running_loop()
         self._deadline = deadline = loop.create_task(self._clock.sleep(self._timeout_s))
         for name, (needs, start) in owners.items():
@@ -152,13 +152,13 @@ class Starting:
         start()
 
     def missing(self) -> dict[str, dict[ResourceRef, str]]:
-        """Owner to the kinds that it has not got, and why."""
+        """Owner to the kinds it still lacks, with reasons."""
         found = {name: self._informers.missing((*n.needed, *n.wanted)) for name, n in self._needs.items()}
         return {name: missing for name, missing in found.items() if missing}
 
     @property
     def failures(self) -> list[BaseException]:
-        """What ended the start of an owner."""
+        """The errors that ended owners' starts."""
         ends = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
         return [failure for failure in ends if failure is not None]
 

@@ -1,7 +1,7 @@
-"""Job: pods that run to their end, so many times or by index; each is counted once, by a finalizer that it keeps until
-its end stands in the job's status.
+"""Job: pods that run to completion, by count or index; each keeps a finalizer until the status records its end, so it
+counts once.
 
-Source: k8s.io/kubernetes/pkg/controller/job/job_controller.go. What is decided is in `jobs` and `job_pods`.
+Source: k8s.io/kubernetes/pkg/controller/job/job_controller.go. The decisions are in `jobs` and `job_pods`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minikube_py.controllers.views import JOB_TRACKING, PodView, WorkloadView
 from minikube_py.errors import MinikubeError
 
 BATCH_S: Final = 1.0
-"""Events of pods and of the status are gathered for so long."""
+"""Pod events and status updates are batched for this long."""
 RETRY_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 MANAGER: Final = "kubernetes.io/job-controller"
@@ -37,7 +37,7 @@ _REMOVE: Final = orjson.dumps({"metadata": {"$deleteFromPrimitiveList/finalizers
 
 
 def is_ours(job: WorkloadView) -> bool:
-    """No other controller manages it."""
+    """Whether no other controller manages it."""
     return job.spec.get("managedBy") in (None, MANAGER)
 
 
@@ -56,7 +56,7 @@ class JobController:
         self._removing: dict[str, set[str]] = {}
         self._backoffs: dict[str, Backoff] = {}
         self._written: dict[str, int] = {}
-        """Job to the version of its last write: what is older is not looked at."""
+        """Job to the version of its last write: older views are ignored."""
 
         def limiter() -> ItemExponentialRateLimiter[str]:
             return ItemExponentialRateLimiter(RETRY_S, RETRY_MAX_S)
@@ -84,14 +84,14 @@ class JobController:
     def metrics(self) -> dict[str, float]:
         return {**self._workers.metrics(), **self._orphans.metrics()}
 
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+    # --- event handlers ---------------------------------------------------------------------------------------------
 
     def _soon(self, job: WorkloadView) -> None:
         self._queue.add_after(job.key, BATCH_S)
 
     def _job_updated(self, old: WorkloadView, new: WorkloadView) -> None:
         if is_finished(new.status):
-            # Its pods should have no finalizers by now.
+            # Its pods should have lost their finalizers by now.
             self._free_pods(new)
         if new.generation != old.generation:
             self._queue.add(new.key)
@@ -150,7 +150,7 @@ class JobController:
             self._soon(job)
 
     def _left(self, pod: PodView, gone: bool) -> None:
-        """It is being deleted, or gone."""
+        """The job is being deleted, or gone."""
         job = self._owner_of(pod)
         if job is None or is_finished(job.status):
             if tracked(pod) and not gone and (job is not None or not pod.controller_uid or self._was_of_a_job(pod)):
@@ -167,7 +167,7 @@ class JobController:
     def _freed(self, job: WorkloadView, pod: PodView) -> None:
         self._removing.get(job.key, set()).discard(pod.uid)
 
-    # --- pods that no job counts any more ---------------------------------------------------------------------------
+    # --- untracked pods ---------------------------------------------------------------------------------------------
 
     async def _sync_orphan(self, key: str) -> None:
         pod = self._pods.store.get(key)
@@ -180,7 +180,7 @@ class JobController:
         await self._free(pod)
 
     async def _free(self, pod: PodView) -> None:
-        """Takes the finalizer off."""
+        """Removes the finalizer."""
         path = path_of(PODS, pod.namespace, pod.name)
         try:
             await self._client.raw("PATCH", path, None, _REMOVE, STRATEGIC_MERGE_PATCH)
@@ -191,7 +191,7 @@ class JobController:
     # --- one job ----------------------------------------------------------------------------------------------------
 
     async def sync(self, key: str) -> None:
-        """Brings the pods of one job and its status to what they should be."""
+        """Brings the pods and status of one job to the desired state."""
         job = self._jobs.store.get(key)
         if job is None:
             self._forget(key)
@@ -202,7 +202,7 @@ class JobController:
             self._forget(key)
             return
         if int(job.resource_version or 0) < self._written.get(key, 0):
-            # What was written last will be seen, and it will be looked at again then.
+            # The informer will show the last write; the job is synced again then.
             return
         satisfied = self._expectations.satisfied(key)
         own = self._pods.store.by_index(BY_CONTROLLER, job.uid)
@@ -227,7 +227,7 @@ class JobController:
             raise failure
 
     async def _end_pods(self, look: JobSync, satisfied: bool) -> Exception | None:
-        """Deletes what still runs; their finalizers go once they are counted."""
+        """Deletes running pods; their finalizers are removed once they are counted."""
         outcomes = await self._control.delete(look.job, look.active)
         failures = [outcome for outcome in outcomes if outcome is not None]
         if failures or not satisfied:
@@ -258,7 +258,7 @@ class JobController:
         return failure
 
     async def _remove(self, look: JobSync, plan: Plan) -> Exception | None:
-        """Deletes what is too many: these pods are not counted."""
+        """Deletes surplus pods, which are not counted."""
         job = look.job
         self._expectations.expect_deletions(job.key, (pod.uid for pod in plan.going))
         freed = await asyncio.gather(*(self._free(pod) for pod in plan.going if tracked(pod)), return_exceptions=True)
@@ -270,7 +270,7 @@ class JobController:
     # --- status -----------------------------------------------------------------------------------------------------
 
     async def _track(self, look: JobSync) -> None:
-        """What ended is noted in the status, loses its finalizer, and is counted, in this order."""
+        """Records finished pods in the status, removes their finalizers and counts them, in this order."""
         job = look.job
         done = look.count()
         if look.changed:

@@ -1,4 +1,4 @@
-"""What a Job sees in its pods: indexes, failures by its policy, when they ended. Pure.
+"""What a Job derives from its pods: indexes, failures by policy, finish times. Pure.
 
 Source: k8s.io/kubernetes/pkg/controller/job (indexed_job_utils.go, pod_failure_policy.go, success_policy.go,
 backoff_utils.go).
@@ -21,14 +21,14 @@ _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 Spec = Mapping[str, Any]
 Intervals = list[tuple[int, int]]
-"""First and last of each, in order, none touching the next."""
+"""First and last of each, in order and not adjacent."""
 
 
 # --- indexes ----------------------------------------------------------------------------------------------------------
 
 
 def parse_intervals(text: str, completions: int) -> Intervals:
-    """`1,3-5`; what cannot be read is left out, and what is beyond `completions` is cut off."""
+    """Parses `1,3-5`; unreadable parts are skipped, and values beyond `completions` are cut off."""
     found: Intervals = []
     for part in text.split(",") if text else ():
         limits = part.split("-")
@@ -68,7 +68,7 @@ def holds(intervals: Intervals, index: int) -> bool:
 
 
 def intervals_text(intervals: Intervals) -> str:
-    """Two neighbours are listed one by one."""
+    """Two adjacent indexes are listed individually."""
     parts = []
     for first, last in intervals:
         parts.append(str(first) if first == last else f"{first}{',' if last == first + 1 else '-'}{last}")
@@ -91,7 +91,7 @@ def index_of(pod: PodView) -> int | None:
 
 
 def succeeded_enough(policy: Spec | None, completions: int, succeeded: Intervals) -> str | None:
-    """Which rule of a success policy is met."""
+    """The rule of a success policy that is met."""
     if policy is None or not succeeded:
         return None
     for number, rule in enumerate(policy.get("rules") or ()):
@@ -121,14 +121,14 @@ def only_replaces_failed(spec: Spec) -> bool:
 
 
 def failed(pod: PodView, spec: Spec) -> bool:
-    """Failed, or on its way out where such pods are replaced at once."""
+    """Failed, or terminating if such pods are replaced at once."""
     if pod.phase == "Failed" or only_replaces_failed(spec):
         return pod.phase == "Failed"
     return bool(pod.deleting) and pod.phase != "Succeeded"
 
 
 class Matched(NamedTuple):
-    """What a failure policy makes of a pod. `message`: why the whole job fails."""
+    """The failure policy's result for a pod. `message`: why the whole job fails."""
 
     counts: bool = True
     action: str = ""
@@ -157,7 +157,7 @@ def match_policy(spec: Spec, pod: PodView) -> Matched:
 
 
 def _exited(status: Mapping[str, Any], codes: Spec) -> Any | None:
-    """The first container that ended with one of the codes."""
+    """The first container that exited with one of the codes."""
     wanted, name = codes.get("values") or (), codes.get("containerName")
     for kind in ("containerStatuses", "initContainerStatuses"):
         for container in status.get(kind) or ():
@@ -187,7 +187,7 @@ def failures_of_index(pod: PodView) -> int:
 
 
 def all_failures_of_index(pod: PodView) -> int:
-    """With those that its policy does not count."""
+    """Including failures that the policy ignores."""
     return _annotated(pod, FAILURES) + _annotated(pod, IGNORED_FAILURES)
 
 
@@ -201,7 +201,7 @@ def index_failed(spec: Spec, pod: PodView) -> bool:
 
 
 def failure_annotations(spec: Spec, replaced: PodView | None) -> dict[str, str]:
-    """What the next pod of an index learns of the failures before it."""
+    """Annotations that carry an index's failure counts to its next pod."""
     counted, ignored = 0, 0
     if replaced is not None:
         counts = match_policy(spec, replaced).counts
@@ -211,7 +211,7 @@ def failure_annotations(spec: Spec, replaced: PodView | None) -> dict[str, str]:
 
 
 def restarts(pods: Iterable[PodView]) -> int:
-    """Of containers in pods that run or will."""
+    """Container restarts in pods that are running or pending."""
     return sum(
         container.get("restartCount") or 0
         for pod in pods
@@ -225,7 +225,7 @@ def restarts(pods: Iterable[PodView]) -> int:
 
 
 def finished_s(pod: PodView) -> float:
-    """When its containers ended; else when it ceased to be ready; else when it was deleted."""
+    """When its containers ended; else when it became unready; else when it was deleted."""
     created_s = parse_time_s(pod.created) or 0.0
     if pod.run is None:
         return created_s
@@ -248,7 +248,7 @@ def finished_s(pod: PodView) -> float:
 
 
 class Backoff(NamedTuple):
-    """Failures since the last success, and when the last one was."""
+    """Failures since the last success, and the time of the last one."""
 
     failures: int = 0
     last_s: float = 0.0
@@ -274,18 +274,18 @@ def remaining_of_index_s(replaced: PodView | None, now_s: float) -> float:
     return Backoff(all_failures_of_index(replaced) + 1, finished_s(replaced)).remaining_s(now_s)
 
 
-# --- which go first ---------------------------------------------------------------------------------------------------
+# --- deletion order ---------------------------------------------------------------------------------------------------
 
 
 def _worth(pod: PodView) -> tuple[Any, ...]:
-    """Without a node, pending, not ready, ready for a short time, restarted, new: those go first."""
+    """Deleted first: unassigned, pending, not ready, ready for a short time, restarted, new."""
     ready_since_s = -(parse_time_s(pod.ready_since) or 0.0) if pod.ready else 0.0
     created_s = parse_time_s(pod.created) or 0.0
     return (bool(pod.node), _PHASES.get(pod.phase, 2), pod.ready, ready_since_s, -pod.restarts, -created_s)
 
 
 def pods_to_remove(spec: Spec, active: Sequence[PodView], at_least: int) -> list[PodView]:
-    """Those with no index, with one too high or one that another pod has, and then as many as are too many."""
+    """Pods without an index, with one too high or already taken, then the surplus."""
     if spec.get("completionMode") != "Indexed":
         return sorted(active, key=_worth)[:at_least]
     by_index: dict[int, list[PodView]] = {}

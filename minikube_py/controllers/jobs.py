@@ -1,4 +1,4 @@
-"""What a Job makes of its pods: how many are missing or too many, what counts, and how it ends. Pure.
+"""A Job's decisions about its pods: how many are missing or surplus, which count, and how the job ends. Pure.
 
 Source: k8s.io/kubernetes/pkg/controller/job/job_controller.go (syncJob, manageJob, trackJobStatusAndRemoveFinalizers).
 """
@@ -27,7 +27,7 @@ from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import JOB_TRACKING, PodView, WorkloadView
 
 UNCOUNTED_MAX: Final = 500
-"""Pods whose end is being counted at a time, so that the status stays small."""
+"""Pods accounted for at a time, so that the status stays small."""
 PODS_AT_ONCE_MAX: Final = 500
 NAME_PREFIX_MAX: Final = 58
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
@@ -55,7 +55,7 @@ def is_finished(status: Mapping[str, Any]) -> bool:
 
 
 class Plan(NamedTuple):
-    """Pods to delete, or to make (with their indexes, None without one), or how long to wait before that."""
+    """Pods to delete, pods to create (by index, None without one), or how long to wait before that."""
 
     going: Sequence[PodView] = ()
     coming: Sequence[int | None] = ()
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
 
 
 class JobSync:
-    """One look at a job: `status` becomes what is to be written. `removing`: pods whose finalizer is being removed."""
+    """One sync of a job: `status` becomes what is to be written. `removing`: pods whose finalizer is being removed."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class JobSync:
         self._counted_indexes: Intervals = []
         self.replaced: dict[int, PodView] = {}
         self.ending: Object | None = None
-        """The condition that the job ends by; that it ends is written before, and what it ended as after."""
+        """The condition that ends the job: first the interim one, then the final one."""
         self.changed = False
         self.rest = False
         self.written: Object | None = None
-        """The status as it was last written."""
+        """The last written status."""
         if not self.status.get("startTime") and not self.suspended:
             self.status["startTime"] = timestamp(now_s)
 
@@ -135,10 +135,10 @@ class JobSync:
             "reason": reason, "message": message,
         }  # fmt: skip
 
-    # --- whether it ends ----------------------------------------------------------------------------------------------
+    # --- end conditions -----------------------------------------------------------------------------------------------
 
     def judge(self) -> float | None:
-        """Sets `ending` where the job has come to its end. Gives how long until its deadline, where it has one."""
+        """Sets `ending` if the job has ended. Returns the seconds until its deadline, if it has one."""
         deadline_s: float | None = None
         self.ending = self._ending_before()
         if self.ending is None:
@@ -154,7 +154,7 @@ class JobSync:
         return deadline_s
 
     def _ending_before(self) -> Object | None:
-        """What an earlier look found, or the failure policy says now."""
+        """The ending from an earlier sync, or from the failure policy now."""
         met, target = condition_of(self.status, "SuccessCriteriaMet"), condition_of(self.status, "FailureTarget")
         if met is not None and met.get("status") == "True":
             return met
@@ -209,7 +209,7 @@ class JobSync:
                 self.ending = self.condition("SuccessCriteriaMet", "SuccessPolicy", message)
 
     def _find_replaced(self) -> None:
-        """The last failed pod of each index that is to get another: it stays until its count is carried over."""
+        """The last failed pod of each index to retry: kept until its failure count is carried over."""
         running = {index_of(pod) for pod in self.active}
         for pod in self.pods:
             index = self._valid_index(pod)
@@ -225,7 +225,7 @@ class JobSync:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """What is to be done about the number of pods of a job that goes on."""
+        """Plans pod creations and deletions for a job that continues."""
         if self.suspended:
             return Plan(going=job_pods.pods_to_remove(self.spec, self.active, len(self.active)))
         parallelism, completions = self.spec["parallelism"], self.spec.get("completions")
@@ -264,7 +264,7 @@ class JobSync:
         return Plan(coming=now) if now or not waits else Plan(wait_s=min(waits.values()))
 
     def body(self, index: int | None, reference: Object) -> Object:
-        """The pod to make."""
+        """The pod to create."""
         template = copy.deepcopy(dict(self.job.template))
         metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
         made: Object = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
@@ -288,8 +288,7 @@ class JobSync:
         return {"kind": "Pod", "apiVersion": "v1", "metadata": made, "spec": spec}
 
     def conclude(self, managed: bool) -> str:
-        """After the pods were dealt with: whether all completions are there, else whether it is suspended. Gives the
-        reason of an event, "" for none."""
+        """After the pods are handled: checks for completion, then suspension. Returns an event's reason, or ""."""
         completions = self.spec.get("completions")
         enough = self.succeeded > 0 if completions is None else self.succeeded >= completions
         if enough and self.active_count == 0:
@@ -325,7 +324,7 @@ class JobSync:
         self.status["conditions"] = [*(self.status.get("conditions") or ()), condition]
         self.changed = True
 
-    # --- what counts --------------------------------------------------------------------------------------------------
+    # --- accounting ---------------------------------------------------------------------------------------------------
 
     def note_counts(self) -> None:
         for name, value in (("active", self.active_count), ("ready", self.ready), ("terminating", self.terminating)):
@@ -335,7 +334,7 @@ class JobSync:
             self.status[name] = value
 
     def count(self) -> list[PodView]:
-        """Notes pods that ended, and gives those whose finalizer may then be removed. `rest`: there are more."""
+        """Records finished pods and returns those whose finalizer may now be removed. `rest`: there are more."""
         self._clean({pod.uid for pod in self.pods if tracked(pod) and pod.uid not in self._removing})
         done: list[PodView] = []
         indexes: list[int] = []
@@ -392,7 +391,7 @@ class JobSync:
         self.status["succeeded"] = job_pods.total(self.succeeded_indexes)
 
     def _announce(self) -> None:
-        """That it ends is written before pods lose their finalizers; the last condition follows."""
+        """The interim condition is written before pods lose their finalizers; the final one follows."""
         if self.ending is None:
             return
         kind, told = self.ending["type"], (self.ending["reason"], self.ending["message"])
@@ -405,7 +404,7 @@ class JobSync:
             self.ending = self.condition("Complete", *told)
 
     def _clean(self, with_finalizer: Collection[str]) -> None:
-        """Counts those that have lost their finalizer."""
+        """Counts pods that have lost their finalizer."""
         for name, uids in self._uncounted.items():
             left = [uid for uid in uids if uid in with_finalizer]
             if len(left) != len(uids):
@@ -417,12 +416,12 @@ class JobSync:
         self.status["uncountedTerminatedPods"] = {name: uids for name, uids in self._uncounted.items() if uids}
 
     def settle(self, with_finalizer: Collection[str]) -> None:
-        """After finalizers were removed."""
+        """Call after finalizers were removed."""
         self._clean(with_finalizer)
         self._write_uncounted()
 
     def finish(self) -> bool:
-        """Writes how it ended, once every pod is counted and gone."""
+        """Writes the final condition once every pod is counted and gone."""
         if self.ending is None or self.rest or any(self._uncounted.values()) or self.terminating > 0:
             return False
         kind = self.ending["type"]

@@ -86,7 +86,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[ControllerContext], Controller]]] = {
 
 
 def _gated(gates: FeatureGates) -> Mapping[str, Callable[[ControllerContext], Controller]]:
-    """The controllers that these gates add."""
+    """The controllers that these gates enable."""
     if GENERIC_WORKLOAD not in gates:
         return {}
     from minikube_py.controllers.group_protection import GroupProtection
@@ -129,8 +129,8 @@ class ControllerManager:
         }
 
     async def start(self) -> None:
-        """Returns when all controllers run, or at a deadline: then those whose kinds may not be listed, or are not
-        served, start once they are. Raises: StatusError, Unavailable."""
+        """Returns when all controllers run, or at a deadline; controllers whose kinds are forbidden or not served start
+        later. Raises: StatusError, Unavailable."""
         collector = self.controllers.get(GarbageCollector.name)
         if isinstance(collector, GarbageCollector):
             await collector.discover()
@@ -150,12 +150,12 @@ class ControllerManager:
 
     @property
     def missing(self) -> dict[str, dict[ResourceRef, str]]:
-        """Controller to the kinds that it has not got, and why."""
+        """Controller to the kinds it still lacks, with reasons."""
         return self._starting.missing()
 
     @property
     def failures(self) -> list[BaseException]:
-        """What ended informers by themselves; a manager with any must be restarted."""
+        """The errors that ended informers; a manager with any must be restarted."""
         found = (informer.failure for informer in self._informers.all())
         return [*(failure for failure in found if failure is not None), *self._starting.failures]
 

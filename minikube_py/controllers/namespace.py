@@ -1,4 +1,4 @@
-"""Namespace: a namespace that goes takes all its content with it, pods first.
+"""Namespace: deletes all content of a terminating namespace, pods first.
 
 Source: k8s.io/kubernetes/pkg/controller/namespace; KEP-5080 (ordered namespace deletion).
 """
@@ -24,7 +24,7 @@ from minikube_py.errors import MinikubeError
 
 FINALIZER: Final = "kubernetes"
 FINALIZERS_ESTIMATE_S: Final = 15
-"""How long content that waits for its own finalizers is given before it is looked at again."""
+"""How long to wait before checking content that has finalizers again."""
 
 _GOOD: Final = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
@@ -43,7 +43,7 @@ _GOOD: Final = {
 
 @dataclass(slots=True)
 class _Remaining:
-    """What is left after a pass. `estimate_s`: when to look again."""
+    """What is left after a pass. `estimate_s`: when to check again."""
 
     counts: dict[str, int] = field(default_factory=dict)
     """By `plural.group`, as the condition prints it."""
@@ -54,7 +54,7 @@ class _Remaining:
 
 
 class ContentRemains(MinikubeError):
-    """Some content could neither be deleted nor is it waiting for anything known."""
+    """Some content was not deleted and has no known reason to wait."""
 
 
 class NamespaceController(QueueController):
@@ -77,7 +77,7 @@ class NamespaceController(QueueController):
             self._queue.add_after(namespace.name, self._delay_s)
 
     def _pod_gone(self, pod: PodView) -> None:
-        """Looks again when the last pod that a pass left behind is gone, not at each one's going."""
+        """Sync again when the last remaining pod of a pass is gone, not at each pod."""
         left = self._pods_left.get(pod.namespace)
         if left is None:
             return
@@ -88,7 +88,7 @@ class NamespaceController(QueueController):
     # --- one namespace ----------------------------------------------------------------------------------------------
 
     async def sync(self, name: str) -> None:
-        """One pass over a namespace that is being deleted. Raises: ContentRemains, to be tried again with backoff."""
+        """One pass over a terminating namespace. Raises: ContentRemains, to be retried with backoff."""
         self._pods_left.pop(name, None)
         try:
             namespace = await self._client.get(NAMESPACES, name)
@@ -118,7 +118,7 @@ class NamespaceController(QueueController):
         return await self._client.patch(NAMESPACES, name, patch, content_type=MERGE_PATCH, subresource="status")
 
     async def _finalize(self, name: str, uid: str) -> None:
-        """Drops this controller's finalizer; once none is left, the server removes the namespace."""
+        """Removes this controller's finalizer; the server removes the namespace after the last one."""
         namespace = await self._client.get(NAMESPACES, name)
         if namespace["metadata"]["uid"] != uid:
             return
@@ -139,7 +139,7 @@ class NamespaceController(QueueController):
             remaining.failures.append(remaining.discovery_failure)
         resources = [r for r in served if r.namespaced and "delete" in r.verbs]
         deleted_at_s = parse_time_s(namespace["metadata"]["deletionTimestamp"]) or 0.0
-        # Pods first: what they use (service accounts, policies, secrets) must outlive them.
+        # Pods first: the objects they use (service accounts, policies, secrets) must outlive them.
         for resource in sorted(resources, key=lambda r: r.ref != PODS):
             await self._delete_kind(resource, name, deleted_at_s, remaining)
             if resource.ref == PODS and remaining.counts:
@@ -152,7 +152,7 @@ class NamespaceController(QueueController):
         if left:
             self._pods_left[name] = left
         else:
-            # They went while the pass was running.
+            # They were removed during the pass.
             self._queue.add(name)
 
     async def _delete_kind(
@@ -179,7 +179,7 @@ class NamespaceController(QueueController):
         remaining.estimate_s = max(remaining.estimate_s, estimate_s)
 
     async def _pods_grace_s(self, namespace: str, deleted_at_s: float) -> int:
-        """The longest grace period of its live pods; 0 once that has passed since the namespace was deleted."""
+        """The longest grace period of its live pods; 0 once it has passed since the namespace's deletion."""
         longest_s = 0
         async for page in self._client.pages(PODS, namespace):
             for pod in page.items:
@@ -213,7 +213,7 @@ class NamespaceController(QueueController):
 
 
 def _conditions(namespace: Object, remaining: _Remaining, now_s: float) -> list[Object]:
-    """The five conditions of a terminating namespace, each with the time at which its status last changed."""
+    """The five conditions of a terminating namespace, each with its last transition time."""
     bad: dict[str, tuple[str, str]] = {}
     if remaining.discovery_failure:
         bad["NamespaceDeletionDiscoveryFailure"] = ("DiscoveryFailed", remaining.discovery_failure)

@@ -1,4 +1,4 @@
-"""Whether a node is heard of: its status and its lease, seen through the clock of the one who watches. Pure.
+"""Node health from heartbeats: status and lease updates, timed by the observer's clock. Pure.
 
 Source: k8s.io/kubernetes/pkg/controller/nodelifecycle (tryUpdateNodeHealth); KEP-589 (node leases).
 """
@@ -17,8 +17,8 @@ HEARTBEAT_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPr
 
 @dataclass(slots=True)
 class Health:
-    """`heard_s` (monotonic): when the status or the lease was last seen to move. Only that they move counts, not what
-    times they tell: the node's clock may be wrong."""
+    """`heard_s` (monotonic): when the status or the lease last changed. Their own timestamps are ignored: the node's
+    clock may be wrong."""
 
     heard_s: float
     has_ready: bool
@@ -27,7 +27,7 @@ class Health:
 
 
 def observe(health: Health | None, node: NodeView, lease: LeaseView | None, now_s: float, age_s: float) -> Health:
-    """The health after a look at the node, which is `age_s` old."""
+    """The health after observing the node, which is `age_s` old."""
     if health is None:
         health = Health(now_s if node.has_ready else now_s - age_s, node.has_ready, node.heartbeat)
     elif health.has_ready is not node.has_ready or health.heartbeat != node.heartbeat:
@@ -39,8 +39,8 @@ def observe(health: Health | None, node: NodeView, lease: LeaseView | None, now_
 
 
 def grace_s(node: NodeView, lease: LeaseView | None, startup_s: float, usual_s: float) -> float:
-    """How long a node may be silent. A lease longer than the usual 40 s stretches it in proportion: whoever renews it
-    more seldom, as fake nodes by the ten thousand do, says so by its duration."""
+    """How long a node may be silent. A lease longer than the usual 40 s extends it in proportion: kubelets that renew
+    less often, as large fake clusters do, declare a longer lease."""
     if not node.has_ready:
         return startup_s
     if lease is not None and lease.duration_s > USUAL_LEASE_S:
@@ -49,7 +49,7 @@ def grace_s(node: NodeView, lease: LeaseView | None, startup_s: float, usual_s: 
 
 
 def silent_conditions(node: NodeView, now: str) -> list[Object]:
-    """The conditions to write for a node that fell silent; those that are Unknown already are left alone."""
+    """The conditions to write for a silent node; those already Unknown are left alone."""
     changed: list[Object] = []
     for kind in HEARTBEAT_CONDITIONS:
         condition = node.conditions.get(kind)

@@ -1,4 +1,4 @@
-"""Node lifecycle: nodes that fall silent become Unknown, tainted, and so lose their pods; those that return recover.
+"""Node lifecycle: silent nodes become Unknown and tainted, and so lose their pods; nodes that return recover.
 
 Source: k8s.io/kubernetes/pkg/controller/nodelifecycle/node_lifecycle_controller.go.
 """
@@ -46,13 +46,13 @@ BETA_LABELS: Final = (
 WRITES_AT_ONCE: Final = 16
 WRITE_ATTEMPTS: Final = 5
 SLICE_NODES: Final = 1000
-"""Nodes looked at in one turn of the loop."""
+"""Nodes checked per turn of the event loop."""
 NODES_PER_PERIOD: Final = 20_000
-"""Beyond so many nodes a pass comes more seldom, in proportion: all passes together cost the same."""
+"""Above this many nodes, passes run proportionally less often: their total cost stays constant."""
 DEAF_S: Final = 1.0
-"""A pass that begins so much too late tells that this process stood still."""
+"""A pass that starts this late means that the process was suspended."""
 NODE_EVENTS_PER_PASS: Final = 100
-"""Events that nodes came or went: a thousand nodes at once must not drown all other events."""
+"""Limits events about added and removed nodes, so that a thousand nodes cannot drown out other events."""
 
 
 class NodeLifecycleController:
@@ -129,7 +129,7 @@ class NodeLifecycleController:
             await self._patch(path_of(NODES, "", name), patch, MERGE_PATCH)
 
     async def _change_taints(self, node: NodeView, add: Collection[TaintId], remove: Collection[TaintId]) -> bool:
-        """True if the node now has the taints, False if it is gone. Raises StatusError 409 when it keeps changing."""
+        """True if the node now has the taints, False if it is gone. Raises StatusError 409 if it keeps changing."""
         for attempt in range(WRITE_ATTEMPTS):
             taints = changed_taints(node.taints, add, remove, timestamp(self._clock.wall_s()))
             if taints is None:
@@ -172,7 +172,7 @@ class NodeLifecycleController:
             self.forgive(self._clock.monotonic_s() - asleep_s - period_s)
 
     def forgive(self, late_s: float) -> None:
-        """Whoever stood still heard nobody: that time is not held against the nodes."""
+        """Heartbeats were not observed during a suspension: do not count it against the nodes."""
         if late_s > DEAF_S:
             logger.warning("node monitor: nothing was heard for %.0f s, by no node's fault", late_s)
             for health in self._health.values():
@@ -186,7 +186,7 @@ class NodeLifecycleController:
                 await asyncio.sleep(0)
 
     async def monitor(self) -> None:
-        """One pass over all nodes. For a healthy one it costs a few dictionary lookups."""
+        """One pass over all nodes. A healthy node costs a few dictionary lookups."""
         self._send_node_events()
         now_s, wall_s = self._clock.monotonic_s(), self._clock.wall_s()
         silent: list[NodeView] = []
@@ -205,7 +205,7 @@ class NodeLifecycleController:
     def _look_at(
         self, nodes: Sequence[NodeView], ready: dict[str, str], now_s: float, wall_s: float
     ) -> list[NodeView]:
-        """Those that were silent for too long; notes in `ready` what each says of itself."""
+        """Returns nodes silent for too long; stores each node's reported readiness in `ready`."""
         silent: list[NodeView] = []
         leases, known = self._leases.store, self._health
         startup_s, usual_s = self._config.node_startup_grace_s, self._config.node_monitor_grace_s
@@ -235,7 +235,7 @@ class NodeLifecycleController:
             try:
                 written = await self._patch(path, patch, STRATEGIC_MERGE_PATCH)
             except MinikubeError as error:
-                # It moved while we looked (409), or cannot be written now: the next pass looks again.
+                # It changed meanwhile (409) or cannot be written now: the next pass retries.
                 logger.info("node %s: %s", node.name, error or type(error).__name__)
                 return
             if written:
@@ -281,7 +281,7 @@ class NodeLifecycleController:
             self._pump(name)
 
     def _pump(self, name: str) -> None:
-        """Hands the zone's nodes to the workers as its rate allows, and comes back when it allows more."""
+        """Releases the zone's nodes to the workers as its rate allows, and reschedules itself."""
         zone = self._zones.get(name)
         if zone is None:
             return
@@ -344,7 +344,7 @@ class NodeLifecycleController:
         if all_full:
             logger.warning("no node is ready: evictions stop until one is")
             for node in nodes:
-                # No status: its NoExecute taints go in this pass.
+                # No status: its NoExecute taints are removed in this pass.
                 ready[node.name] = ""
             for name in states:
                 zone = self._zones[name]
@@ -353,7 +353,7 @@ class NodeLifecycleController:
                 zone.state = full
             return
         if all_were_full:
-            # Silence meant nothing while all were silent: each node gets its whole grace again.
+            # During a full outage silence meant nothing: each node gets its whole grace period again.
             logger.warning("some nodes are ready again: evictions are possible again")
             for health in self._health.values():
                 health.heard_s = now_s
@@ -371,10 +371,10 @@ class NodeLifecycleController:
                 zone.set_rate(rate, now_s)
                 zone.state = state
 
-    # --- pods of nodes that are gone silent -------------------------------------------------------------------------
+    # --- pods of silent nodes ---------------------------------------------------------------------------------------
 
     async def _mark_pods(self) -> None:
-        """Pods on a node that is not ready are not ready either: services must not send to them."""
+        """Pods on an unready node become unready too, so that services do not route to them."""
         for name in list(self._pods_to_mark):
             pods = [pod for pod in self._pods.store.by_index(BY_NODE, name) if pod.ready]
             try:

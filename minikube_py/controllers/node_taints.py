@@ -37,7 +37,7 @@ def taint_ids(taints: Iterable[Taint]) -> set[TaintId]:
 
 
 def no_schedule_changes(node: NodeView) -> tuple[set[TaintId], set[TaintId]]:
-    """What its conditions and spec.unschedulable ask for: (to add, to remove)."""
+    """The taints that its conditions and spec.unschedulable require: (to add, to remove)."""
     wanted = {(UNSCHEDULABLE, NO_SCHEDULE)} if node.unschedulable else set()
     for kind, keys in _BY_CONDITION.items():
         condition = node.conditions.get(kind)
@@ -62,7 +62,7 @@ def unhealthy_changes(ready: str) -> tuple[set[TaintId], set[TaintId]]:
 def changed_taints(
     taints: Iterable[Taint], add: Collection[TaintId], remove: Collection[TaintId], added_at: str
 ) -> list[Object] | None:
-    """The list after the change, None if it stays as it is. Taints of others keep their order."""
+    """The list after the change, None if unchanged. Other taints keep their order."""
     before = [dict(taint) for taint in taints]
     present = taint_ids(before)
     after = [taint for taint in before if (taint.get("key", ""), taint.get("effect", "")) not in remove]

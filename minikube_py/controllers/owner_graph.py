@@ -1,7 +1,6 @@
-"""Who owns whom, by uid. Pure.
+"""The ownership graph, by uid. Pure.
 
-Only edges are kept: an object without owners that owns nothing costs nothing here. Owners may be unknown; what is known
-of them comes from the informers.
+Only edges are kept: an object without owners or dependents costs nothing. Owners may be unknown to the informers.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Item(NamedTuple):
 
 class OwnerGraph:
     def __init__(self) -> None:
-        # Dictionaries used as ordered sets: the order of work must not depend on hashes.
+        # Dictionaries used as ordered sets: the processing order must not depend on hashes.
         self._dependents: dict[str, dict[Item, None]] = {}
 
     @property
@@ -61,7 +60,7 @@ class OwnerGraph:
 
 
 def unblocked_owners(old: tuple[OwnerRef, ...], new: tuple[OwnerRef, ...]) -> list[str]:
-    """Uids of owners that a change of references no longer blocks from being deleted."""
+    """Uids of owners whose deletion a change of references no longer blocks."""
     now = {owner.uid: owner for owner in new}
     return [
         owner.uid

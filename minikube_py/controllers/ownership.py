@@ -1,4 +1,4 @@
-"""Who controls an object: references to a controller, adoption of what it selects, release of what it no longer does.
+"""Controller references: adoption of objects that a controller selects, release of those it no longer does.
 
 Source: k8s.io/kubernetes/pkg/controller/controller_ref_manager.go.
 """
@@ -23,13 +23,13 @@ V = TypeVar("V", bound=MetaView)
 
 
 class Owner(NamedTuple):
-    """A kind that controls others."""
+    """A kind that controls other objects."""
 
     resource: ResourceRef
     kind: str
 
     def reference(self, owner: MetaView) -> Object:
-        """The ownerReference of what `owner` controls."""
+        """The ownerReference to `owner`."""
         return {
             "apiVersion": self.resource.api_version,
             "kind": self.kind,
@@ -43,7 +43,7 @@ class Owner(NamedTuple):
         return involved(self.kind, owner, self.resource.api_version)
 
     def of(self, view: MetaView, store: ObjectStore[WorkloadView]) -> WorkloadView | None:
-        """The controller that `view` names, if it is of this kind and that very one."""
+        """The controller that `view` names, if the kind and uid match."""
         reference = view.controller
         if reference is None or reference.kind != self.kind:
             return None
@@ -59,7 +59,7 @@ class Claims(Generic[V]):
     """Claims of one kind of owner on one kind of dependent."""
 
     def __init__(self, client: RestClient, owner: Owner, child: ResourceRef, finalizer: str = "") -> None:
-        """Those that are adopted get the finalizer."""
+        """Added to adopted objects."""
         self._client = client
         self._owner = owner
         self._child = child
@@ -68,8 +68,8 @@ class Claims(Generic[V]):
     async def claim(
         self, owner: WorkloadView, candidates: Iterable[V], belongs: Callable[[V], bool] = everything
     ) -> list[V]:
-        """Those that count: its own, less those it must release, plus those it could adopt. `belongs` narrows what the
-        selector takes. Raises: StatusError, Unavailable, after all were tried."""
+        """The owned objects: its own minus released, plus adopted ones. `belongs` narrows the selector. Raises:
+        StatusError, Unavailable, after trying all."""
         claimed: list[V] = []
         failures: list[Exception] = []
         may_adopt: bool | None = None
@@ -125,7 +125,7 @@ class Claims(Generic[V]):
                 raise
 
     async def _patch(self, view: V, patch: Object) -> bool:
-        """False if it is gone."""
+        """False if the object is gone."""
         path = path_of(self._child, view.namespace, view.name)
         try:
             await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)

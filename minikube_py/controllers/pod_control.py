@@ -1,4 +1,4 @@
-"""Pods made and deleted for an owner: expected, in growing batches, and told of by events.
+"""Creates and deletes an owner's pods, with expectations, growing batches and events.
 
 Source: k8s.io/kubernetes/pkg/controller/controller_utils.go (RealPodControl, slowStartBatch).
 """
@@ -22,11 +22,11 @@ from minikube_py.errors import MinikubeError
 
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 GENERATED_PREFIX_MAX: Final = 253 - 5 - 1
-"""Above this the pods' prefix drops its dash; the server cuts the rest."""
+"""Above this length the pod prefix drops its dash; the server truncates the rest."""
 
 
 class PodControl:
-    """For one kind of owner. What is asked for stands in `expectations` until it is seen."""
+    """For one kind of owner. Requested changes stay in `expectations` until they are observed."""
 
     def __init__(self, client: RestClient, owner: Owner, recorder: EventRecorder, expectations: Expectations) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class PodControl:
         self._expectations = expectations
 
     async def change(self, owner: WorkloadView, bodies: Sequence[bytes], going: Iterable[PodView]) -> None:
-        """Makes pods of `bodies`, and deletes those that are going. Raises the first failure."""
+        """Creates pods from `bodies`, and deletes those in `going`. Raises the first failure."""
         pods = list(going)
         self._expectations.expect(owner.key, len(bodies), (pod.uid for pod in pods))
         _, failure = await self._create_all(owner, bodies)
@@ -45,7 +45,7 @@ class PodControl:
                 raise each
 
     async def create(self, owner: WorkloadView, bodies: Sequence[bytes]) -> tuple[int, Exception | None]:
-        """Makes pods of `bodies`; (how many, the first failure)."""
+        """Creates pods from `bodies`; returns (number created, first failure)."""
         self._expectations.expect_creations(owner.key, len(bodies))
         return await self._create_all(owner, bodies)
 
@@ -57,7 +57,7 @@ class PodControl:
         return done, failure
 
     async def delete(self, owner: WorkloadView, pods: Sequence[PodView]) -> list[Exception | None]:
-        """The failure of each. Whether they are expected to go is the caller's to say."""
+        """The failure of each. The caller sets the expectations."""
         outcomes = await asyncio.gather(*(self._delete(owner, pod) for pod in pods), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
@@ -72,7 +72,7 @@ class PodControl:
             response = await self._client.raw("POST", path, None, body)
         except StatusError as error:
             if has_cause(error, NAMESPACE_TERMINATING):
-                # Every creation will fail there, and nobody needs to hear of it.
+                # All creations fail in a terminating namespace: report nothing.
                 self._expectations.creation_observed(owner.key)
                 return
             self._recorder.event(reference, WARNING, "FailedCreate", f"Error creating: {error.message}")
@@ -88,7 +88,7 @@ class PodControl:
         except MinikubeError as error:
             self._expectations.deletion_observed(owner.key, pod.uid)
             if isinstance(error, StatusError) and error.code in (404, 409):
-                # Gone, or another pod of the same name: ours is deleted either way.
+                # Gone, or another pod has the name: ours is deleted either way.
                 return
             self._recorder.event(reference, WARNING, "FailedDelete", f"Error deleting: {error}")
             raise
@@ -96,7 +96,7 @@ class PodControl:
 
 
 async def slow_start(count: int, call: Callable[[], Awaitable[None]]) -> tuple[int, Exception | None]:
-    """Calls in batches of 1, 2, 4, ...; after a batch with a failure no more. (successes, first failure)"""
+    """Calls in batches of 1, 2, 4, ...; stops after a batch with a failure. (successes, first failure)"""
     done, size = 0, min(count, 1)
     while size > 0:
         outcomes = await asyncio.gather(*(call() for _ in range(size)), return_exceptions=True)
@@ -113,7 +113,7 @@ async def slow_start(count: int, call: Callable[[], Awaitable[None]]) -> tuple[i
 
 
 def pod_from_template(owner: WorkloadView, reference: Object, template: Mapping[str, Any] | None = None) -> Object:
-    """The pod to create, without a name: the server makes one from the prefix. `template`: the owner's by default."""
+    """The pod to create, without a name: the server generates it from the prefix. `template`: default the owner's."""
     template = owner.template if template is None else template
     metadata = template.get("metadata") or {}
     prefix = f"{owner.name}-"

@@ -1,4 +1,4 @@
-"""Pod GC: pods that nobody else will ever remove.
+"""Pod GC: removes pods that no other component will remove.
 
 Finished pods above a threshold, oldest first; pods of nodes that no longer exist; pods deleted before they had a node;
 deleted pods on nodes marked out of service. Source: k8s.io/kubernetes/pkg/controller/podgc/gc_controller.go.
@@ -31,7 +31,7 @@ DELETES_AT_ONCE: Final = 16
 
 
 class PodGarbageCollector:
-    """Sets of pods that may be due are kept by the pods' events, so a pass costs what it finds, not all pods."""
+    """Candidates are tracked by pod events, so a pass costs what it finds, not all pods."""
 
     name = "pod-garbage-collector-controller"
 
@@ -103,7 +103,7 @@ class PodGarbageCollector:
         return any(taint.get("key") == OUT_OF_SERVICE for taint in node.taints)
 
     async def _deleted_nodes(self) -> list[str]:
-        """Nodes that pods name and that have been missing for the quarantine; the server has the last word."""
+        """Nodes that pods name and that were missing for the quarantine; checked against the server."""
         now_s = self._clock.monotonic_s()
         named = [str(name) for name in self._pods.store.index_values(BY_NODE)]
         missing = [name for name in named if name not in self._nodes.store]
@@ -135,7 +135,7 @@ class PodGarbageCollector:
         await asyncio.gather(*(one(pod) for pod in list(pods)))
 
     async def _fail_and_delete(self, pod: PodView, orphaned: bool) -> None:
-        """A pod that has not finished ends as Failed, so that nobody waits for it; then it goes without grace."""
+        """Marks an unfinished pod Failed so that its watchers stop waiting, then deletes it without grace."""
         path = path_of(PODS, pod.namespace, pod.name)
         try:
             if not pod.terminal:

@@ -24,7 +24,7 @@ class _Ranked(NamedTuple):
 
 
 def parse_time_s(text: str) -> float | None:
-    """RFC 3339 to seconds since the epoch; None for "" and for what is no time."""
+    """RFC 3339 to seconds since the epoch; None for "" and invalid times."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except ValueError:
@@ -32,7 +32,7 @@ def parse_time_s(text: str) -> float | None:
 
 
 def age_rank_difference(first_s: float, second_s: float, now_s: float) -> int:
-    """Of two times, whose age falls into the lower power of two (of nanoseconds): negative if the first's does."""
+    """Compares the ages of two times by power of two (of nanoseconds): negative if the first is lower."""
     return _age_rank(first_s, now_s) - _age_rank(second_s, now_s)
 
 
@@ -42,8 +42,8 @@ def _age_rank(at_s: float, now_s: float) -> int:
 
 
 def pods_to_delete(active: Sequence[PodView], related: Iterable[PodView], count: int, now_s: float) -> list[PodView]:
-    """The `count` pods to go. `related` are the pods of controllers with the same owner: two of them on one node are
-    worth less than two on different nodes."""
+    """The `count` pods to delete. `related`: pods of controllers with the same owner; co-located ones are deleted
+    first."""
     if count >= len(active):
         return list(active)
     on_node = Counter(pod.node for pod in related if pod.active)
@@ -85,7 +85,7 @@ def _by_age(first: PodView, second: PodView, first_at: str, second_at: str, now_
     difference = age_rank_difference(first_s, second_s, now_s)
     if difference:
         return difference
-    # Ages of the same order count as equal; the uid makes the choice random, yet the same at each comparison.
+    # Ages of the same order count as equal; the uid breaks ties randomly but consistently.
     return -1 if first.uid < second.uid else 1
 
 

@@ -32,7 +32,7 @@ STATUS_COUNTS: Final = ("replicas", "fullyLabeledReplicas", "readyReplicas", "av
 
 
 class ReplicaController(QueueController):
-    """For the kind `owner`; its events come from `component`. `counts_terminating`: its status counts pods that go."""
+    """For the kind `owner`; events come from `component`. `counts_terminating`: the status counts terminating pods."""
 
     owner: Owner
     component: str
@@ -60,7 +60,7 @@ class ReplicaController(QueueController):
             Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
         )
 
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+    # --- event handlers ---------------------------------------------------------------------------------------------
 
     def _enqueue(self, controller: WorkloadView) -> None:
         self._queue.add(controller.key)
@@ -109,7 +109,7 @@ class ReplicaController(QueueController):
     # --- one controller ---------------------------------------------------------------------------------------------
 
     async def sync(self, key: str) -> None:
-        """Brings the pods of one controller and its status to what they should be."""
+        """Brings the pods and status of one controller to the desired state."""
         controller = self._controllers.store.get(key)
         if controller is None:
             self._expectations.forget(key)
@@ -135,13 +135,13 @@ class ReplicaController(QueueController):
             self._queue.add_after(key, next_availability_s(active, controller.min_ready_s, now_s))
 
     def _candidates(self, controller: WorkloadView, own: list[PodView]) -> list[PodView]:
-        """Active pods that are its own, and active orphans that it selects."""
+        """Its own active pods, and active orphans that it selects."""
         found = [pod for pod in own if pod.active]
         if controller.deleting:
             return found
         return found + [pod for pod in orphans_for(self._pods.store, controller) if pod.active]
 
-    # --- pods made and deleted --------------------------------------------------------------------------------------
+    # --- pod creation and deletion ----------------------------------------------------------------------------------
 
     async def _manage(self, controller: WorkloadView, active: list[PodView]) -> None:
         difference = len(active) - controller.replicas
@@ -154,7 +154,7 @@ class ReplicaController(QueueController):
             await self._control.change(controller, (), going)
 
     def _siblings_pods(self, controller: WorkloadView) -> list[PodView]:
-        """Pods of all that have the same controller as this one; none where it has no controller."""
+        """Pods of all workloads with the same controller; none if it has no controller."""
         owner = controller.controller
         if owner is None:
             return []
@@ -195,7 +195,7 @@ class ReplicaSetController(ReplicaController):
     counts_terminating = True
 
 
-# --- pure ---------------------------------------------------------------------------------------------------------
+# --- pure functions -----------------------------------------------------------------------------------------------
 
 
 def replication_status(
@@ -218,7 +218,7 @@ def replication_status(
 def _conditions(
     controller: WorkloadView, active: int, failure: Exception | None, now_s: float
 ) -> list[Object] | None:
-    """ReplicaFailure stands while pods could not be made or deleted. None, as a merge patch takes it, for none."""
+    """ReplicaFailure lasts while pods cannot be created or deleted. None stands for an empty list in a merge patch."""
     kept = [c for c in controller.status.get("conditions") or () if c.get("type") != "ReplicaFailure"]
     current = [c for c in controller.status.get("conditions") or () if c.get("type") == "ReplicaFailure"]
     if failure is None:

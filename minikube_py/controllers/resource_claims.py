@@ -1,7 +1,7 @@
-"""Makes the claims of pods that name a template, and keeps up who has a claim reserved: one that nobody uses any more
-gives its devices back.
+"""Creates the device claims of pods that name a template, and maintains reservations: an unused claim releases its
+devices.
 
-Source: `pkg/controller/resourceclaim`, without PodGroups, which are behind a gate that is off.
+Source: `pkg/controller/resourceclaim`, without PodGroups, whose gate is off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 ENDED_PODS_MAX: Final = 500
 _NAME_MAX: Final = 57
-"""Of what a claim's name begins with, so that a hyphen and five characters fit into a label."""
+"""Length limit of the generated name's prefix: with a hyphen and five characters it fits into a label."""
 
 
 class ResourceClaims(QueueController):
@@ -39,8 +39,8 @@ class ResourceClaims(QueueController):
         self._events = context.recorder("resource_claim")
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._made: dict[tuple[str, str], str] = {}
-        """Claims that were made, by pod and its name for them. They count while their pod is there, even deleted ones,
-        as in upstream's cache of them: else those of a pod that has ended would be made and deleted without end."""
+        """Created claims, by pod and the pod's name for them. Like upstream's cache, deleted claims stay until their
+        pod is gone: otherwise claims of finished pods would be created and deleted forever."""
         self._pods.add_handler(Handler(self._pod_seen, lambda old, new: self._pod_seen(new), self._pod_gone))
         self._claims.add_handler(Handler(self._claim_seen, lambda old, new: self._claim_seen(new), self._wake_pods))
         self._templates.add_handler(Handler(self._template_seen, lambda old, new: self._template_seen(new)))
@@ -133,7 +133,7 @@ class ResourceClaims(QueueController):
             await self._reserve_all(pod)
 
     async def _claim_for(self, pod: PodView, wanted: PodClaim) -> str:
-        """The name of the claim, where the pod's status has to name it; made where it is missing."""
+        """The claim's name if the pod's status lacks it, otherwise ""; creates a missing claim."""
         if wanted.known:
             if wanted.claim is None:
                 return ""
@@ -175,7 +175,7 @@ class ResourceClaims(QueueController):
         return name
 
     async def _reserve_all(self, pod: PodView) -> None:
-        """For a pod that did not come by a scheduler that reserves."""
+        """For a bound pod whose scheduler did not reserve its claims."""
         for wanted in pod.devices:
             if wanted.extended or (wanted.known and wanted.claim is None):
                 continue
@@ -212,7 +212,7 @@ class ResourceClaims(QueueController):
             await self._end_unused(claim)
 
     async def _write(self, obj: Object, status: Mapping[str, Any], may_free: bool) -> None:
-        """The status, and then, where no devices are held any more, the claim without its protection."""
+        """Writes the status; then, if no devices are held, removes the claim's finalizer."""
         if status != (obj.get("status") or {}):
             obj = await self._client.update_status(DEVICE_CLAIMS, {**obj, "status": dict(status)})
         metadata = obj["metadata"]
@@ -230,7 +230,7 @@ class ResourceClaims(QueueController):
         pod = self._pods.store.get(f"{namespace}/{consumer.get('name')}")
         if pod is not None:
             return pod.uid == uid and not _is_done(pod)
-        # The scheduler may reserve for a pod that the informer has not seen yet.
+        # The scheduler may reserve for a pod that the informer does not show yet.
         try:
             found = await self._client.get(PODS, str(consumer.get("name")), namespace)
         except StatusError as error:
@@ -240,7 +240,7 @@ class ResourceClaims(QueueController):
         return bool(found["metadata"]["uid"] == uid)
 
     async def _end_unused(self, claim: WholeView) -> None:
-        """Of a pod that will not run any more, though it may stay for long."""
+        """Deletes claims of a pod that will not run again, although the pod may stay for long."""
         owner = claim.controller
         if owner is None or (owner.api_version, owner.kind) != ("v1", "Pod"):
             return
@@ -250,11 +250,11 @@ class ResourceClaims(QueueController):
 
 
 class _NotMade(MinikubeError):
-    """Why there is no claim for a pod."""
+    """Why a pod's claim could not be created."""
 
 
 def _with_reservations(status: Mapping[str, Any], remaining: list[Any], give_back: bool) -> dict[str, Any]:
-    """Without the last one, a claim gives back what it was given."""
+    """A claim without reservations releases its allocation."""
     after = {name: value for name, value in status.items() if name != "reservedFor"}
     if remaining:
         after["reservedFor"] = remaining
@@ -264,7 +264,7 @@ def _with_reservations(status: Mapping[str, Any], remaining: list[Any], give_bac
 
 
 def _is_done(pod: PodView) -> bool:
-    """Nothing of it runs, or ever will."""
+    """Whether nothing of it runs or ever will."""
     return pod.terminal or bool(pod.deleting and not pod.node)
 
 
@@ -280,7 +280,7 @@ def _lacks_reservation(claim: WholeView, pod: PodView) -> bool:
 
 
 def _generated(pod: str, claim: str) -> str:
-    """What the claim's name begins with; of long names, some of both."""
+    """The prefix of the claim's name; long names are shortened in proportion."""
     name = f"{pod}-{claim}-"
     if len(name) <= _NAME_MAX:
         return name

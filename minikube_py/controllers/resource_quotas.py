@@ -61,13 +61,13 @@ class ResourceQuotas:
         return self._workers.metrics()
 
     async def _resync_forever(self) -> None:
-        """A pod that should have ended by now counts no more, and no event says so."""
+        """Finds pods that have passed their deadline: they no longer count, but no event reports it."""
         while True:
             await self._clock.sleep(RESYNC_S)
             for quota in self._quotas.store.values():
                 self._workers.queue.add(quota.key)
 
-    # --- when to count ----------------------------------------------------------------------------------------------
+    # --- triggers ---------------------------------------------------------------------------------------------------
 
     def _added(self, quota: WholeView) -> None:
         self._by_namespace.setdefault(quota.namespace, set()).add(quota.key)
@@ -86,7 +86,7 @@ class ResourceQuotas:
     def _replenish(self, ref: ResourceRef, namespace: str) -> None:
         for key in sorted(self._by_namespace.get(namespace, ())):
             quota = self._quotas.store.get(key)
-            # A name that only an extended resource can have is found to be a device's once that is counted.
+            # Whether an extended resource is a device's is only found when counting.
             if quota is not None and _concerns(self._kinds[ref], quota.obj["spec"].get("hard") or {}, Seen(0.0)):
                 self._workers.queue.add(key)
 
@@ -118,7 +118,7 @@ class ResourceQuotas:
         before = read(status.get("used"))
         used = mask({**before, **await self._count(quota, hard)}, hard)
         if same(hard, read(status.get("hard"))) and same(used, before):
-            # What was made while it was counted is charged for once more, and nobody else would say so.
+            # Objects created during the count were charged twice, and no other event triggers a recount.
             now = await self._client.get(QUOTAS, name, namespace)
             if now["metadata"]["resourceVersion"] != quota["metadata"]["resourceVersion"]:
                 self._workers.queue.add(key)
@@ -131,7 +131,7 @@ class ResourceQuotas:
         kinds = await self._kinds_of(hard, seen)
         total: Amounts = {}
         for ref, evaluator in kinds.items():
-            # First followed, then listed: what goes in between is heard of.
+            # Follow first, then list: no deletion in between is missed.
             self._follow(ref)
             counted = dict.fromkeys(evaluator.matching(hard, seen), ZERO)
             total = plus(total, mask(await self._used(ref, evaluator, quota, counted, seen), counted))
@@ -140,7 +140,7 @@ class ResourceQuotas:
     async def _used(self, ref: ResourceRef, evaluator: Evaluator, quota: Object, start: Amounts, seen: Seen) -> Amounts:
         namespace = quota["metadata"]["namespace"]
         if not evaluator.updates:
-            # Counted alone: the number is enough.
+            # Only the number of objects matters.
             matches = evaluator.scopes_match(quota, {})
             return dict.fromkeys(start, from_value(await self._number(ref, namespace))) if matches else start
         total = start
@@ -155,7 +155,7 @@ class ResourceQuotas:
         return len(document.get("items") or ()) + int((document.get("metadata") or {}).get("remainingItemCount") or 0)
 
     async def _kinds_of(self, hard: Collection[str], seen: Seen) -> dict[ResourceRef, Evaluator]:
-        """The kinds that a quota limits; what is served is asked again where one of its names is of none."""
+        """The kinds that a quota limits; discovery is refreshed if a name matches none."""
         for fresh in (False, True):
             if fresh:
                 resources, _ = await served_resources(self._client)
@@ -192,8 +192,8 @@ def _concerns(evaluator: Evaluator, hard: Iterable[str], seen: Seen) -> bool:
 
 
 def _may_use_less(ref: ResourceRef, old: MetaView, new: MetaView) -> bool:
-    """Whether an update may have made an object use less, or what another quota counts. Creates and more are charged by
-    admission."""
+    """Whether an update may have reduced usage or changed which quotas apply. Admission charges creates and
+    increases."""
     if isinstance(old, PodView) and isinstance(new, PodView):
         return old.charged_by != new.charged_by or (new.terminal and not old.terminal)
     return ref in (CLAIMS, SERVICES)

@@ -44,10 +44,9 @@ class History:
         labels: Mapping[str, str],
         hash_label: str = HASH_LABEL,
     ) -> tuple[RevisionView, int]:
-        """The revision of the owner's template, made or given a new number where needed, and how often names collided.
+        """The revision of the owner's template, created or renumbered where needed, and the collision count.
 
-        `revisions` are in order; `labels` those that a new one has beside its hash, which stands under
-        `hash_label`."""
+        `revisions` are in order; `labels` are for new revisions, beside their hash under `hash_label`."""
         collisions = owner.status.get("collisionCount") or 0
         equal = [each for each in revisions if same_template(each.template, owner.template)]
         following = revisions[-1].revision + 1 if revisions else 1
@@ -90,7 +89,7 @@ class History:
     async def truncate(
         self, owner: WorkloadView, revisions: Sequence[RevisionView], live: set[str], limit: int
     ) -> None:
-        """Deletes the oldest of those that nothing uses (`live`: names), beyond `limit`; a negative limit keeps all."""
+        """Deletes the oldest unused revisions beyond `limit` (`live`: used names); a negative limit keeps all."""
         idle = [each for each in revisions if each.name not in live]
         if limit < 0:
             return

@@ -1,4 +1,4 @@
-"""What a Deployment makes of its ReplicaSets: which is new, their revisions and sizes, its status. Pure.
+"""A Deployment's decisions about its ReplicaSets: which is new, revisions, sizes, status. Pure.
 
 Source: k8s.io/kubernetes/pkg/controller/deployment (util/deployment_util.go, sync.go, progress.go, rolling.go).
 """
@@ -56,7 +56,7 @@ def fenceposts(deployment: WorkloadView) -> tuple[int, int]:
     rolling = deployment.spec["strategy"].get("rollingUpdate") or {}
     surge = scaled(rolling.get("maxSurge"), deployment.replicas, up=True)
     unavailable = scaled(rolling.get("maxUnavailable"), deployment.replicas, up=False)
-    # What is rounded down may come to nothing, and then nothing could ever change.
+    # Rounding down may give 0, and then no pod could ever be replaced.
     return surge, unavailable if surge or unavailable else 1
 
 
@@ -73,7 +73,7 @@ def size(sets: Iterable[WorkloadView]) -> int:
 
 
 def count(sets: Iterable[WorkloadView], name: str) -> int:
-    """The sum of a count in their status."""
+    """The sum of one status count."""
     return sum(each.status.get(name) or 0 for each in sets)
 
 
@@ -97,7 +97,7 @@ def same_template(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def template_hash(template: Mapping[str, Any], collisions: int | None) -> str:
-    """FNV-1a of the template, in letters that make no words. Upstream hashes its Go structs: other texts."""
+    """FNV-1a of the template, in letters that form no words. Upstream hashes its Go structs, so values differ."""
     data = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
     if collisions is not None:
         data += collisions.to_bytes(8, "little")
@@ -116,25 +116,25 @@ def by_age(sets: Iterable[WorkloadView]) -> list[WorkloadView]:
 
 
 def find_new(deployment: WorkloadView, sets: Iterable[WorkloadView]) -> WorkloadView | None:
-    """The oldest one with the Deployment's template."""
+    """The oldest ReplicaSet with the Deployment's template."""
     template = deployment.template
     return next((each for each in by_age(sets) if same_template(each.template, template)), None)
 
 
 def revision_of(view: WorkloadView) -> int:
-    """0 where there is none, -1 where it cannot be read."""
+    """0 if there is none, -1 if it cannot be parsed."""
     text = view.annotations.get(REVISION, "0")
     return int(text) if text.isascii() and text.isdecimal() else -1
 
 
 def last_revision(sets: Iterable[WorkloadView]) -> int:
-    """The one before the newest; 0 where there is none."""
+    """The second highest revision; 0 if there is none."""
     found = sorted(revision_of(each) for each in sets)
     return max(found[-2], 0) if len(found) > 1 else 0
 
 
 def set_annotations(deployment: WorkloadView, before: Mapping[str, str], revision: int) -> dict[str, str]:
-    """Annotations of the new ReplicaSet: the Deployment's, a revision, and the revisions it had."""
+    """Sets annotations of the new ReplicaSet: the Deployment's, its revision, and earlier revisions."""
     copied = {name: value for name, value in deployment.annotations.items() if name not in NOT_COPIED}
     found = {**before, **copied}
     old = before.get(REVISION)
@@ -172,7 +172,7 @@ def was_scaled(deployment: WorkloadView, sets: Iterable[WorkloadView]) -> bool:
 
 
 def new_size(deployment: WorkloadView, everything: Sets, own: int) -> int:
-    """How large the new ReplicaSet, now `own`, may be."""
+    """The allowed size of the new ReplicaSet, now `own`."""
     if not is_rolling(deployment):
         return deployment.replicas
     room = max_size(deployment) - size(everything)
@@ -180,7 +180,7 @@ def new_size(deployment: WorkloadView, everything: Sets, own: int) -> int:
 
 
 def only_active(new: WorkloadView | None, old: Sets) -> WorkloadView | None:
-    """The one that is to have all replicas: the only one with any, or of none the newest. None: there are several."""
+    """The ReplicaSet that gets all replicas: the only active one, or the newest if none is. None: several are."""
     active = [each for each in (*old, *([new] if new else ())) if each.replicas > 0]
     if active:
         return active[0] if len(active) == 1 else None
@@ -199,7 +199,7 @@ def proportional(deployment: WorkloadView, active: Sets) -> list[tuple[WorkloadV
     to_add = allowed - size(active)
     ordered = list(active)
     if to_add:
-        # Of the same size, newer ones grow first, and older ones shrink first.
+        # At equal size, newer ones grow first, and older ones shrink first.
         aged = by_age(active)
         ordered = sorted(aged[::-1] if to_add > 0 else aged, key=lambda each: -each.replicas)
     sizes: list[int] = []
@@ -233,8 +233,8 @@ class Scaling(NamedTuple):
 
 
 def shrink_old(deployment: WorkloadView, everything: Sets, old: Sets, new: WorkloadView) -> list[Scaling]:
-    """Sizes of the old ReplicaSets in a rolling update: pods that are not available go first, then as many as the new
-    ones have made up for."""
+    """New sizes of the old ReplicaSets in a rolling update: unavailable pods go first, then as many as new available
+    pods allow."""
     least = deployment.replicas - max_unavailable(deployment)
     missing = new.replicas - (new.status.get("availableReplicas") or 0)
     may_go = size(everything) - least - missing
@@ -246,7 +246,7 @@ def shrink_old(deployment: WorkloadView, everything: Sets, old: Sets, new: Workl
     for each in by_age(old):
         idle = each.replicas - (each.status.get("availableReplicas") or 0)
         if gone < may_go and each.replicas > 0 and idle < 0:
-            # Its status is behind its size: look again once it has caught up.
+            # Its status lags behind its size: try again once it has caught up.
             return planned
         if gone < may_go and each.replicas > 0 and idle:
             cut = min(may_go - gone, idle)
@@ -290,7 +290,7 @@ def drop_condition(status: Object, kind: str) -> None:
 
 
 def set_condition(status: Object, given: Object) -> None:
-    """Unless the same status and reason stand there already."""
+    """No-op if the same status and reason are set."""
     current = condition(status, given["type"])
     if current is not None and current["status"] == given["status"]:
         if current.get("reason") == given["reason"]:
@@ -321,7 +321,7 @@ def status_of(deployment: WorkloadView, everything: Sets, new: WorkloadView | No
 
 
 def _terminating(everything: Sets) -> int | None:
-    """None where one that was looked at does not tell."""
+    """None if an observed ReplicaSet does not report it."""
     told = [each.status for each in everything if each.status.get("observedGeneration")]
     if any(status.get("terminatingReplicas") is None for status in told):
         return None
@@ -354,7 +354,7 @@ def _timed_out(deployment: WorkloadView, status: Mapping[str, Any], deadline_s: 
 
 
 def progress(deployment: WorkloadView, everything: Sets, new: WorkloadView | None, now_s: float) -> Object:
-    """The status during a rollout, with how it goes on."""
+    """The status during a rollout, including its progress."""
     status, deadline_s = status_of(deployment, everything, new, now_s), limit_of(deployment, "progressDeadlineSeconds")
     current = condition(deployment.status, "Progressing")
     what = f'ReplicaSet "{new.name}"' if new is not None else f'Deployment "{deployment.name}"'
@@ -385,7 +385,7 @@ def progress(deployment: WorkloadView, everything: Sets, new: WorkloadView | Non
 
 
 def next_look_s(deployment: WorkloadView, status: Mapping[str, Any], now_s: float) -> float | None:
-    """When a rollout without progress must be looked at again; None: it need not."""
+    """When to check a rollout without progress again; None: not needed."""
     current, deadline_s = condition(deployment.status, "Progressing"), limit_of(deployment, "progressDeadlineSeconds")
     if deadline_s is None or current is None or current.get("reason") == "ProgressDeadlineExceeded":
         return None

@@ -1,4 +1,4 @@
-"""What every namespace has: the service account `default`, and the authority's certificate for its pods.
+"""Creates in every namespace the service account `default` and the root certificate for its pods.
 
 Source: k8s.io/kubernetes/pkg/controller/serviceaccount, pkg/controller/certificates/rootcacertpublisher.
 """
@@ -19,7 +19,7 @@ DESCRIPTION: Final = "The certificate authority of this cluster's API server. Ke
 
 
 class ServiceAccountController(QueueController):
-    """Makes `default` in each namespace that is not going away, again if it is deleted."""
+    """Creates `default` in each namespace that is not terminating, again if it is deleted."""
 
     name = "serviceaccount-controller"
 
@@ -49,7 +49,7 @@ class ServiceAccountController(QueueController):
 
 
 class RootCaPublisher(QueueController):
-    """Keeps the config map kube-root-ca.crt in each namespace, if there is a certificate to publish."""
+    """Maintains the config map kube-root-ca.crt in each namespace, if there is a certificate to publish."""
 
     name = "root-ca-certificate-publisher-controller"
 
@@ -97,5 +97,5 @@ class RootCaPublisher(QueueController):
 
 
 def _is_settled(error: StatusError) -> bool:
-    """Someone else made it, or its namespace is going or gone."""
+    """Someone else created it, or its namespace is terminating or gone."""
     return error.reason == "AlreadyExists" or error.code == 404 or has_cause(error, "NamespaceTerminating")

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: ready once they are there, and held by a finalizer while a service has an address of them alone.
+"""ServiceCIDRs: ready once created, and kept by a finalizer while a service address belongs to no other one.
 
 Source: k8s.io/kubernetes/pkg/controller/servicecidrs, pkg/api/servicecidr.
 """
@@ -20,7 +20,7 @@ from minikube_py.controllers.volume_views import WholeView
 
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
 GRACE_S: Final = 10.0
-"""API servers may still hand out addresses for so long after a deletion began."""
+"""API servers may still allocate addresses for this long after the deletion."""
 _READY: Final = ("True", "", "Kubernetes Service CIDR is ready")
 _IN_USE: Final = (
     "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
@@ -35,7 +35,7 @@ def _networks(view: WholeView) -> list[_Network]:
 
 
 def _contains(network: _Network, address: str) -> bool:
-    """Neither the network's own address nor, of IPv4, the one for all is one of its own."""
+    """The network address, and for IPv4 the broadcast address, do not count."""
     found = ip_address(address)
     last = network.broadcast_address if network.version == 4 else None
     return found in network and found not in (network.network_address, last)
@@ -90,7 +90,7 @@ class ServiceCidrs(QueueController):
             await self._patch(name, {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
 
     def _may_go(self, found: WholeView) -> bool:
-        """Whether others hold all that it holds, or no service has an address of it alone."""
+        """Whether other CIDRs cover all of it, or no service address lies in it alone."""
         others = [n for each in self._cidrs.store.values() if each.name != found.name for n in _networks(each)]
         own = _networks(found)
         if all(any(n.version == o.version and n.subnet_of(o) for o in others) for n in own):  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Services and the pods behind them: which service a change concerns, which pods it selects, and since when.
+"""Services and their pods: which services a change affects, which pods they select, and since when.
 
 Source: k8s.io/endpointslice/util (controller_utils.go, trigger_time_tracker.go).
 """
@@ -15,20 +15,20 @@ from minikube_py.controllers.base import BY_LABEL, BY_SELECTOR, ControllerContex
 from minikube_py.controllers.views import PodView, ServiceView, matches
 
 BUSY_SHARE: Final = 0.1
-"""A service whose pods keep changing is synced so seldom that its syncs take about this share of the time."""
+"""Syncs of a service whose pods keep changing are throttled to about this share of the time."""
 COALESCE_MAX_S: Final = 1.0
 
 
 @dataclass(slots=True)
 class _Triggers:
-    """What made the endpoints change, as times in the objects (RFC 3339, so they compare as text)."""
+    """The changes behind new endpoints, as times from the objects (RFC 3339, so they compare as text)."""
 
     service: str = ""
     pods: dict[str, str] = field(default_factory=dict)
 
 
 class ServicePods:
-    """A controller with one queue of services, which hears of them and of their pods."""
+    """A controller with one queue of services, notified of changes to them and to their pods."""
 
     def __init__(self, context: ControllerContext, name: str) -> None:
         self._client = context.client
@@ -104,7 +104,7 @@ class ServicePods:
         return [pod for pod in alike if matches(selector, pod.labels)]
 
     def trigger_time(self, key: str, service: ServiceView, pods: Iterable[PodView]) -> str:
-        """The earliest of the changes since the last sync; of a service seen first, its creation."""
+        """The earliest change since the last sync; for a new service, its creation."""
         known = self._triggers.get(key)
         before = known if known is not None else _Triggers()
         now = {pod.name: pod.ready_since for pod in pods if pod.ready_since}

@@ -1,7 +1,7 @@
-"""A provisioner that is simulated: volumes of its classes exist as objects alone, and hold nothing.
+"""A simulated provisioner: its volumes exist only as objects, without storage.
 
-It stands where a CSI driver's external provisioner stands, and speaks as one does: it makes a volume for a claim that
-the binder names it for, and deletes it when the claim has gone and the class says Delete.
+It acts like a CSI driver's external provisioner: it creates a volume for a claim that the binder assigns to it, and
+deletes it after the claim if the class says Delete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minikube_py.controllers.base import ControllerContext, QueueController, Que
 from minikube_py.controllers.volume_views import CLAIMS, STORAGE_CLASSES, VOLUMES, WholeView, about
 
 SIMULATED: Final = "simulated.minikube-py"
-"""The provisioner that a StorageClass names, and the CSI driver that its volumes name."""
+"""The provisioner of a StorageClass, and the CSI driver of its volumes."""
 
 
 class SimulatedProvisioner(QueueController):

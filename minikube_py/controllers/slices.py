@@ -1,8 +1,8 @@
-"""The EndpointSlices of a service, from its pods, or from Endpoints that somebody else wrote. Pure.
+"""The EndpointSlices of a service, from its pods or from Endpoints written by others. Pure.
 
 Source: k8s.io/endpointslice (reconciler.go, utils.go, trafficdist),
-k8s.io/kubernetes/pkg/controller/endpointslicemirroring.
-Endpoints are added in the order of the pods here; upstream takes them from a map, in any.
+k8s.io/kubernetes/pkg/controller/endpointslicemirroring. Endpoints are added in the order of the pods; upstream iterates
+over a map in random order.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 CONTROLLER: Final = "endpointslice-controller.k8s.io"
 MIRRORING: Final = "endpointslicemirroring-controller.k8s.io"
 ENDPOINTS_MAX: Final = 100
-"""Of one slice; a mirrored one holds up to MIRRORED_MAX."""
+"""Per slice; a mirrored slice holds up to MIRRORED_MAX."""
 MIRRORED_MAX: Final = 1000
 _RESERVED: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 _CLOSE: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 Endpoints = dict[tuple[Any, ...], Object]
-"""By what identifies them."""
+"""By identity."""
 PortKey = tuple[tuple[str, ...], ...]
 
 
 @dataclass(slots=True)
 class Piece:
-    """A slice as it is to be. `of`: the one that it replaces; None: a new one. `fresh`: nothing of that one is kept."""
+    """A desired slice. `of`: the slice it replaces; None: a new one. `fresh`: keeps nothing of the replaced one."""
 
     address_type: str
     ports: list[Object]
@@ -45,7 +45,7 @@ class Piece:
     of: EndpointSliceView | None = None
     fresh: bool = True
     loses_prefix: bool = False
-    """Its generateName goes, as where upstream writes a mirrored slice once more under its name."""
+    """Drops its generateName, as when upstream rewrites a mirrored slice under its name."""
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class Plan:
     update: list[Piece] = field(default_factory=list)
     delete: list[EndpointSliceView] = field(default_factory=list)
     missing_nodes: list[tuple[str, str]] = field(default_factory=list)
-    """Pods, by name, that wait for their node."""
+    """Pods, by name, whose node is missing."""
     skipped: int = 0
 
     def reuse(self, owner_uid: str) -> None:
-        """Slices that would go become those that would come, of the same type and owner."""
+        """Turns pairs of deletion and creation into updates, for slices of the same type and owner."""
         left: list[EndpointSliceView] = []
         for view in self.delete:
             mine = any(owner.uid == owner_uid for owner in view.owners)
@@ -88,12 +88,12 @@ def _target_of(endpoint: Mapping[str, Any]) -> Object:
 
 
 def _alike(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Equal beyond what identifies them."""
+    """Equal apart from identity."""
     names = ("nodeName", "zone", "conditions")
     return all(left.get(n) == right.get(n) for n in names) and _target_of(left) == _target_of(right)
 
 
-# --- of a service and its pods --------------------------------------------------------------------------------------
+# --- slices of a service --------------------------------------------------------------------------------------------
 
 
 def service_labels(service: ServiceView) -> Labels:
@@ -148,7 +148,7 @@ def plan(
     zone_of: Callable[[str], str | None],
     existing: Sequence[EndpointSliceView],
 ) -> list[Plan]:
-    """What is to be done, by address type. `zone_of` a node: None where there is no such node."""
+    """The changes by address type. `zone_of` a node: None if the node does not exist."""
     types = address_types(service)
     plans = [_plan_type(service, pods, zone_of, [v for v in existing if v.address_type == t], t) for t in types]
     return [*plans, Plan(delete=[view for view in existing if view.address_type not in types])]
@@ -207,7 +207,7 @@ def _fit(
     ports: list[Object],
     address_type: str,
 ) -> None:
-    """What stays where it is, what goes, and where what is left finds room: the fullest slices are filled first."""
+    """Keeps endpoints where they are, then places the rest: the fullest slices are filled first."""
     updates: list[Piece] = []
     unchanged: list[EndpointSliceView] = []
     for view in views:
@@ -263,7 +263,7 @@ def _placeholder(
 
 
 def _hinted(endpoint: Mapping[str, Any], close: bool, by_node: bool) -> Object:
-    """The endpoint with the hints that it should have; those of one that is not ready stay."""
+    """The endpoint with its hints; those of unready endpoints are kept."""
     if close and not (endpoint.get("conditions") or {}).get("ready"):
         return dict(endpoint)
     zone, node, hints = endpoint.get("zone"), endpoint.get("nodeName"), {}
@@ -289,13 +289,13 @@ def _hint(found: Plan, service: ServiceView, existing: list[EndpointSliceView]) 
 
 
 def wants_topology(service: ServiceView) -> bool:
-    """Hints by the shares of the zones' CPUs, by annotation."""
+    """Whether an annotation requests hints by the zones' CPU shares."""
     annotations = service.annotations
     names = ("service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode")
     return next((annotations[name] for name in names if name in annotations), "") in ("Auto", "auto")
 
 
-# --- of Endpoints that somebody else wrote --------------------------------------------------------------------------
+# --- slices of Endpoints written by others --------------------------------------------------------------------------
 
 
 def _mirrored_annotations(endpoints: EndpointsView) -> Labels:

@@ -1,4 +1,4 @@
-"""StatefulSet: pods with names of their own, made and replaced in their order.
+"""StatefulSet: pods with stable names, created and replaced in order.
 
 Source: k8s.io/kubernetes/pkg/controller/statefulset.
 """
@@ -57,7 +57,7 @@ class Revisions(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """An ordinal, and the pod that has it; None: it must be made."""
+    """An ordinal and its pod; None: to be created."""
 
     ordinal: int
     pod: PodView | None
@@ -87,7 +87,7 @@ class StatefulSetController(QueueController):
             Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
         )
 
-    # --- what happened, and whom it concerns ------------------------------------------------------------------------
+    # --- event handlers ---------------------------------------------------------------------------------------------
 
     def _enqueue(self, view: WorkloadView) -> None:
         self._queue.add(view.key)
@@ -176,8 +176,8 @@ class StatefulSetController(QueueController):
         return await self._pod_claims.claim(owner, candidates, lambda pod: ordinal_of(owner, pod) is not None)
 
     async def _act(self, owner: WorkloadView, found: Revisions, pods: Sequence[PodView], now_s: float) -> int:
-        """One step: what comes first in order, or, in parallel, all that can be done. The pods of the current revision
-        that were deleted for an update."""
+        """One step: the first action in order, or all possible ones if parallel. Returns the number of current-revision
+        pods deleted for an update."""
         slots, condemned = placed(owner, pods)
         ordered = owner.spec.get("podManagementPolicy") != "Parallel"
         unavailable = [slot.pod for slot in slots if slot.pod is None or _unavailable(slot.pod, owner, now_s)]
@@ -210,7 +210,7 @@ class StatefulSetController(QueueController):
         return await self._update(owner, found, slots, now_s)
 
     async def _settle(self, owner: WorkloadView, found: Revisions, slot: Slot, now_s: float, ordered: bool) -> bool:
-        """Makes one ordinal what it should be; True: nothing that follows may be done yet."""
+        """Reconciles one ordinal; True: later ordinals must wait."""
         pod = slot.pod
         if pod is None:
             await self._create(owner, found, slot.ordinal)
@@ -233,12 +233,12 @@ class StatefulSetController(QueueController):
         return False
 
     async def _update(self, owner: WorkloadView, found: Revisions, slots: Sequence[Slot], now_s: float) -> int:
-        """Replaces the last pod of another revision, down to the partition, one at a time."""
+        """Replaces the last outdated pod, down to the partition, one at a time."""
         strategy = owner.spec.get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return 0
         partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        # Upstream counts the partition by position, whatever the first ordinal is.
+        # Upstream counts the partition by position, not by ordinal.
         for slot in reversed(slots[partition:]):
             if slot.pod is None:
                 return 0
@@ -288,9 +288,9 @@ class StatefulSetController(QueueController):
             )
 
     async def _keep_claims(self, owner: WorkloadView, ordinal: int, pod: PodView, condemned: bool = False) -> bool:
-        """Makes the claims of one ordinal go with the set or with its pod, or stay, as the retention policy says.
+        """Sets the owners of one ordinal's claims by the retention policy.
 
-        Whether one of them was changed."""
+        Returns whether a claim changed."""
         changed = False
         for template in owner.spec.get("volumeClaimTemplates") or ():
             name = f"{template['metadata']['name']}-{owner.name}-{ordinal}"
@@ -348,11 +348,11 @@ class StatefulSetController(QueueController):
                 raise
 
 
-# --- pure ---------------------------------------------------------------------------------------------------------
+# --- pure functions -----------------------------------------------------------------------------------------------
 
 
 def ordinal_of(owner: MetaView, pod: MetaView) -> int | None:
-    """None for a pod that has no name of this set's."""
+    """None if the pod's name does not belong to this set."""
     parent, dash, digits = pod.name.rpartition("-")
     fits = dash and parent == owner.name and digits.isascii() and digits.isdecimal() and len(digits) < 10
     return int(digits) if fits else None
@@ -363,7 +363,7 @@ def first_ordinal(owner: WorkloadView) -> int:
 
 
 def placed(owner: WorkloadView, pods: Sequence[PodView]) -> tuple[list[Slot], list[PodView]]:
-    """The ordinals that should be there, and the pods of others, highest first."""
+    """The desired ordinals, and the pods of other ordinals, highest first."""
     start = first_ordinal(owner)
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(owner, pod)) is not None}
     wanted = range(start, start + owner.replicas)
@@ -384,7 +384,7 @@ def identity(owner: MetaView, ordinal: int) -> dict[str, str]:
 
 
 def is_of_current(owner: WorkloadView, ordinal: int) -> bool:
-    """Whether a new pod has the revision before the update: below the partition."""
+    """Whether a new pod gets the current revision, not the update: below the partition."""
     strategy = owner.spec.get("updateStrategy") or {}
     rolling = strategy.get("rollingUpdate")
     if rolling is not None:

@@ -1,7 +1,7 @@
 """The subsets of an Endpoints object, from a service and its pods. Pure.
 
-Source: k8s.io/kubernetes/pkg/controller/endpoint, pkg/api/v1/endpoints. Ports and subsets are in order of their values
-here; the original orders them by a hash of their Go printout.
+Source: k8s.io/kubernetes/pkg/controller/endpoint, pkg/api/v1/endpoints. Ports and subsets are ordered by value;
+upstream orders them by a hash of their Go printout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikube_py.client.rest import Object
 from minikube_py.controllers.views import PodView, ServiceView
 
 CAPACITY: Final = 1000
-"""Addresses one Endpoints object holds at most."""
+"""Maximum addresses in one Endpoints object."""
 
 _AddressKey = tuple[str, str]
 
@@ -58,13 +58,13 @@ def build_subsets(service: ServiceView, pods: Iterable[PodView]) -> list[Object]
         ready = service.publish_not_ready or pod.ready
         for port in ports:
             served = by_port.setdefault(port, {})
-            # Not ready trumps ready.
+            # Not ready takes precedence over ready.
             served[key] = served.get(key, True) and ready
     return _pack(addresses, by_port)
 
 
 def repack(subsets: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """The canonical form of subsets that someone else wrote."""
+    """The canonical form of subsets written by others."""
     addresses: dict[_AddressKey, Object] = {}
     by_port: dict[_Port, dict[_AddressKey, bool]] = {}
     for subset in subsets:
@@ -139,7 +139,7 @@ def target_port(port: Mapping[str, Any], protocol: str, pod: PodView) -> int | N
 
 
 def truncate(subsets: list[Object], capacity: int = CAPACITY) -> tuple[list[Object], bool]:
-    """At most `capacity` addresses, ready ones first, each subset in proportion; whether any had to go."""
+    """At most `capacity` addresses, ready ones first, each subset in proportion; whether any were dropped."""
     ready = sum(len(subset.get("addresses", ())) for subset in subsets)
     not_ready = sum(len(subset.get("notReadyAddresses", ())) for subset in subsets)
     if ready + not_ready <= capacity:

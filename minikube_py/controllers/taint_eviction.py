@@ -1,4 +1,4 @@
-"""Taint eviction: pods leave nodes with NoExecute taints they do not tolerate, when their toleration ends.
+"""Taint eviction: deletes pods from nodes with NoExecute taints when their toleration ends.
 
 Source: k8s.io/kubernetes/pkg/controller/tainteviction/taint_eviction.go.
 """
@@ -80,7 +80,7 @@ class TaintEvictionController:
             self._pod(new)
 
     def _judge(self, pod: PodView, taints: tuple[Taint, ...]) -> None:
-        """Evicts now, sets the time, or cancels it. A time once set stays, but for an eviction at once."""
+        """Evicts now, schedules the eviction, or cancels it. Only an immediate eviction replaces a scheduled one."""
         if not taints:
             self._cancel(pod)
             return
@@ -112,7 +112,7 @@ class TaintEvictionController:
         self._recorder.event(involved("Pod", pod), NORMAL, REASON, f"{what} {pod.key}")
 
     async def evict(self, key: str) -> None:
-        """Says why in the pod's status, then deletes it with its own grace period."""
+        """Records the reason in the pod's status, then deletes it with its own grace period."""
         uid = self._evicting.get(key)
         pod = self._pods.store.get(key)
         if pod is None or pod.uid != uid:

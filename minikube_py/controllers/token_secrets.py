@@ -1,4 +1,4 @@
-"""Secrets of the type `kubernetes.io/service-account-token`: filled with a token of their account, and gone with it.
+"""Secrets of the type `kubernetes.io/service-account-token`: filled with a token, and deleted with their account.
 
 Source: k8s.io/kubernetes/pkg/controller/serviceaccount/tokens_controller.go.
 """
@@ -20,7 +20,7 @@ _SECRET: Final = "secret"
 
 
 class TokenSecrets(QueueController):
-    """Without a key to sign with it does nothing, as upstream's."""
+    """Does nothing without a signing key, like upstream's."""
 
     name = "serviceaccount-token-controller"
 
@@ -79,7 +79,7 @@ class TokenSecrets(QueueController):
                 raise
 
     async def _account(self, namespace: str, name: str, uid: str) -> Object | None:
-        """Its metadata. The cache may not have heard of it yet, and is not asked alone."""
+        """Its metadata. The cache may lag, so a miss is checked on the server."""
         there = self._accounts.store.get(f"{namespace}/{name}")
         if there is not None and uid in ("", there.uid):
             return {"metadata": {"namespace": namespace, "name": name, "uid": there.uid}}
@@ -99,7 +99,7 @@ class TokenSecrets(QueueController):
         try:
             secret = await self._client.get(SECRETS, seen.name, seen.namespace)
             if secret["metadata"]["resourceVersion"] != seen.resource_version:
-                # It comes again.
+                # It will be queued again.
                 return
             data = secret["data"] = dict(secret.get("data") or {})
             if self._root_ca:

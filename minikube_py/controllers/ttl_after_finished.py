@@ -17,11 +17,11 @@ from minikube_py.controllers.views import WorkloadView
 
 
 class NeverEnded(ValueError):
-    """The job says that it ended and not when."""
+    """The job has finished, but gives no time."""
 
 
 def expires_s(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
-    """When the job is to go; None where it is not. Raises: NeverEnded."""
+    """When the job is to be deleted; None if never. Raises: NeverEnded."""
     ttl_s = spec.get("ttlSecondsAfterFinished")
     for condition in status.get("conditions") or () if ttl_s is not None else ():
         if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
@@ -46,7 +46,7 @@ class TtlAfterFinished(QueueController):
             self._workers.queue.add(job.key)
 
     def _is_due(self, key: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-        """If it is due later, it is looked at again then."""
+        """If it is due later, it is queued again for then."""
         at_s = expires_s(spec, status)
         if at_s is None:
             return False
@@ -60,7 +60,7 @@ class TtlAfterFinished(QueueController):
         if job is None or job.deleting or not self._is_due(key, job.spec, job.status):
             return
         try:
-            # The cache may be old, and its time may have been changed.
+            # The cache may be stale, and the TTL may have changed.
             fresh = await self._client.get(JOBS, job.name, job.namespace)
             metadata = fresh["metadata"]
             if metadata.get("deletionTimestamp") or not self._is_due(key, fresh["spec"], fresh.get("status") or {}):

@@ -1,7 +1,7 @@
-"""What the controllers keep of each object: slotted projections, shared by all of them.
+"""Slotted projections of objects, shared by all controllers.
 
 Plain slotted classes, not frozen ones: a frozen dataclass sets each field through object.__setattr__, which would
-triple the cost of a pod's projection (24 fields, tens of thousands of pods). They are shared and never changed.
+triple the cost of a pod's projection (24 fields, tens of thousands of pods). They are shared and must not be modified.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Labels = Mapping[str, str]
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
-"""The finalizer of a pod that its Job has not counted."""
+"""The finalizer of a pod that its Job has not counted yet."""
 TERMINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -49,13 +49,13 @@ class OwnerRef(NamedTuple):
 
 _intern = Shared()
 _owners = Shared()
-"""By names and values of their members."""
+"""By the names and values of their members."""
 _text = intern
 
 
 @dataclass(slots=True, eq=False)
 class MetaView:
-    """Metadata alone. `deleting` is the deletionTimestamp, "" where there is none."""
+    """Metadata alone. `deleting` is the deletionTimestamp, "" if there is none."""
 
     namespace: str
     name: str
@@ -140,9 +140,8 @@ class ContainerPort(NamedTuple):
 
 
 class PodClaim(NamedTuple):
-    """A claim for devices that a pod has by `name`, or is to have by a template. `claim` is what it is called, None
-    where none is needed; it counts only where it is `known`. `extended`: the scheduler made it for an
-    extended resource."""
+    """A device claim of a pod, called `name` in its spec, existing or from a template. `claim` is the object's name,
+    None if none is needed; valid only if `known`. `extended`: the scheduler created it for an extended resource."""
 
     name: str
     template: str
@@ -152,7 +151,7 @@ class PodClaim(NamedTuple):
 
 
 class PodRun(NamedTuple):
-    """What a Job wants to know of its pods, and nobody of others. `sidecars` are containers by name."""
+    """Pod fields that only Jobs need. `sidecars` are container names."""
 
     annotations: Labels
     status: Mapping[str, Any]
@@ -177,17 +176,17 @@ class PodView(MetaView):
     deletion_cost: int
     evicted: bool
     target: str
-    """The node that it is bound to, or the only one that it may go to by its name."""
+    """The node that it is bound to, or pinned to by name."""
     claims: tuple[str, ...]
-    """Names of the claims that its volumes are of."""
+    """Names of the claims that its volumes use."""
     ephemeral: tuple[tuple[str, str, Mapping[str, Any]], ...]
-    """Its ephemeral volumes: names of volume and claim, and the template."""
+    """Its ephemeral volumes: volume name, claim name and template."""
     devices: tuple[PodClaim, ...]
-    """Its claims for devices."""
+    """Its device claims."""
     run: PodRun | None
-    """None for pods that are no Job's."""
+    """None for pods that belong to no Job."""
     charged_by: str
-    """What quotas go by and an update may change, but its phase; "" mostly."""
+    """The quota-relevant fields that an update may change, except the phase; usually ""."""
 
     @property
     def terminal(self) -> bool:
@@ -318,7 +317,7 @@ def _named_ports(containers: Any) -> list[ContainerPort]:
 
 
 def _deletion_cost(annotations: Mapping[str, str]) -> int:
-    """What does not read as an int32 counts as 0, as in upstream."""
+    """Values that are not an int32 count as 0, as upstream."""
     text = annotations.get(DELETION_COST, "0")
     digits = text[1:] if text[:1] == "-" else text
     if not digits.isascii() or not digits.isdecimal() or (digits != "0" and digits.startswith("0")):
@@ -330,14 +329,14 @@ def _deletion_cost(annotations: Mapping[str, str]) -> int:
 @dataclass(slots=True, eq=False)
 class NodeView(MetaView):
     conditions: Mapping[str, Mapping[str, Any]]
-    """By type, as they stand in the object."""
+    """By type, as in the object."""
     taints: tuple[Mapping[str, Any], ...]
     unschedulable: bool
     has_ready: bool = field(init=False)
     ready: str = field(init=False)
     """Status of the Ready condition; "" without one."""
     heartbeat: str = field(init=False)
-    """When that was last said; "" where it does not tell."""
+    """The last heartbeat of that condition; "" if it has none."""
 
     def __post_init__(self) -> None:
         condition = self.conditions.get("Ready")
@@ -369,7 +368,7 @@ def project_lease(obj: Object) -> LeaseView:
 
 @dataclass(slots=True, eq=False)
 class WorkloadView(MetaView):
-    """A kind that keeps pods of a template running. `selector` is NOTHING where it cannot be read."""
+    """A workload that runs pods from a template. `selector` is NOTHING if it cannot be parsed."""
 
     generation: int
     annotations: Labels
@@ -416,7 +415,7 @@ def _workload(obj: Object, read: Callable[[Mapping[str, Any]], LabelSelector]) -
 
 @dataclass(slots=True, eq=False)
 class RevisionView(MetaView):
-    """A ControllerRevision: the template that its owner had."""
+    """A ControllerRevision: an earlier or current template of its owner."""
 
     revision: int
     template: Mapping[str, Any]
@@ -431,7 +430,7 @@ def project_revision(obj: Object) -> RevisionView:
 
 @dataclass(slots=True, eq=False)
 class ServiceView(MetaView):
-    """`selector` None: no selector, so its Endpoints are not ours."""
+    """`selector` None: no selector, so its Endpoints are not managed here."""
 
     selector: Labels | None
     ports: tuple[Mapping[str, Any], ...]
@@ -484,7 +483,7 @@ class EndpointSliceView(MetaView):
 
     @property
     def service_key(self) -> str:
-        """Key of the service that it is of; "" without one."""
+        """Key of the service it belongs to; "" without one."""
         name = self.labels.get("kubernetes.io/service-name")
         return f"{self.namespace}/{name}" if name else ""
 
@@ -518,7 +517,7 @@ def project_namespace(obj: Object) -> NamespaceView:
 
 @dataclass(slots=True, eq=False)
 class ConfigMapView(MetaView):
-    """`root_ca` is what stands under `ca.crt` of a kube-root-ca.crt, "" for all others: contents are not kept."""
+    """`root_ca`: the `ca.crt` of a kube-root-ca.crt, "" for all others; other contents are not kept."""
 
     root_ca: str
 
@@ -534,8 +533,8 @@ def project_config_map(obj: Object) -> ConfigMapView:
 
 @dataclass(slots=True, eq=False)
 class SecretView(MetaView):
-    """`account`: whose token it holds, "" for a secret of another type, of which nothing is kept. `data`: as it is
-    stored, without the token itself."""
+    """`account`: the token's service account; "" for other types, of which nothing is kept. `data`: as stored, without
+    the token itself."""
 
     account: str
     account_uid: str

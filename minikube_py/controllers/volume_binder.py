@@ -1,8 +1,8 @@
-"""Binds claims to volumes, one to one, and follows both through their phases.
+"""Binds claims to volumes, one to one, and maintains the phases of both.
 
 Source: `pkg/controller/volume/persistentvolume/pv_controller.go`. A binding is four writes: the volume names the claim,
-the volume is Bound, the claim names the volume, the claim is Bound. Any of them may be the last one done before a stop;
-the next sync goes on from what it finds.
+the volume is Bound, the claim names the volume, the claim is Bound. A stop may follow any of them; the next sync
+continues from there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minikube_py.controllers.volume_views import CLAIMS, STORAGE_CLASSES, VOLUME
 from minikube_py.env import ended
 
 RESYNC_S: Final = 15.0
-"""What waits is looked at again, and says again what it waits for."""
+"""Pending claims are resynced, and repeat their event."""
 _NO_CLASS: Final = "no persistent volumes available for this claim and no storage class is set"
 _LOST: Final = "Bound claim has lost {} PersistentVolume. Data on the volume is lost!"
 _EXTERNAL: Final = (
@@ -61,7 +61,7 @@ class VolumeBinder:
         self._classes: Informer[WholeView] = context.informers.of(STORAGE_CLASSES)
         self._pods: Informer[PodView] = context.informers.of(PODS)
         self._events = context.recorder("persistentvolume-controller")
-        # One queue and one worker: two claims must not choose the same volume.
+        # One queue with one worker: two claims must not choose the same volume.
         self._workers = QueueWorkers(context, self.name, self._sync, 1)
         self._written: dict[str, Object] = {}
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +85,7 @@ class VolumeBinder:
     def metrics(self) -> dict[str, float]:
         return self._workers.metrics()
 
-    # --- what is to be looked at -------------------------------------------------------------------------------------
+    # --- triggers ----------------------------------------------------------------------------------------------------
 
     def _claim(self, claim: WholeView) -> None:
         self._workers.queue.add(f"claim/{claim.key}")
@@ -112,7 +112,7 @@ class VolumeBinder:
                     self._claim(claim)
 
     def _latest(self, key: str, view: WholeView | None) -> Object | None:
-        """What was last written, as long as the informer has not seen it."""
+        """The last written version, until the informer shows it."""
         if view is None:
             return None
         written = self._written.get(key)
@@ -187,7 +187,7 @@ class VolumeBinder:
         await self._claim_phase(claim, "Pending")
 
     def _by_modes(self) -> list[list[Object]]:
-        """The volumes by the modes that they offer, those that offer least first; in the order of their names."""
+        """The volumes sorted by access modes, fewest first; then by name."""
         groups: dict[tuple[str, ...], list[Object]] = {}
         for name in sorted(self._volumes.store.keys()):
             volume = self._volume_named(name)
@@ -200,7 +200,7 @@ class VolumeBinder:
         return None if view is None else view.obj
 
     async def _give_class(self, claim: Object) -> bool:
-        """The default class, where there was none when the claim was made."""
+        """Sets the default class if there was none when the claim was created."""
         if has_class(claim):
             return False
         found = [view for view in self._classes.store.values() if is_default_class(view.obj)]
@@ -223,7 +223,7 @@ class VolumeBinder:
         self._tell("PersistentVolumeClaim", claim, "Normal", reason, told)
 
     async def _provision(self, claim: Object, name: str, found: Object | None) -> None:
-        """Says who is to make the volume; whoever that is, watches the claims."""
+        """Names the claim's provisioner, which watches for such claims."""
         if found is None:
             told = f'storageclass.storage.k8s.io "{name}" not found'
             self._tell("PersistentVolumeClaim", claim, "Warning", "ProvisioningFailed", told)
@@ -285,7 +285,7 @@ class VolumeBinder:
             await self._unbind(volume)
 
     async def _claim_of(self, volume: Object, key: str, uid: str) -> Object | None:
-        """The claim that the volume names, by its uid; the server has the last word before a volume is released."""
+        """The claim that the volume names, by uid; checked against the server before a release."""
         claim = self._claim_named(key)
         if claim is not None and claim["metadata"]["uid"] == uid:
             return claim
@@ -314,14 +314,14 @@ class VolumeBinder:
             volume = await self._volume_phase(volume, "Released")
         policy, name = volume["spec"].get("persistentVolumeReclaimPolicy"), volume["metadata"]["name"]
         by = annotations_of(volume).get(PROVISIONED_BY) or ""
-        # Whoever made it deletes it, as with CSI volumes; nobody here reaches the storage of the others.
+        # The provisioner deletes its volumes, as with CSI; other storage is out of reach here.
         if policy == "Retain" or by or volume["spec"].get("csi") is not None:
             return
         what, reason = ("deleter", "VolumeFailedDelete") if policy == "Delete" else ("recycler", "VolumeFailedRecycle")
         told = f'error getting {what} volume plugin for volume "{name}": no volume plugin matched'
         folder = (volume["spec"].get("hostPath") or {}).get("path") or ""
         if policy == "Delete" and re.search("/tmp/.+", folder):
-            # Upstream's deleter removes that folder. Here no volume has any data.
+            # Upstream's deleter removes that folder. Here volumes hold no data.
             await self._client.delete(VOLUMES, name)
             return
         if policy == "Delete" and folder:

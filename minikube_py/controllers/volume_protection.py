@@ -1,4 +1,4 @@
-"""Volumes, claims and classes that are being deleted stay while somebody uses them, by their finalizers.
+"""Finalizers keep deleted volumes, claims and classes while they are in use.
 
 Source: `pkg/controller/volume/{pvcprotection,pvprotection,vacprotection}`.
 """
@@ -19,7 +19,7 @@ CLASS_FINALIZER: Final = "kubernetes.io/vac-protection"
 
 
 class Protection(QueueController):
-    """Puts the finalizer where it is missing, and takes it off what nobody uses."""
+    """Adds the finalizer where missing, and removes it from deleted objects no longer in use."""
 
     name = ""
 
@@ -54,7 +54,7 @@ class Protection(QueueController):
 
 
 class ClaimProtection(Protection):
-    """A claim is used by each pod that has a node, even one that has ended; by an ephemeral volume only until then."""
+    """Each pod with a node uses its claims, even a finished pod; ephemeral volumes only until the pod ends."""
 
     name = "persistentvolumeclaim-protection-controller"
 
@@ -75,7 +75,7 @@ class ClaimProtection(Protection):
     async def _is_used(self, view: WholeView) -> bool:
         if any(_uses(pod, view) for pod in self._pods.store.by_index(BY_CLAIM, view.key)):
             return True
-        # What the cache has not seen yet may be running; so the server has the last word.
+        # A pod not yet in the cache may be running, so check on the server.
         async for page in self._client.pages(PODS, view.namespace):
             if any(_names(pod, view) for pod in page.items):
                 return True
@@ -110,7 +110,7 @@ def _names(pod: Object, claim: WholeView) -> bool:
 
 
 class VolumeProtection(Protection):
-    """A volume is used while it is bound."""
+    """A volume is in use while it is bound."""
 
     name = "persistentvolume-protection-controller"
 
@@ -122,7 +122,7 @@ class VolumeProtection(Protection):
 
 
 class AttributesClassProtection(Protection):
-    """A VolumeAttributesClass is used while a volume or claim has it, had it, or is to get it."""
+    """A VolumeAttributesClass is in use while it is a volume's or claim's current, former or target class."""
 
     name = "volumeattributesclass-protection-controller"
 

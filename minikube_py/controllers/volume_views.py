@@ -1,4 +1,4 @@
-"""Volumes, claims and classes as the controllers keep them: whole, since they are few and all of them matters."""
+"""Volumes, claims and classes are kept whole: they are few, and all fields matter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEVICE_TEMPLATES: Final = ResourceRef("resource.k8s.io", "v1", "resourceclaimtem
 
 @dataclass(slots=True, eq=False)
 class WholeView(MetaView):
-    """`obj` is shared, and must not be changed."""
+    """`obj` is shared and must not be modified."""
 
     obj: Object
 
@@ -33,7 +33,7 @@ def project_whole(obj: Object) -> WholeView:
 
 
 def about(kind: str, obj: Object, api_version: str = "v1") -> Involved:
-    """What an event about `obj` names."""
+    """The object reference for an event about `obj`."""
     metadata = obj["metadata"]
     version = metadata.get("resourceVersion", "")
     return Involved(kind, metadata.get("namespace", ""), metadata["name"], metadata["uid"], api_version, version)

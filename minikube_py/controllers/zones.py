@@ -1,6 +1,6 @@
 """How fast the pods of failed nodes may be evicted, zone by zone. Pure.
 
-When most of a zone is down, it is more likely the network than the nodes. Source:
+If most of a zone is down, the likely cause is the network, not the nodes. Source:
 k8s.io/kubernetes/pkg/controller/nodelifecycle (ComputeZoneState, handleDisruption).
 """
 
@@ -24,7 +24,7 @@ class ZoneState(Enum):
 
 
 def zone_of(labels: Mapping[str, str]) -> str:
-    """"" where a node names neither region nor zone."""
+    """Empty if a node names neither region nor zone."""
     region, zone = labels.get(REGION, ""), labels.get(ZONE, "")
     return f"{region}:\x00:{zone}" if region or zone else ""
 
@@ -40,7 +40,7 @@ def zone_state(ready: int, not_ready: int, unhealthy_share: float) -> ZoneState:
 def eviction_rate_per_s(
     state: ZoneState, size: int, rate_per_s: float, secondary_rate_per_s: float, large_size: int
 ) -> float:
-    """Nodes per second. A partly disrupted zone that is small evicts nothing."""
+    """Nodes per second. A small zone under partial disruption evicts nothing."""
     if state is ZoneState.PARTIAL_DISRUPTION:
         return secondary_rate_per_s if size > large_size else 0.0
     return rate_per_s
@@ -48,7 +48,7 @@ def eviction_rate_per_s(
 
 @dataclass(slots=True)
 class ZoneQueue:
-    """Nodes of one zone that wait for their NoExecute taint; one token at most is saved up."""
+    """Nodes of one zone that await their NoExecute taint; at most one token is saved."""
 
     rate_per_s: float
     state: ZoneState = ZoneState.INITIAL
@@ -66,7 +66,7 @@ class ZoneQueue:
             return None
         self.tokens = min(1.0, self.tokens + (now_s - self.at_s) * self.rate_per_s)
         self.at_s = now_s
-        # Deadlines are computed from the rate, and floats may fall short of them by a hair.
+        # Deadlines are computed from the rate, and rounding may miss them by a hair.
         if self.tokens < 1.0 - 1e-6:
             return None
         self.tokens -= 1.0
@@ -75,7 +75,7 @@ class ZoneQueue:
         return node
 
     def next_s(self, now_s: float) -> float | None:
-        """How long until `take` may give a node; None while it cannot."""
+        """Seconds until `take` may return a node; None if it cannot."""
         if not self.waiting or self.rate_per_s <= 0:
             return None
         tokens = min(1.0, self.tokens + (now_s - self.at_s) * self.rate_per_s)

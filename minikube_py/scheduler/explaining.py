@@ -119,7 +119,7 @@ def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None
         node.pods.update(pods)
 
 
-# --- what would have to change --------------------------------------------------------------------------------------
+# --- changes that would help ----------------------------------------------------------------------------------------
 
 
 def changes(pod: PodInfo, found: Iterable[Verdict]) -> list[Json]:
@@ -170,7 +170,7 @@ def _amount(resource: str, amount: int) -> str:
     return f"{text} of {resource}"
 
 
-# --- whom it would evict --------------------------------------------------------------------------------------------
+# --- preemption victims ---------------------------------------------------------------------------------------------
 
 
 def victims_of(run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> Candidate | None:

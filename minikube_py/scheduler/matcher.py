@@ -87,7 +87,7 @@ class Matcher:
         counted: dict[str, int] = {name: getattr(self, name) for name in names}
         return {**counted, "dimensions": len(self._dimensions), "size_bytes": self._structure.size_bytes()}
 
-    # --- the question -----------------------------------------------------------------------------------------------
+    # --- building the query -----------------------------------------------------------------------------------------
 
     def _admit(self, bounds: Iterable[Bound]) -> None:
         """Makes dimensions of what was never asked for, while there is room; the filters see to the rest."""
@@ -115,7 +115,7 @@ class Matcher:
             highs[place] = min(highs[place], max(min(high, HIGH), LOW))
         return Box(tuple(lows), tuple(highs))
 
-    # --- the points -------------------------------------------------------------------------------------------------
+    # --- keeping the points -----------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
         columns = self._columns

@@ -178,7 +178,7 @@ class SchedulingQueue:
             return min(deadline_s, oldest.timestamp_s + self._max_unschedulable_s)
         return deadline_s
 
-    # --- pods come, change and go -----------------------------------------------------------------------------------
+    # --- adding, updating and removing pods -------------------------------------------------------------------------
 
     def add(self, pod: PodInfo) -> None:
         """A pod that is new to the queue."""

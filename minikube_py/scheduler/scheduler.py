@@ -160,7 +160,7 @@ class Scheduler:
             max_unschedulable_s=self.config.pod_max_in_unschedulable_s,
         )
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         for run in self.profiles.values():
@@ -200,7 +200,7 @@ class Scheduler:
             return self._task.exception()
         return self._pods.failure or self._nodes.failure or self._lent.failure or self.kinds.failure
 
-    # --- what plugins may ask (framework.Handle) --------------------------------------------------------------------
+    # --- framework.Handle -------------------------------------------------------------------------------------------
 
     @property
     def columns(self) -> NodeColumns:
@@ -242,7 +242,7 @@ class Scheduler:
     def count(self, metric: str, labels: Labels = ()) -> None:
         self._metrics.count(metric, labels)
 
-    # --- what the informers tell ------------------------------------------------------------------------------------
+    # --- informer handlers ------------------------------------------------------------------------------------------
 
     def _pod_added(self, pod: PodInfo) -> None:
         if pod.node_name:
@@ -564,7 +564,7 @@ class Scheduler:
     def observe(self, name: str, bounds: tuple[float, ...], labels: Labels, value: float) -> None:
         self._metrics.histogram(name, bounds, labels).observe(value)
 
-    # --- what users ask ---------------------------------------------------------------------------------------------
+    # --- user queries -----------------------------------------------------------------------------------------------
 
     def explain(self, pod: str) -> Explanation | None:
         """Why the pod (`namespace/name`, or its uid) is where it is, or why it is nowhere; None where the decision was

@@ -430,7 +430,7 @@ class Topology:
                 elif not means and one in asked.classes:
                     self._part(asked, one)
 
-    # --- what is kept -----------------------------------------------------------------------------------------------
+    # --- cached counts ----------------------------------------------------------------------------------------------
 
     def _all_counts(self) -> Iterator[PodCounts]:
         yield from self._asked.values()

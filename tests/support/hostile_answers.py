@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.support.hostile import JSON, Shape, _dump, _many, _map, _operations
 
-# --- what a webhook may answer ----------------------------------------------------------------------------------------
+# --- webhook responses ------------------------------------------------------------------------------------------------
 
 
 def _review(**response: Any) -> tuple[int, str, bytes]:
@@ -58,7 +58,7 @@ def long_selector(driver: str, deep: int) -> str:
     return expression
 
 
-# --- what an extender may answer --------------------------------------------------------------------------------------
+# --- extender responses -----------------------------------------------------------------------------------------------
 
 EXTENDER_ANSWERS: Final[dict[str, Shape]] = {
     "many nodes": lambda size: _dump({"Nodes": {"items": [{"metadata": {"name": f"n{at}"}} for at in range(size // 30)]}}),

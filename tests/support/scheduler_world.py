@@ -79,7 +79,7 @@ class FakeApi:
         self._version = 0
         self._watchers: dict[str, list[asyncio.Queue[list[WatchEvent]]]] = defaultdict(list)
 
-    # --- what tests do ----------------------------------------------------------------------------------------------
+    # --- test actions -----------------------------------------------------------------------------------------------
 
     def put(self, plural: str, obj: dict[str, Any]) -> None:
         self._version += 1

@@ -126,7 +126,7 @@ class Running:
             case _:
                 raise InvalidRequest(f"{op.place}: {op.opcode} is not run here")
 
-    # --- small ways -----------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _path(self, text: str) -> Path:
         return self._run.case.folder / text

@@ -101,7 +101,7 @@ class Template:
         """A new object each time. Raises: InvalidRequest."""
         return read_object(self.text(index, count), self._place)
 
-    # --- what stands between braces -----------------------------------------------------------------------------------
+    # --- inside braces ------------------------------------------------------------------------------------------------
 
     def _action(self, inner: str) -> Term:
         tokens = _TOKEN.findall(inner)

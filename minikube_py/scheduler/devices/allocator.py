@@ -315,7 +315,7 @@ class Search:
         in_use = self._allocated.capacity.get(device.id), self._capacity.get(device.id)
         return fits(request.capacity, device.capacity, *in_use)
 
-    # --- taking, and giving back --------------------------------------------------------------------------------------
+    # --- allocating and releasing -------------------------------------------------------------------------------------
 
     def _take(self, claim: int, asked: Asked, candidate: Candidate, must: bool) -> bool:
         """Notes that the claim gets a device that is selected. Raises: AllocationError."""

@@ -166,7 +166,7 @@ class Devices:
         if results:
             self._held[key] = results
 
-    # --- what is found ------------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def _class_changed(self, old: ClassView | None, new: ClassView | None) -> None:
         self._kept.clear()

@@ -77,7 +77,7 @@ class Extenders:
         if self._outside is not None:
             await self._outside.close()
 
-    # --- what the scheduler keeps for them, and hears -----------------------------------------------------------------
+    # --- projections and events ---------------------------------------------------------------------------------------
 
     def with_bodies(
         self, pods: Project[PodInfo], nodes: Project[NodeInfo]
@@ -106,7 +106,7 @@ class Extenders:
         """What wakes a pod that an extender turned down: everything."""
         return [(NAME, EVERYTHING)] if self.configs else []
 
-    # --- which ------------------------------------------------------------------------------------------------------
+    # --- interested extenders ---------------------------------------------------------------------------------------
 
     def of(self, pod: PodInfo) -> list[ExtenderConfig]:
         """Those that are interested in the pod."""

@@ -57,7 +57,7 @@ class Coco(OneClass):
     def normalized(raw: int, most: int) -> int:
         return int(min(raw / most, PARTS_MAX) * OMEGA) if most else 0
 
-    # --- what is known ----------------------------------------------------------------------------------------------
+    # --- known pods and machines ------------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
         for resource in self._resources:

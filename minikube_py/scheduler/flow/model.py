@@ -189,7 +189,7 @@ class CostModel:
         self.args = args
         self.rng = rng
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
         """A node is there."""
@@ -212,7 +212,7 @@ class CostModel:
     def update_stats(self, machines: Machines) -> None:
         """All that changed has been told."""
 
-    # --- which arcs there are ---------------------------------------------------------------------------------------
+    # --- arcs -------------------------------------------------------------------------------------------------------
 
     def task_key(self, task: Task) -> Hashable:
         """What prices depend on beside the specification, the owner and the priority: pods that differ in it are
@@ -232,7 +232,7 @@ class CostModel:
     def get_task_preference_arcs(self, task: Task, machines: Machines) -> IntArray | Sequence[int]:
         return ()
 
-    # --- what they cost ---------------------------------------------------------------------------------------------
+    # --- costs ------------------------------------------------------------------------------------------------------
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         """The price of leaving one pod of it where it is; upon later calls it must not fall."""

@@ -467,7 +467,7 @@ class Rounds:
         message = f"0/{diagnosis.node_count} nodes are available: {text}."
         self._scheduler.fail(self._run, queued, Code.UNSCHEDULABLE, message, diagnosis, started_s, node)
 
-    # --- who stays --------------------------------------------------------------------------------------------------
+    # --- pods that stay ---------------------------------------------------------------------------------------------
 
     def _broken(self, pods: Iterable[QueuedPodInfo], message: str, started_s: float) -> None:
         logger.error("%s", message)

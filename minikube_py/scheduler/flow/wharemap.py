@@ -67,7 +67,7 @@ class WhareMap(Slots):
     def _averages(self, known: Mapping[Any, Sequence[int]], app: str) -> list[int]:
         return [_average(samples) for key, samples in known.items() if key[0] == app]
 
-    # --- what is known of machines ----------------------------------------------------------------------------------
+    # --- machines ---------------------------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
         self._types.add(machine)

@@ -110,7 +110,7 @@ class GroupCycle:
             return "pods of a pod group are not placed by extenders: leave out those that are interested in them"
         return ""
 
-    # --- in memory --------------------------------------------------------------------------------------------------
+    # --- placement in memory ----------------------------------------------------------------------------------------
 
     def _try_all(self, run: ProfileRun, members: Sequence[QueuedPodInfo]) -> tuple[list[Try], Outcome]:
         tries: list[Try] = []
@@ -186,7 +186,7 @@ class GroupCycle:
         if not status.is_rejected:
             tried.error = status.message
 
-    # --- how a pod goes back ----------------------------------------------------------------------------------------
+    # --- requeueing -------------------------------------------------------------------------------------------------
 
     def _unfit(
         self, run: ProfileRun, tried: Try, code: Code, message: str, diagnosis: Diagnosis | None, nominated: str | None
@@ -200,7 +200,7 @@ class GroupCycle:
     def _by_status(self, run: ProfileRun, tried: Try, status: Status) -> Callable[[], None]:
         return lambda: self._scheduler.fail_by_status(run, tried.queued, status, tried.started_s)
 
-    # --- for good ---------------------------------------------------------------------------------------------------
+    # --- submitting -------------------------------------------------------------------------------------------------
 
     def _submit(
         self, run: ProfileRun, members: Sequence[QueuedPodInfo], tries: Sequence[Try], outcome: Outcome

@@ -86,7 +86,7 @@ class Devices:
         self.kinds: IntArray = np.zeros(0, np.int64)
         self.lists: dict[int, list[int]] = {}
 
-    # --- what is left -----------------------------------------------------------------------------------------------
+    # --- free amounts -----------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Brings all rows up to date."""

@@ -311,7 +311,7 @@ def by_budget(pods: Sequence[PodInfo], budgets: Budgets) -> tuple[list[PodInfo],
     return violating, others
 
 
-# --- which candidate ------------------------------------------------------------------------------------------------
+# --- choosing a candidate -------------------------------------------------------------------------------------------
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate:

@@ -374,7 +374,7 @@ class DynamicResources:
                     score += sum(CHOICES_MAX - i for i in places)
         return score
 
-    # --- taking it ----------------------------------------------------------------------------------------------------
+    # --- reserving and binding ----------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         found = _state_of(state) if self._may_want(pod) else None

@@ -48,7 +48,7 @@ class GangScheduling:
         found: PodGroupView | None = self._handle.kinds.of(POD_GROUPS).store.get(pod.group)
         return found
 
-    # --- which changes help -----------------------------------------------------------------------------------------
+    # --- queueing hints ---------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (

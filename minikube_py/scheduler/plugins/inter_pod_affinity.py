@@ -299,7 +299,7 @@ class InterPodAffinity:
             return np.zeros_like(scores)
         return (float(MAX_NODE_SCORE) * ((scores - low) / float(high - low))).astype(np.int64)
 
-    # --- what may help a pod that was turned down -------------------------------------------------------------------
+    # --- queueing hints ---------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE

@@ -186,7 +186,7 @@ def _attachments(storage: Storage, node: str) -> Attached:
     return found
 
 
-# --- what may help a pod that was turned down -----------------------------------------------------------------------
+# --- queueing hints -------------------------------------------------------------------------------------------------
 
 
 def _queue_if(helps: bool) -> QueueingHint:

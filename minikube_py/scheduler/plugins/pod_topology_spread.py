@@ -128,7 +128,7 @@ class PodTopologySpread:
         self._constraints = Constraints(args or {}, handle)
         self._followed: OrderedDict[object, tuple[Followed, ...]] = OrderedDict()
 
-    # --- what is counted --------------------------------------------------------------------------------------------
+    # --- counts -----------------------------------------------------------------------------------------------------
 
     def _follow(self, pod: PodInfo, constraints: tuple[Constraint, ...], requires_keys: bool) -> tuple[Followed, ...]:
         parts = tuple((c.key, c.honor_affinity, c.honor_taints, c.selector.requirements) for c in constraints)
@@ -264,7 +264,7 @@ class PodTopologySpread:
         found[ignored] = 0
         return found
 
-    # --- what may help a pod that was turned down -------------------------------------------------------------------
+    # --- queueing hints ---------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE

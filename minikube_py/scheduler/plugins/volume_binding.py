@@ -206,7 +206,7 @@ def _timeout_s(args: Mapping[str, Any]) -> float:
     return float(timeout_s)
 
 
-# --- what may help a pod that was turned down -----------------------------------------------------------------------
+# --- queueing hints -------------------------------------------------------------------------------------------------
 
 
 def _queue_if(helps: bool) -> QueueingHint:
