@@ -1,7 +1,7 @@
-"""A decision worked out for one pod alone, for the nodes that fit.
+"""A decision computed for one pod without cached results, over the nodes that fit.
 
-A `Matcher` may find those without a look at the others; of many that fit, those that cannot be the best are left out
-before they are scored.
+A `Matcher` may find these without visiting the others; of many fitting nodes, those that cannot be the best are pruned
+before scoring.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from minikube_py.scheduler.scoring import Choice, is_plain, normalized, raw_scor
 from minikube_py.scheduler.search import Search
 
 PRUNED_FROM = 2048
-"""Of more nodes than this that fit, those that cannot be the best are left out before they are scored."""
+"""Above this many fitting nodes, those that cannot be the best are pruned before scoring."""
 FEW_PROMISING = 4
 
 
 def pick(totals: IntArray, rng: random.Random) -> int:
-    """The place of one of the highest."""
+    """A random index of the highest total."""
     ties = np.flatnonzero(totals == totals.max())
     return int(ties[rng.randrange(len(ties))]) if len(ties) > 1 else int(ties[0])
 
 
 class Afresh:
-    """Works without anything kept. `local`: the plugins whose scores can be had of one node alone."""
+    """Evaluates without cached results. `local`: the plugins whose scores depend on one node alone."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Afresh:
         return Choice(node, prepared.state, int(totals[position]), evaluated, len(selected), tops, given)
 
     def find(self, pod: PodInfo, prepared: Prepared) -> tuple[IntArray, int]:
-        """The slots that fit, or as many as are enough, and how many nodes were looked at."""
+        """The fitting slots, or as many as suffice, and the number of nodes examined."""
         columns = self._columns
         if prepared.node_names is not None:
             slots = np.array(sorted(columns.slots_of(prepared.node_names)), np.int64)
@@ -104,12 +104,12 @@ class Afresh:
         return matched, columns.count
 
     def matched(self, prepared: Prepared, pod: PodInfo) -> IntArray | None:
-        """The slots that fit, ascending, by the matcher; None where there is none, or it cannot help."""
+        """The fitting slots by the matcher, ascending; None without one, or if it cannot help."""
         candidates = None if self.matcher is None else self.matcher.candidates(pod, prepared.filters)
         return None if candidates is None else fitting_of(prepared, pod, self._columns, candidates)
 
     def only(self, pod: PodInfo, prepared: Prepared, slot: IntArray, evaluated: int) -> Choice:
-        """The only node that fits is not scored, but for who asks why it was chosen."""
+        """A single fitting node is not scored, but its maxima are kept for explanations."""
         node = self._columns.by_slot[int(slot[0])]
         assert node is not None
         tops, wide = score_of_one(prepared, pod, self._columns, slot, self._local)
@@ -118,7 +118,7 @@ class Afresh:
     def _plain_totals(
         self, prepared: Prepared, pod: PodInfo, slots: IntArray, shared: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """The slots that can be the best, in their order, and their totals: `shared` and the plain scores."""
+        """The slots that can be the best, in order, and their totals: `shared` plus the plain scores."""
         plain = [scorer for scorer in prepared.scorers if is_plain(scorer) and scorer.plugin.name in self._local]
         if len(slots) > PRUNED_FROM and self._ceilings.tight:
             most = self._ceilings.of(slots) + shared
@@ -141,7 +141,7 @@ class Afresh:
 def score_of_one(
     prepared: Prepared, pod: PodInfo, columns: NodeColumns, slot: IntArray, local: frozenset[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What `Choice.tops` and `Choice.wide` are where a single node fits."""
+    """The values of `Choice.tops` and `Choice.wide` if a single node fits."""
     tops: dict[str, int] = {}
     wide: dict[str, int] = {}
     for scorer in prepared.scorers:

@@ -1,4 +1,4 @@
-"""A scheduler in a process of its own comes to an API server for what users ask of it: `explain`, `what-if`."""
+"""A scheduler in its own process fetches user queries (`explain`, `what-if`) from an API server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ QUESTIONS: Final = "/minikube-py/v1/scheduler/questions"
 ANSWERS: Final = "/minikube-py/v1/scheduler/answers"
 RETRY_S: Final = 1.0
 UNKNOWN_S: Final = 60.0
-"""An API server that is none of ours knows no questions, and may be replaced by one that does."""
+"""Retry interval for foreign API servers, which have no such endpoint but may be replaced by one that does."""
 
 
 class Answering:
-    """`name`: no other scheduler's. `scheduler()` is None while this process stands by, and comes for nothing."""
+    """`name`: unique among schedulers. `scheduler()` is None while this process is a standby and fetches nothing."""
 
     def __init__(self, client: RestClient, clock: Clock, name: str, scheduler: Callable[[], Scheduler | None]) -> None:
         self._client, self._clock, self._name, self._scheduler = client, clock, name, scheduler

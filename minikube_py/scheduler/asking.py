@@ -1,8 +1,8 @@
-"""The groups of waiting pods, and which of them a change may concern. Pure.
+"""The groups of waiting pods, and which of them a change may help. Pure.
 
-Pods that share the answer to what a change is worth to them are a group, and groups that share who turned their pods
-down are a class: whether any plugin of a class hears of an event is looked up once for all of its pods. Of the groups
-that need room on a node, those that a changed node could never leave enough are left out as columns (`waiting`).
+Pods to which any change means the same form a group; groups rejected by the same plugins form a class: whether a class
+listens to an event is looked up once for all its pods. Groups that need room on a node are skipped, by columns
+(`waiting`), if the changed node could never leave them enough.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_ROW: Final = -1
 
 
 class Group:
-    """`row`: of `Waiting`, NO_ROW for pods whose answer depends on more than a node. `number`: of all groups ever."""
+    """`row`: in `Waiting`, NO_ROW for pods whose answer depends on more than one node. `number`: creation order."""
 
     __slots__ = ("members", "number", "of", "row")
 
@@ -35,7 +35,7 @@ class Group:
 
 
 class Unasked(NamedTuple):
-    """A change that is to be put to the groups up to number `last`, but for the pod `but_not` (a uid) and those above
+    """A change to put to the groups up to number `last`, except the pod `but_not` (a uid) and pods above
     `priority_max`."""
 
     change: ClusterChange
@@ -45,7 +45,7 @@ class Unasked(NamedTuple):
 
 
 class Groups:
-    """`node(name)`: the node as it is now; without it, all groups are asked whenever a node changes."""
+    """`node(name)`: the current node; without it, every node change is put to all groups."""
 
     def __init__(self, rules: Mapping[str, Rules], node: Callable[[str], NodeInfo | None] | None) -> None:
         self._rules = rules
@@ -75,11 +75,11 @@ class Groups:
                 del self._by_row[group.row]
 
     def may_fit(self, node: NodeInfo, group: Group) -> bool:
-        """False: no pod of the group could ever be on the node, whoever else left it."""
+        """False: no pod of the group could fit the node, whichever pods left it."""
         return group.row == NO_ROW or bool(self._needing.may_fit(node)[group.row])
 
     def concerned(self, asked: Unasked) -> list[Group]:
-        """The groups to which the change may be worth something, the oldest first."""
+        """The groups that the change may help, oldest first."""
         change = asked.change
         found: list[Group] = []
         by_rows = bool(change.node) and self._node is not None
@@ -98,7 +98,7 @@ class Groups:
         self.last += 1
         pod, rules = queued.pod, self._rules.get(queued.pod.scheduler_name)
         row = NO_ROW
-        # Only where a change of a node is worth something if and only if the pod then fits there.
+        # Only if a node change helps exactly when the pod then fits there.
         if not gated and rules is not None and queued.group != pod.uid:
             row = self._needing.put(pod.priority, rules.needs(pod))
         rejectors = frozenset(queued.unschedulable_plugins | queued.pending_plugins)
@@ -112,11 +112,11 @@ class Groups:
         return group
 
     def _key(self, queued: QueuedPodInfo, gated: bool) -> object:
-        """What decides whether a change helps: the same for all pods of one spec, priority and nomination that fail by
-        node-local filters, and for gated ones unless their gate looks at the pod itself, which `update` deals with."""
+        """Pods with equal keys are helped by the same changes: by spec, priority and nomination if only node-local
+        filters rejected them; gated pods unless their gate inspects the pod itself, which `update` handles."""
         pod = queued.pod
         if gated:
-            # One that was tried before is woken by what turned it down then.
+            # A pod that was tried before is woken by what rejected it then.
             tried = queued.unschedulable_plugins != {queued.gating_plugin}
             return pod.uid if tried else (pod.scheduler_name, queued.gating_plugin, pod.group)
         rules = self._rules.get(pod.scheduler_name)
@@ -127,7 +127,7 @@ class Groups:
 
 
 class _Class:
-    """Groups of one profile whose pods the same plugins turned down, by number."""
+    """Groups of one profile whose pods the same plugins rejected, by number."""
 
     __slots__ = ("_gate", "_heard", "_rejectors", "_rules", "groups", "has_rows")
 
@@ -140,8 +140,8 @@ class _Class:
         self._heard: dict[tuple[ClusterEvent, bool], bool] = {}
 
     def hears(self, event: ClusterEvent, of_node: bool) -> bool:
-        """Whether any plugin may say that the event helps. Of most events, such as a pod that was bound, none does, and
-        with many pods waiting it is worth knowing that at once."""
+        """Whether any plugin may find the event helpful. For most events, such as a pod being bound, none does; with
+        many waiting pods this shortcut matters."""
         heard = self._heard.get((event, of_node))
         if heard is None:
             heard = self._heard[event, of_node] = self._may_hear(event, of_node)
@@ -154,8 +154,8 @@ class _Class:
         if self._gate and not _matches(rules, self._gate, event):
             return False
         if of_node and not self._rejectors.isdisjoint(rules.local_plugins):
-            # Whether a pod fits on a node is an exact answer. Of those who were given a no, whoever hinders the pod
-            # now need not be whoever turned it down, so any change of the node may be the one.
+            # Whether a pod fits a node is answered exactly. The plugin that blocks the pod now need not be the one that
+            # rejected it, so any change of the node may help.
             return True
         return any(_matches(rules, plugin, event) for plugin in self._rejectors)
 

@@ -1,4 +1,4 @@
-"""What a pod's spec asks of its node beside amounts, a place and neighbours: features, and devices by name."""
+"""What a pod's spec requires of its node beyond amounts, location and neighbours: features, and named devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTAINERS = ("initContainers", "containers")
 
 
 class ContainerAsks(NamedTuple):
-    """Amounts in whole units, of all that it requests; `ends`: before the containers that come after it start."""
+    """Requested amounts in whole units; `ends`: terminates before later containers start."""
 
     name: str
     ends: bool
@@ -22,7 +22,7 @@ class ContainerAsks(NamedTuple):
 
 
 def uses_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a node may have to declare that it can do."""
+    """Features that a node may have to declare."""
     found = []
     for field in _CONTAINERS:
         for container in spec.get(field) or ():
@@ -37,7 +37,7 @@ def uses_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
-    """All containers, initial ones first, where one asks for what is not native. Raises: QuantityError."""
+    """All containers, init containers first, if one requests a non-native resource. Raises: QuantityError."""
     for field in _CONTAINERS:
         for container in spec.get(field) or ():
             for name in (container.get("resources") or {}).get("requests") or ():
@@ -59,7 +59,7 @@ def _asks_of(spec: Mapping[str, Any]) -> tuple[ContainerAsks, ...]:
 
 
 class ContainersCpu(NamedTuple):
-    """In thousandths of a core. `each`: (limit, request) of each container, None where it says none."""
+    """In thousandths of a core. `each`: (limit, request) per container, None where unset."""
 
     each: tuple[tuple[int | None, int | None], ...] = ()
     overhead: int = 0

@@ -1,7 +1,7 @@
-"""The highest of many scores, kept up in time that does not grow with their number.
+"""The maximum of many scores, updated in time independent of their number.
 
-Scores stand in blocks; of each block the maximum and how often it occurs are known. A changed score costs one look at
-its block; a pick, one look at the list of blocks. Ties are broken evenly at random over all that share the maximum.
+Scores are stored in blocks, each with its maximum and how often it occurs. A changed score costs one scan of its block;
+a pick, one scan of the block list. Ties are broken uniformly at random over all slots that share the maximum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INFEASIBLE = -1
 
 
 class BestScores:
-    """`totals`: one score a slot, INFEASIBLE where the pod does not fit. Written only by `set` and `set_many`."""
+    """`totals`: one score per slot, INFEASIBLE where the pod does not fit. Modified only by `set` and `set_many`."""
 
     __slots__ = ("_maxima", "_ties", "feasible", "totals")
 
@@ -63,11 +63,11 @@ class BestScores:
             self._look(block)
 
     def best(self) -> int:
-        """The highest score; INFEASIBLE where nothing fits."""
+        """The highest score; INFEASIBLE if nothing fits."""
         return max(self._maxima, default=INFEASIBLE)
 
     def pick(self, rng: random.Random) -> int:
-        """The slot of one of the highest scores; -1 where nothing fits."""
+        """A random slot with the highest score; -1 if nothing fits."""
         top = self.best()
         if top < 0:
             return -1

@@ -1,4 +1,4 @@
-"""The binding cycle: what happens to a pod between its place being chosen and its being bound, each on its own."""
+"""The binding cycle: each pod with a chosen node is bound asynchronously, independently of the others."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ UNKNOWN_RETRY_S = 0.5
 
 
 class Bindings:
-    """`in_flight`: pods on their way to be bound, but for those that wait at Permit or PreBind, which may be for long.
-    They do not wait for each other."""
+    """`in_flight`: pods being bound, except those waiting at Permit or PreBind, which may take long. Bindings do not
+    wait for each other."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -38,11 +38,11 @@ class Bindings:
 
     @property
     def has_room(self) -> bool:
-        """Whether another pod may be on its way."""
+        """Whether another binding may start."""
         return self.in_flight < self._scheduler.config.binds_in_flight_max
 
     async def an_end(self) -> None:
-        """Until one of them ends, or waits for long."""
+        """Until a binding ends or starts a long wait."""
         self._an_end.clear()
         await self._an_end.wait()
 
@@ -57,7 +57,7 @@ class Bindings:
         if waits:
             waiting = self._scheduler.waiting_pods.add(queued.pod, choice.node.name, waits)
         else:
-            # From here on a failure is an error, not a rejection: no event is worth keeping for the pod.
+            # From here on a failure is an error, not a rejection: events need not be kept for the pod.
             self._scheduler.queue.done(queued.pod.uid)
         cycle = self._cycle(run, queued, choice.state, choice.node.name, waiting, started_s)
         task = asyncio.get_running_loop().create_task(cycle)
@@ -143,9 +143,9 @@ class Bindings:
         return status
 
     async def _bind(self, run: ProfileRun, pod: PodInfo, state: CycleState, node_name: str) -> Status:
-        """When an answer is lost, the node stays charged until the outcome is known: the pod is read, and bound again
-        to the same node if it is not bound yet. Giving up would be wrong: the API server may read the lost request
-        after it has answered the read, which uses another connection."""
+        """If the response is lost, the node stays charged until the outcome is known: the pod is read, and bound again
+        to the same node if it is unbound. Giving up would be wrong: the API server may process the lost request after
+        the read, which uses another connection."""
         lost = False
         while True:
             refusal: StatusError | None = None
@@ -155,7 +155,7 @@ class Bindings:
             except OutcomeUnknown:
                 lost = True
             except StatusError as error:
-                # 504: the API server lost its store in the middle of the write, or gave up waiting for it.
+                # 504: the API server lost its store during the write, or timed out waiting for it.
                 lost = lost or error.code == 504
                 if error.code == 409:
                     refusal = error
@@ -174,7 +174,7 @@ class Bindings:
             await self._scheduler.clock.sleep(UNKNOWN_RETRY_S)
 
     async def _look_up(self, pod: PodInfo) -> str:
-        """`_bound_to`, asked until the API server answers. Raises: StatusError."""
+        """`_bound_to`, retried until the API server responds. Raises: StatusError."""
         while True:
             try:
                 return await self._bound_to(pod)
@@ -186,7 +186,7 @@ class Bindings:
             await self._scheduler.clock.sleep(UNKNOWN_RETRY_S)
 
     async def _bound_to(self, pod: PodInfo) -> str:
-        """The node of the pod as the API server has it, "" if none. Raises: StatusError (404 too), Unavailable."""
+        """The pod's node according to the API server, "" if none. Raises: StatusError (404 too), Unavailable."""
         obj = await self._scheduler.client.get(PODS, pod.name, pod.namespace)
         if obj["metadata"].get("uid") != pod.uid:
             raise StatusError(404, "NotFound", f'pods "{pod.name}" not found', None)
@@ -207,10 +207,10 @@ class Bindings:
             scheduler.unassumed(pod, node_name, rejected=False)
         scheduler.fail_by_status(run, queued, status, started_s)
         if released and status.is_rejected:
-            # Only now: were it told while the pod is in flight, it would wake the pod that was just rejected.
+            # Only now: while the pod is in flight, the event would wake the pod that was just rejected.
             scheduler.unassumed(pod, node_name, rejected=True)
 
 
 def _may_pass(error: StatusError) -> bool:
-    """Whether the same request may be answered otherwise a little later."""
+    """Whether a retry may succeed."""
     return error.code >= 500 or error.code == 429

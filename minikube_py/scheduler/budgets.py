@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, as far as preemption looks at them."""
+"""PodDisruptionBudgets, as far as preemption uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
 
 
 class Budget(NamedTuple):
-    """`allowed`: how many more of its pods may go; `disrupted`: those that are on their way, and are counted."""
+    """`allowed`: evictions still allowed; `disrupted`: pods already being evicted and counted."""
 
     uid: str
     namespace: str
@@ -23,12 +23,12 @@ class Budget(NamedTuple):
     disrupted: Collection[str]
 
     def means(self, pod: PodInfo) -> bool:
-        """An empty selector means nothing here, as upstream's preemption has it."""
+        """An empty selector matches nothing, as in upstream's preemption."""
         return bool(pod.labels) and self.namespace == pod.namespace and self.selector.matches(pod.labels)
 
 
 class Budgets:
-    """All of them, while victims are looked for. Pods with the same labels are looked at once."""
+    """All budgets during a search for victims. Pods with equal labels are matched once."""
 
     __slots__ = ("_all", "_meaning")
 

@@ -1,8 +1,8 @@
-"""Which pods run where, as far as is known: from the informers, and ahead of them from the scheduler's own decisions.
+"""Which pods run where: from the informers, and ahead of them from the scheduler's own decisions.
 
-A chosen node is charged at once (assume), so that the next pod is placed on the nodes as they will be; when the bind
-failed it is released (forget), and when the informer shows the bound pod, that is the truth (confirm). An assumption
-never expires: its bind ends in one of the two.
+A chosen node is charged at once (assume), so that the next pod sees the nodes as they will be. A failed bind releases
+it (forget); the informer's bound pod replaces the assumption (confirm). Assumptions never expire: each bind ends in one
+of the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 
 class _Counted:
-    """A pod as it is counted on a node."""
+    """A pod as counted on a node."""
 
     __slots__ = ("assumed", "node_name", "pod")
 
@@ -36,7 +36,7 @@ class Cache:
         return len(self._pods)
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Raises: ValueError where the pod is counted already."""
+        """Raises: ValueError if the pod is counted already."""
         if pod.uid in self._pods:
             raise ValueError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
         if pod.group:
@@ -55,7 +55,7 @@ class Cache:
         return counted.node_name if counted is not None and counted.assumed else ""
 
     def forget(self, uid: str) -> bool:
-        """Releases an assumed pod; False where it is not assumed (confirmed meanwhile, or released already)."""
+        """Releases an assumed pod; False if it is not assumed (confirmed meanwhile, or already released)."""
         counted = self._pods.get(uid)
         if counted is None or not counted.assumed:
             return False
@@ -67,7 +67,7 @@ class Cache:
         return True
 
     def put_pod(self, pod: PodInfo) -> None:
-        """A bound pod as the informer has it; confirms what was assumed, or corrects it."""
+        """A bound pod from the informer; confirms or corrects an assumption."""
         if pod.group:
             self.groups.put(pod)
         counted = self._pods.get(pod.uid)

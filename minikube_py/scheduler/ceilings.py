@@ -1,8 +1,8 @@
-"""What a node's score can be at most, whatever the pod: so that of many nodes that fit only a few need be scored.
+"""Upper bounds of node scores for any pod, so that only a few of many fitting nodes need scoring.
 
-Scores fall as a node fills, so the score with no pod at all is a bound for every pod; where a scorer says so
-(`score_ceilings`), the bounds are kept for all nodes and brought up to date by the columns' log. Once a few nodes are
-scored, all whose bound lies below the best of them are out; the best of the others, ties included, is the best of all.
+Scores fall as a node fills, so the score without the pod is a bound for every pod. For scorers with `score_ceilings`,
+the bounds of all nodes are kept and updated from the columns' log. Once a few nodes are scored, all nodes whose bound
+is below the best score are pruned; the best of the rest, ties included, is the best of all.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from minikube_py.scheduler.preparing import Scorer
 from minikube_py.scheduler.scoring import is_plain
 
 FEW_NODES = 12
-"""Up to so many changed nodes, the per-node form is cheaper than a pass over small arrays."""
+"""Up to this many changed nodes, the per-node form is cheaper than a pass over small arrays."""
 RENEW_SHARE = 8
-"""Where more than one node in so many changed, all bounds are worked out again."""
+"""If more than one in this many nodes changed, all bounds are recomputed."""
 
 
 def _is_known(scorer: Scorer) -> bool:
-    """Whether its scores are 0 to 100, and can be asked for one node."""
+    """Whether its scores are 0 to 100 and available per node."""
     return getattr(scorer.plugin, "bounded", False) and callable(getattr(scorer.plugin, "score", None))
 
 
 class Ceilings:
-    """Of the plain ones among `scorers`. `tight`: whether the bounds hold, and tell nodes apart."""
+    """Bounds over the plain scorers. `tight`: whether the bounds hold and differ between nodes."""
 
     def __init__(self, columns: NodeColumns, scorers: Sequence[Scorer]) -> None:
         plain = [scorer for scorer in scorers if is_plain(scorer)]

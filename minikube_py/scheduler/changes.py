@@ -1,4 +1,4 @@
-"""What a watch event changed, in the terms in which plugins ask to be told."""
+"""What a watch event changed, in the terms of the events that plugins register for."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _ACTIONS = {
     "annotations_hash": Action.UPDATE_NODE_ANNOTATION,
     "declared_features": Action.UPDATE_NODE_DECLARED_FEATURE,
 }
-"""What of a node may have changed."""
+"""The node changes that events distinguish."""
 
 
 def node_changes(old: NodeInfo, new: NodeInfo) -> list[ClusterChange]:
-    """Empty where nothing that matters to scheduling changed, as with a heartbeat."""
+    """Empty if nothing relevant to scheduling changed, as with a heartbeat."""
     actions = [Action.UPDATE_NODE_TAINT] if old.unschedulable and not new.unschedulable else []
     actions += [action for name, action in _ACTIONS.items() if getattr(old, name) != getattr(new, name)]
     return [ClusterChange(ClusterEvent(NODE, action), old, new, new.name) for action in dict.fromkeys(actions)]
 
 
 def columns_differ(old: NodeInfo, new: NodeInfo) -> bool:
-    """Whether the columns must be told. Becoming unschedulable is no event for waiting pods, but it is one for them."""
+    """Whether the columns need the update. Becoming unschedulable changes them, but is no event for waiting pods."""
     return any(getattr(old, name) != getattr(new, name) for name in ("unschedulable", "images", *_ACTIONS))
 
 
 def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterChange]:
-    """At least one: the general update where nothing more special changed."""
+    """At least one: the general update if nothing more specific changed."""
     resource = ASSIGNED_POD if new.node_name else UNSCHEDULED_POD
     actions = []
     if old.labels != new.labels:

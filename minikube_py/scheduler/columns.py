@@ -1,9 +1,9 @@
-"""All nodes as numpy columns, kept up in O(changed), and a log of what changed.
+"""All nodes as numpy columns, updated in O(changed), and a log of changes.
 
-A node has a slot; a slot freed by a removed node is used again. Beside the columns stands a NodeInfo per node with the
-same figures as Python ints, which is what per-node plugins read. What is shared by many nodes is interned: nodes with
-the same taints have the same taint class, so that a pod's tolerations are looked at once per class and not once per
-node; masks of labels are built when first asked for and kept from then on.
+A node has a slot; a removed node's slot is reused. A NodeInfo per node holds the same figures as Python ints for
+per-node plugins. What is shared by many nodes is interned: nodes with the same taints have the same taint class, so
+that a pod's tolerations are checked once per class, not per node; label masks are built on first use and then
+maintained.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from minikube_py.scheduler.topology import Topology
 INITIAL_CAPACITY = 64
 LABEL_MASKS_MAX = 4096
 COLUMN_MAX = 1 << 62
-"""Sums above this stand in the columns as this: it is more than any node has, and leaves room to add a pod."""
+"""Larger sums are stored as this: it exceeds any node's capacity, and leaves room to add a pod."""
 FREE_ONE_BY_ONE_MAX = 64
 INT32_MAX = (1 << 31) - 1
 
 
 def label_as_int(text: str | None) -> int | None:
-    """What Gt and Lt compare: an int64 in decimal, else None. As Go's ParseInt: a sign and ASCII digits only."""
+    """The value that Gt and Lt compare: a decimal int64, else None. As Go's ParseInt: a sign and ASCII digits only."""
     if not text or len(text) > 20 or not text.isascii():
         return None
     digits = text[1:] if text[0] in "+-" else text
@@ -38,7 +38,7 @@ def label_as_int(text: str | None) -> int | None:
 
 
 class Nodes:
-    """Some of the nodes, as plugins with vectorised forms see them: every method gives one value a node, in order.
+    """Some nodes, as vectorised plugins see them: every method returns one value per node, in order.
 
     Arrays may be views of the columns: never write to them."""
 
@@ -60,11 +60,11 @@ class Nodes:
         return self.columns.requested_row(resource)[self.index]
 
     def free(self, resource: str) -> IntArray:
-        """What is allocatable less what is requested; below 0 where more is requested."""
+        """Allocatable minus requested; negative if overcommitted."""
         return self.columns.free_row(resource)[self.index]
 
     def nonzero_requested(self, resource: str) -> IntArray:
-        """As `requested`, with the defaults for containers that ask for no cpu or memory."""
+        """As `requested`, with defaults for containers without cpu or memory requests."""
         if resource == CPU:
             return self.columns.nonzero_cpu_milli[self.index]
         if resource == MEMORY:
@@ -85,7 +85,7 @@ class Nodes:
         return self.columns.label_exists(key)[self.index]
 
     def label_ints(self, key: str) -> tuple[BoolArray, IntArray]:
-        """Where the label reads as an int64, and its value there."""
+        """Whether the label parses as an int64, and its value."""
         valid, values = self.columns.label_ints(key)
         return valid[self.index], values[self.index]
 
@@ -101,13 +101,13 @@ class Nodes:
         return iter(self.index.tolist())
 
     def infos(self) -> Iterator[NodeInfo | None]:
-        """None at slots in which no node is."""
+        """None at slots without a node."""
         by_slot = self.columns.by_slot
         return (by_slot[slot] for slot in self.slots())
 
 
 class Emptied(Nodes):
-    """The same nodes as if no pod ran there."""
+    """The same nodes without their pods."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ def _emptied(node: NodeInfo) -> NodeInfo:
 
 
 class NodeColumns:
-    """`size` is the number of slots in use or freed; `count` that of nodes present; `version` moves with any change."""
+    """`size`: slots in use or freed; `count`: nodes present; `version` changes with any change."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, NodeInfo] = {}
@@ -162,7 +162,7 @@ class NodeColumns:
         self._port_slots: dict[tuple[str, int], dict[int, None]] = {}
         self._priorities: dict[int, int] = {}
         self._claim_slots: dict[str, dict[int, int]] = {}
-        """By `namespace/name` of a claim, how many pods on nodes name it."""
+        """By `namespace/name` of a claim, the number of pods on nodes that name it."""
         self.images = Images()
         self.order: NodeOrder | None = None
         self.topology = Topology(self)
@@ -178,11 +178,11 @@ class NodeColumns:
 
     @property
     def version(self) -> int:
-        """Grows with every change of a node or of what runs on it."""
+        """Increases with every change of a node or its pods."""
         return self._log_start + len(self._log)
 
     def changed_since(self, version: int) -> list[int] | None:
-        """The slots that changed after `version`, repeated ones included; None where the log no longer tells."""
+        """The slots changed after `version`, possibly repeated; None if the log no longer reaches back that far."""
         start = version - self._log_start
         return None if start < 0 else self._log[start:]
 
@@ -193,7 +193,7 @@ class NodeColumns:
         return Nodes(self, slots, len(slots))
 
     def ordered(self) -> NodeOrder:
-        """The order of the nodes, which is kept up from the first call on."""
+        """The order of the nodes, maintained from the first call on."""
         if self.order is None:
             self.order = NodeOrder()
             for node in self.by_slot:
@@ -202,7 +202,7 @@ class NodeColumns:
         return self.order
 
     def slots_of(self, names: Iterable[str]) -> list[int]:
-        """The slots of those of `names` that are present, in their order."""
+        """The slots of the present nodes in `names`, in their order."""
         found = (self.by_name.get(name) for name in names)
         return [node.slot for node in found if node is not None and node.present]
 
@@ -218,7 +218,7 @@ class NodeColumns:
         return self._requested.get(resource, self._zeros)
 
     def free_row(self, resource: str) -> IntArray:
-        """Brought up to date when it is asked for, since more changes than are looked at."""
+        """Updated on access, since most changes are never read."""
         row, version = self._free.get(resource, (self._zeros, -1))
         if version == self.version:
             return row
@@ -233,7 +233,7 @@ class NodeColumns:
         return row
 
     def label_values(self, key: str) -> dict[str, dict[int, None]]:
-        """Value of the label -> slots that have it. Built when first asked for, then kept up."""
+        """Label value -> slots that have it. Built on first use, then maintained."""
         found = self._label_values.get(key)
         if found is None:
             found = self._label_values[key] = {}
@@ -272,17 +272,17 @@ class NodeColumns:
         return found
 
     def port_users(self, protocol: str, port: int) -> Iterable[int]:
-        """Slots of the nodes on which some pod holds that host port, on whatever address."""
+        """Slots of nodes where a pod uses that host port, on any address."""
         return self._port_slots.get((protocol, port), ())
 
     def lowest_priority(self) -> int:
-        """The lowest priority of the pods on nodes; the highest int32 where there are none."""
+        """The lowest priority of the pods on nodes; the highest int32 if there are none."""
         return min(self._priorities, default=INT32_MAX)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
     def put_node(self, new: NodeInfo) -> NodeInfo:
-        """Adds a node or replaces what is known of it; its pods stay. Returns the NodeInfo that is kept."""
+        """Adds or replaces a node; its pods stay. Returns the NodeInfo that is kept."""
         node = self.by_name.get(new.name)
         if node is None:
             node = self._admit(new.name)
@@ -321,7 +321,7 @@ class NodeColumns:
         return node
 
     def remove_node(self, name: str) -> None:
-        """Forgets a node; while pods are still known to be bound to it, its slot stays, but nothing fits it."""
+        """Removes a node; while pods are still bound to it, its slot stays, but nothing fits it."""
         node = self.by_name.get(name)
         if node is None or not node.present:
             return
@@ -366,7 +366,7 @@ class NodeColumns:
     # --- pods -------------------------------------------------------------------------------------------------------
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
-        """Counts a pod on a node, known or not. The pod must not be counted already."""
+        """Counts a pod on a node, known or not. The pod must not be counted yet."""
         node = self.by_name.get(node_name)
         if node is None:
             node = self._admit(node_name)
@@ -408,8 +408,8 @@ class NodeColumns:
             self._dismiss(node)
 
     def replace_pod(self, old: PodInfo, new: PodInfo) -> None:
-        """The same pod on the same node with the same spec, told again: nothing that is counted changes but, possibly,
-        its priority, and by its labels who looks for it."""
+        """Updates a pod with unchanged node and spec: only its priority, and by its labels the topology counts, can
+        change."""
         node = self.by_name[new.node_name]
         node.pods[new.uid] = new
         self.topology.replace_pod(old, new, node.slot)
@@ -436,7 +436,7 @@ class NodeColumns:
                     del self._claim_slots[key]
 
     def is_claim_in_use(self, key: str) -> bool:
-        """Whether a pod uses it on a node that there is: upstream knows of no other."""
+        """Whether a pod on an existing node uses it: upstream ignores others."""
         return any(self.present[slot] for slot in self._claim_slots.get(key, ()))
 
     def _count(self, node: NodeInfo, cpu_milli: int, memory_bytes: int) -> None:
@@ -486,7 +486,7 @@ class NodeColumns:
         return found
 
     def _relabel(self, slot: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-        """Keeps up what was built from labels; what nobody asked for is not there and costs nothing."""
+        """Updates label indexes; those never requested do not exist and cost nothing."""
         for key in {**old, **new}:
             before, after = old.get(key), new.get(key)
             if before == after or key not in self._label_values:
@@ -508,7 +508,7 @@ class NodeColumns:
                 _set_int(self._label_ints[key], slot, after)
 
     def _grow(self) -> None:
-        """Doubles the capacity. Arrays handed out before keep their old length; `generation` tells."""
+        """Doubles the capacity. Arrays handed out earlier keep their old length; compare `generation`."""
         extra = self.capacity
         self.capacity += extra
         self.generation += 1

@@ -1,4 +1,4 @@
-"""The scheduler's configuration: profiles, their plugins and arguments; also read from a KubeSchedulerConfiguration.
+"""The scheduler's configuration: profiles, plugins and arguments, optionally from a KubeSchedulerConfiguration.
 
 Source: kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1.
 """
@@ -25,7 +25,7 @@ SCORE_ALL_NODES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ProfileConfig:
-    """`plugins`: by point, or "multiPoint", what differs from the defaults. `plugin_args`: by plugin name."""
+    """`plugins`: by point or "multiPoint", the differences from the defaults. `plugin_args`: by plugin name."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     plugins: Mapping[str, PluginSet] = field(default_factory=dict)
@@ -35,23 +35,23 @@ class ProfileConfig:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
-    """`percentage_of_nodes_to_score`: by default all nodes are scored, since over columns that is cheaper than to look
-    for fewer; 0 is upstream's own default (50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes).
+    """`percentage_of_nodes_to_score`: by default all nodes are scored, which over columns is cheaper than a partial
+    search; 0 is upstream's own default (50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes).
 
-    `matcher`: `columns`, where filters look at all nodes as columns, or the name of a structure of
-    `minikube_py.index.catalogue`, which then finds the nodes that may fit; `matcher_options` are the structure's.
+    `matcher`: `columns` filters all nodes as columns; the name of a structure of `minikube_py.index.catalogue` uses it
+    to find nodes that may fit; `matcher_options` are the structure's.
 
-    `registry`: plugins of one's own, by name -> factory(args, handle). A plugin may also be named as
-    `package.module:Class` wherever a plugin is enabled, or come from the entry points `minikube_py.scheduler_plugins`.
+    `registry`: custom plugins, by name -> factory(args, handle). Plugins may also be named `package.module:Class` or
+    come from the entry points `minikube_py.scheduler_plugins`.
 
-    `explained_decisions`: how many of the last decisions `explain` remembers; `explained_nodes`: for how many of the
-    best nodes of each it keeps the scores (more than the chosen one costs time on every pod).
+    `explained_decisions`: how many recent decisions `explain` remembers; `explained_nodes`: for how many of the best
+    nodes it keeps scores (more than 1 costs time for every pod).
 
-    `extenders`: in the order in which they are asked.
+    `extenders`: in call order.
 
-    `unused`: fields of the file that say how upstream's process runs, which flags say here.
+    `unused`: fields of the file about upstream's process, which flags replace here.
 
-    `gates`: feature gates of upstream that are on though they are off by default (`api.feature_gates`)."""
+    `gates`: upstream feature gates turned on that are off by default (`api.feature_gates`)."""
 
     profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
     percentage_of_nodes_to_score: int = SCORE_ALL_NODES
@@ -71,13 +71,13 @@ class SchedulerConfig:
 
 
 def parse(document: Any) -> SchedulerConfig:
-    """`load`, of a document that is decoded already. Raises: ConfigError."""
+    """`load` for a decoded document. Raises: ConfigError."""
     return load(orjson.dumps(document))
 
 
 def load(body: bytes, gates: FeatureGates = NO_GATES) -> SchedulerConfig:
-    """A KubeSchedulerConfiguration, YAML or JSON. What concerns only upstream's process (`unused`) is checked and left
-    out. Raises: ConfigError, with upstream's message."""
+    """A KubeSchedulerConfiguration, YAML or JSON. Fields about upstream's process (`unused`) are validated and ignored.
+    Raises: ConfigError, with upstream's message."""
     given, full, names = read(body, gates)
     return SchedulerConfig(
         gates=gates,

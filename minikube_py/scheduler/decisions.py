@@ -1,4 +1,4 @@
-"""Why a pod was placed where it is: the last decisions, remembered cheaply, and explained when somebody asks."""
+"""Why a pod was placed where it is: recent decisions, recorded cheaply and explained on demand."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from minikube_py.scheduler.scoring import Choice, NodeScore
 
 
 class Explanation(NamedTuple):
-    """`nodes`: the chosen node first, then as many of the next best as were asked to be kept. `message`: for a pod that
-    fits nowhere, why; `node` is then "". `score` is -1 where only one node fitted. `queued_s`, `started_s`: since
-    when it had waited for this attempt, and when the attempt began; None for a pod that fits nowhere."""
+    """`nodes`: the chosen node, then the next best that were recorded. `message`: why a pod fits nowhere; `node` is
+    then "". `score` is -1 if only one node fitted. `queued_s`, `started_s`: when it was queued for this attempt, and
+    when the attempt began; None for a pod that fits nowhere."""
 
     pod: str
     uid: str
@@ -51,7 +51,7 @@ class _Failed(NamedTuple):
 
 
 class Decisions:
-    """The last `limit` decisions, by their numbers; a pod that was tried several times has several."""
+    """The last `limit` decisions, by number; a pod tried several times has several."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -72,7 +72,7 @@ class Decisions:
         queued_s: float,
         started_s: float,
     ) -> None:
-        """To be called before the pod is assumed: what is kept is the node as it was when it was chosen."""
+        """Call before the pod is assumed: this records the node's state at the time of the choice."""
         node, seen = choice.node, NodeInfo.__new__(NodeInfo)
         seen.name, seen.labels, seen.taints = node.name, node.labels, node.taints
         seen.unschedulable, seen.allocatable = node.unschedulable, node.allocatable
@@ -97,11 +97,11 @@ class Decisions:
                 del self._last_of[oldest.pod.uid]
 
     def numbers_of(self, uid: str) -> list[int]:
-        """Of a pod's decisions that are remembered, the last one last."""
+        """The recorded decisions on a pod, latest last."""
         return [number for number, decision in self._by_number.items() if decision.pod.uid == uid]
 
     def explain(self, uid: str, evaluator: Evaluator, number: int | None = None) -> Explanation | None:
-        """`number`: of the decision, None for the pod's last one. None where it is not, or no longer, remembered."""
+        """`number`: of the decision, None for the pod's latest. None if it is not, or no longer, recorded."""
         wanted = self._last_of.get(uid) if number is None else number
         decision = self._by_number.get(wanted) if wanted is not None else None
         if decision is None or decision.pod.uid != uid:

@@ -1,4 +1,4 @@
-"""A node as it would be with some pods more or fewer, and whether a pod passes every filter there. Pure.
+"""A node with some pods added or removed, and whether a pod passes every filter there. Pure.
 
 Plugins that keep sums in the cycle's state follow each change (`add_pod`, `remove_pod`).
 Source: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go.
@@ -21,7 +21,7 @@ _COPIED = ("requested", "pods", "ports")
 
 
 def copied(node: NodeInfo) -> NodeInfo:
-    """A node of its own as far as its pods are concerned."""
+    """A copy whose pods can be changed independently."""
     copy = NodeInfo.__new__(NodeInfo)
     for name in NodeInfo.__slots__:
         setattr(copy, name, getattr(node, name))
@@ -31,7 +31,7 @@ def copied(node: NodeInfo) -> NodeInfo:
 
 
 def charge(node: NodeInfo, pod: PodInfo, sign: int) -> None:
-    """Counts the pod on a copied node (1), or takes it off (-1)."""
+    """Adds the pod to a copied node (1), or removes it (-1)."""
     if sign > 0:
         node.pods[pod.uid] = pod
     else:
@@ -51,8 +51,8 @@ def charge(node: NodeInfo, pod: PodInfo, sign: int) -> None:
 
 
 class DryRuns:
-    """For one pod: makes of a node what it would be without some of its pods. `rivals(node)`: the pods nominated to it
-    to which the pod must leave their room."""
+    """For one pod: trials of nodes without some of their pods. `rivals(node)`: the nominated pods whose room the pod
+    must not take."""
 
     __slots__ = ("_columns", "_pod", "_prepared", "_rivals", "_told")
 
@@ -74,14 +74,14 @@ class DryRuns:
         return can_go_together(self._prepared)
 
     def goes_alone(self, node: NodeInfo) -> bool:
-        """Whether columns do not say all that counts of the node."""
+        """Whether the columns lack data that matters for the node."""
         return not is_counted_whole(node, self._joining(node))
 
     def _joining(self, node: NodeInfo) -> list[PodInfo]:
         return [rival for rival in self._rivals(node) if rival.uid not in node.pods]
 
     def with_rivals(self, nodes: Sequence[NodeInfo]) -> dict[int, Status]:
-        """By slot, what turns the pod down where its rivals are there as well. Raises: PluginError."""
+        """By slot, what rejects the pod once its rivals are added. Raises: PluginError."""
         counted = self.can_go_together
         together = [node for node in nodes if counted and not self.goes_alone(node)]
         found = {}
@@ -96,14 +96,14 @@ class DryRuns:
         return {node.slot: found[node.slot] for node in nodes if node.slot in found}
 
     def together(self, nodes: Sequence[NodeInfo], gone: Sequence[Sequence[PodInfo]] = ()) -> Lockstep:
-        """Only where `can_go_together`, and of nodes that need not go alone. Where the pod passes with its rivals it
-        passes without them, since all that such filters look at is what is requested."""
+        """Only if `can_go_together`, and for nodes without `goes_alone`. A pod that passes with its rivals also passes
+        without them, since such filters only read requested amounts."""
         joining = [self._joining(node) for node in nodes]
         return Lockstep(self._prepared, self._columns, self._pod, nodes, gone, joining if any(joining) else ())
 
 
 class Trial:
-    """One node for one pod. `rivals`: pods nominated to it to which the pod must leave their room."""
+    """One node for one pod. `rivals`: nominated pods whose room the pod must not take."""
 
     __slots__ = ("_columns", "_pod", "_prepared", "_rivals", "_told", "node", "state")
 
@@ -137,8 +137,8 @@ class Trial:
                 raise PluginError(f'running PreFilterExtension of plugin "{plugin.name}": {status.message}')
 
     def rejection(self) -> Status | None:
-        """What the first filter says that turns the pod down, signed; None where it passes. It must pass with its
-        rivals there, and without them: they may end up elsewhere. Raises: PluginError."""
+        """The signed status of the first filter that rejects the pod; None if it passes. It must pass with its rivals
+        and without them: they may end up elsewhere. Raises: PluginError."""
         if self._rivals:
             rejected = self.with_rivals()
             if rejected is not None:
@@ -146,7 +146,7 @@ class Trial:
         return self._filter(self.node, self.state)
 
     def with_rivals(self) -> Status | None:
-        """As `rejection`, with the rivals there."""
+        """As `rejection`, with the rivals added."""
         node, state = copied(self.node), self.state.clone()
         for rival in self._rivals:
             if rival.uid not in node.pods:
@@ -158,7 +158,7 @@ class Trial:
             if callable(getattr(plugin, "filter", None)):
                 status = plugin.filter(state, self._pod, node)
             else:
-                # It sees the node as it is: it may turn down what would pass, and never the other way round.
+                # It sees the node unchanged: it may reject wrongly, but never pass wrongly.
                 passed = plugin.filter_nodes(state, self._pod, self._columns.some(np.array([node.slot])))
                 text = f"node(s) didn't satisfy plugin(s) [{name}]"
                 status = None if passed is None or passed[0] else Status(Code.UNSCHEDULABLE, text)

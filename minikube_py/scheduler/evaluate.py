@@ -1,9 +1,9 @@
-"""Which node is best for a pod: what is kept of the nodes by themselves, and what else the pod looks at.
+"""Finds the best node for a pod, combining cached per-node results with plugins that look further.
 
-A plugin that looks at single nodes alone promises so (`node_local`); what these plugins find is kept by signature
-(`kept`). The others are asked for every pod, and most have nothing to say of most pods: their PreFilter and PreScore
-say Skip, and what is kept decides. Where one has, its filters and scores are worked out over the nodes that what is
-kept lets pass. A signature that is not worth keeping is evaluated `afresh`.
+A plugin that reads only the node and the pod declares so (`node_local`); results of these plugins are cached by
+signature (`kept`). The others run for every pod, and for most pods their PreFilter and PreScore return Skip, so the
+cache decides. Otherwise their filters and scores run over the nodes that pass the cached filters. A signature not worth
+caching is evaluated `afresh`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ INT32_MAX = (1 << 31) - 1
 
 
 class Evaluator:
-    """`percentage_of_nodes_to_score`: 100 looks at all nodes; less, or 0 for upstream's own choice, stops at that
-    share of fitting nodes and starts the next pod's search where this one ended. Ties are broken by `rng`.
+    """`percentage_of_nodes_to_score`: 100 examines all nodes; less, or 0 for upstream's default, stops at that share of
+    fitting nodes and starts the next pod's search there. Ties are broken by `rng`.
 
-    With a `matcher` the decisions are the same as without."""
+    A `matcher` does not change decisions."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class Evaluator:
 
     @property
     def reused(self) -> int:
-        """How many decisions were made by what was kept."""
+        """Number of decisions made from cached results."""
         return self._results.reused
 
     @property
     def built(self) -> int:
-        """How many times all nodes, or all that might fit, were evaluated for one pod."""
+        """Number of times all nodes, or all that might fit, were evaluated for one pod."""
         return self._results.built + self.afresh.count
 
     def prepare(self, pod: PodInfo) -> Prepared:
-        """What all plugins of the profile say. Raises: Rejected, PluginError."""
+        """Prepares all plugins of the profile. Raises: Rejected, PluginError."""
         return prepare(self.profile.looking, self.columns, pod)
 
     def begin(self) -> None:
@@ -104,7 +104,7 @@ class Evaluator:
             signature = self.profile.sign(pod)
             kept = None if signature is None else self._results.get(signature, pod)
             if kept is None:
-                # In the profile's order, since the first plugin that turns the pod down has the word.
+                # In the profile's order, since the first plugin to reject the pod is reported.
                 prepared = self.prepare(pod)
                 if prepared.node_names is not None or signature is None or prepared.broken is not None:
                     return self.afresh.choose(pod, prepared)
@@ -121,7 +121,7 @@ class Evaluator:
             raise self.rejection(rejected) from None
 
     def _choose_beside(self, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Choice:
-        """Where pods are nominated to nodes: the pod's own node first, then those that its rivals leave it."""
+        """With pods nominated to nodes: the pod's own nominated node first, then those where its rivals leave room."""
         prepared = self.prepare(pod)
         if pod.nominated_node:
             own = self._beside(prepared, pod, (pod.nominated_node,))
@@ -132,24 +132,24 @@ class Evaluator:
         return self.afresh.choose(pod, self._beside(prepared, pod, rivals))
 
     def beside(self, pod: PodInfo) -> Prepared:
-        """As `prepare`, without the nodes that pods nominated there need. Raises: Rejected, PluginError."""
+        """As `prepare`, minus nodes that nominated pods need. Raises: Rejected, PluginError."""
         prepared = self.prepare(pod)
         return self._beside(prepared, pod, self._nominations.rivals(pod)) if self._nominations else prepared
 
     def _beside(self, prepared: Prepared, pod: PodInfo, names: Iterable[str]) -> Prepared:
-        """Without those of the named nodes whose nominated pods leave no room."""
+        """Bars those of the named nodes whose nominated pods leave no room."""
         nodes = [node for name in names if (node := self.columns.by_name.get(name)) is not None and node.present]
         return prepared._replace(barred=self._dry_runs(prepared, pod).with_rivals(nodes))
 
     def pick(self, totals: IntArray) -> int:
-        """The place of one of the highest."""
+        """A random index of the highest total."""
         return pick(totals, self._rng)
 
     def _dry_runs(self, prepared: Prepared, pod: PodInfo) -> DryRuns:
         return DryRuns(prepared, self.profile.extensions, self.columns, pod, partial(self._rivals_on, pod))
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:
-        """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down.
+        """Trials of nodes without some of their pods; None if PreFilter rejects the pod.
 
         Raises: PluginError."""
         try:
@@ -182,7 +182,7 @@ class Evaluator:
         return Choice(self._node(slot), state, int(best.totals[slot]), count, best.feasible, kept.tops)
 
     def _choose_beyond(self, kept: Kept, wide: Prepared, pod: PodInfo) -> Choice:
-        """Among the nodes that what is kept lets pass, by what else there is to look at."""
+        """Chooses among the nodes that pass the cached filters, by the remaining plugins."""
         columns, state = self.columns, wide.state
         selected, evaluated = self._find_beyond(kept, wide, pod)
         if not len(selected):
@@ -205,7 +205,7 @@ class Evaluator:
         return Choice(node, state, int(totals[place]), evaluated, len(selected), tops, given)
 
     def _find_beyond(self, kept: Kept, wide: Prepared, pod: PodInfo) -> tuple[IntArray, int]:
-        """The slots that fit, or as many as are enough, and how many nodes were looked at."""
+        """The fitting slots, or as many as suffice, and the number of nodes examined."""
         columns, base = self.columns, kept.base
         if wide.node_names is not None:
             slots = np.array(sorted(columns.slots_of(wide.node_names)), np.int64)
@@ -246,17 +246,17 @@ class Evaluator:
     # --- one node ---------------------------------------------------------------------------------------------------
 
     def fits(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether the pod passes every node-local filter on that node as it is now."""
+        """Whether the pod passes every node-local filter on the current node."""
         asked = self._asked(pod, node_name)
         return asked is not None and _passes(asked[0], pod, asked[1])
 
     def helps(self, pod: PodInfo, node_name: str) -> bool:
-        """As `fits`, or without the pods that it may preempt there: whether an attempt is worth it."""
+        """As `fits`, or without the pods it may preempt there: whether an attempt is worthwhile."""
         asked = self._asked(pod, node_name)
         return asked is not None and (_passes(asked[0], pod, asked[1]) or self._may_preempt(asked[0], pod, asked[1]))
 
     def _asked(self, pod: PodInfo, node_name: str) -> tuple[Prepared, NodeInfo] | None:
-        """None where the filters need not be put to the node."""
+        """None if the filters need not run on the node."""
         node = self.columns.by_name.get(node_name)
         if node is None or not node.present:
             return None
@@ -269,15 +269,15 @@ class Evaluator:
         return prepared, node
 
     def needs(self, pod: PodInfo) -> dict[str, int]:
-        """What must be free for `helps`, whatever becomes of classes of devices; empty where that is not known."""
+        """The free amounts that `helps` requires, regardless of device classes; empty if unknown."""
         if pod.spec.asks:
             return {}
         filters = self.profile.local.filters.values()
         return needs(bound for plugin in filters if hasattr(plugin, "bounds") for bound in plugin.bounds(pod))
 
     def _may_preempt(self, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> bool:
-        """Whether the node would do without the pods below this one, so that an attempt may evict some, or have it
-        nominated to a node that others are leaving."""
+        """Whether the pod fits without the pods of lower priority, so that an attempt may evict some, or nominate the
+        pod to a node being vacated."""
         if pod.preemption_policy == "Never" or not self.profile.post_filters:
             return False
         promised = self._nominations.node_of(pod.uid)
@@ -293,8 +293,8 @@ class Evaluator:
         return _passes(prepared, pod, emptied)
 
     def _is_being_freed(self, prepared: Prepared, pod: PodInfo, node_name: str) -> bool:
-        """Whether the pod may not preempt others, since some of those below it are being evicted from the node that it
-        is nominated to. One that is beyond help does not hold it back."""
+        """Whether the pod must wait because lower pods are being evicted from its nominated node. A node where it
+        cannot fit anyway does not hold it back."""
         node = self.columns.by_name.get(node_name)
         if node is None or not node.present:
             return False
@@ -302,7 +302,7 @@ class Evaluator:
         return any(other.preempted for other in below) and _passes(prepared, pod, _without(node, below))
 
     def _rivals_on(self, pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
-        """Those nominated to the node to which `pod` must leave their room."""
+        """The pods nominated to the node whose room `pod` must not take."""
         return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
 
     def promised(self, pod: PodInfo) -> str:
@@ -310,8 +310,7 @@ class Evaluator:
         return self._nominations.node_of(pod.uid)
 
     def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
-        """For `helps`, which many waiting pods are put to whenever a node changes: what turns pods down most comes
-        first, and what PreFilter said is kept, since it depends on nothing but the pod. Raises: Rejected."""
+        """The pod's nominated node, or ""."""
         signature = self.profile.sign(pod)
         found = None if signature is None else self._asked_of_nodes.get(signature)
         if found is None:
@@ -327,8 +326,8 @@ class Evaluator:
     def score_one(
         self, pod: PodInfo, node: NodeInfo, tops: Mapping[str, int], wide: Mapping[str, int]
     ) -> tuple[tuple[str, int, int], ...]:
-        """(plugin, score, weight) of a node that fits, given the maxima to normalise by, and the scores that depended
-        on more than the node."""
+        """(plugin, score, weight) for a fitting node, given the normalisation maxima and the scores that depend on more
+        than the node."""
         prepared = prepare(self.profile.local, self.columns, pod)
         local = {scorer.plugin.name for scorer in prepared.scorers}
         found = []
@@ -345,9 +344,9 @@ class Evaluator:
         return tuple(found)
 
     def explain(self, pod: PodInfo, limit: int, chosen: NodeInfo | None = None) -> list[NodeScore]:
-        """The best `limit` nodes, best first, with the score each plugin gives; `chosen` first if given.
+        """The best `limit` nodes, best first, with each plugin's score; `chosen` first if given.
 
-        Works everything out again, on the nodes as they are now. Raises: FitError, PluginError."""
+        Recomputes everything on the current nodes. Raises: FitError, PluginError."""
         try:
             prepared = self.prepare(pod)
         except Rejected as rejected:

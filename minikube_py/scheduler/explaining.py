@@ -1,7 +1,7 @@
-"""Why this node, and why not another: each node's verdict and scores, worked out when somebody asks.
+"""Why this node and not another: each node's verdict and scores, computed on demand.
 
-Nothing is kept for it. The nodes are those of now, without the pod in question: one that runs is judged as if it came
-again.
+Nothing is stored for it. It uses the current nodes without the pod in question: a running pod is evaluated as if it
+were new.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIT = "NodeResourcesFit"
 
 
 class Weighed(NamedTuple):
-    """What a plugin gave a node: as it came, normalised, and times its weight."""
+    """A plugin's raw score, normalised score and weight for a node."""
 
     plugin: str
     raw: int
@@ -39,8 +39,8 @@ class Weighed(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Of one node. `rejected`: what the first filter that turned the pod down said; None where it fits. `total` is None
-    where it does not fit."""
+    """One node's result. `rejected`: the status of the first filter that rejected the pod; None if it fits. `total` is
+    None if it does not fit."""
 
     node: NodeInfo
     rejected: Status | None
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(evaluator: Evaluator, pod: PodInfo) -> list[Verdict]:
-    """Of all nodes: those that fit first, the best of them first. Raises: PluginError."""
+    """For all nodes: fitting ones first, by rank. Raises: PluginError."""
     nodes = [node for node in evaluator.columns.by_slot if node is not None and node.present]
     try:
         prepared = evaluator.prepare(pod)
@@ -100,7 +100,7 @@ def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Seq
 
 @contextmanager
 def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None]:
-    """The nodes as they would be if the pod did not run on `node_name` ("" for nowhere). Nothing may wait meanwhile."""
+    """Temporarily removes the pod from `node_name` ("": nowhere). No awaiting inside."""
     columns = evaluator.columns
     node = columns.by_name.get(node_name) if node_name else None
     counted = node.pods.get(pod.uid) if node is not None else None
@@ -113,7 +113,7 @@ def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None
         yield
     finally:
         columns.add_pod(counted, node_name)
-        # Among equals the order decides whom preemption evicts.
+        # Order decides which of equal pods preemption evicts.
         pods = {uid: node.pods[uid] for uid in order}
         node.pods.clear()
         node.pods.update(pods)
@@ -123,7 +123,7 @@ def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None
 
 
 def changes(pod: PodInfo, found: Iterable[Verdict]) -> list[Json]:
-    """By reason, what would let the pod pass there; the reason of most nodes first."""
+    """By reason, what would make the pod pass; the most frequent reason first."""
     by_reason: dict[str, list[Verdict]] = {}
     for verdict in found:
         for reason in verdict.rejected.reasons if verdict.rejected is not None else ():
@@ -159,7 +159,7 @@ def _free(node: NodeInfo, resource: str) -> int:
 
 
 def _amount(resource: str, amount: int) -> str:
-    """With its resource, as `32 CPUs`, `1500m CPU`, `16Gi of memory`, `3 nvidia.com/gpu`."""
+    """An amount with its resource: `32 CPUs`, `1500m CPU`, `16Gi of memory`, `3 nvidia.com/gpu`."""
     if resource == CPU:
         whole, rest = divmod(amount, 1000)
         return f"{amount}m CPU" if rest else f"{whole} CPU" + ("" if whole == 1 else "s")
@@ -174,7 +174,7 @@ def _amount(resource: str, amount: int) -> str:
 
 
 def victims_of(run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> Candidate | None:
-    """Whom preemption would choose now; nobody is evicted, and no random number is taken from later decisions."""
+    """The victims preemption would choose now, without evicting them or consuming random numbers."""
     plugin = run.profile.post_filters.get(DefaultPreemption.name)
     return plugin.candidate(pod, diagnosis) if isinstance(plugin, DefaultPreemption) else None
 
@@ -183,8 +183,8 @@ def victims_of(run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> Candidate
 
 
 def judged(run: ProfileRun, pod: PodInfo, limit: int, first: str = "") -> Json:
-    """Where the pod would go as things are. `limit`: so many nodes, 0 for all. `first`: the node that is listed before
-    those that rank higher now. Raises: PluginError."""
+    """Where the pod would go now. `limit`: maximum nodes listed, 0 for all. `first`: the node listed before
+    higher-ranked ones. Raises: PluginError."""
     evaluator = run.evaluator
     found = verdicts(evaluator, pod)
     fitting = [verdict for verdict in found if verdict.total is not None]
@@ -230,7 +230,7 @@ def _node_json(verdict: Verdict) -> Json:
 
 
 def decision_json(number: int, explanation: Explanation) -> Json:
-    """What was decided then; the scores are those of the node that was chosen, as it was."""
+    """The recorded decision; scores are those of the chosen node at that time."""
     document: Json = {"decision": number, "atS": round(explanation.at_s, 6), "node": explanation.node}
     if not explanation.node:
         return {**document, "message": explanation.message}
@@ -242,12 +242,12 @@ def decision_json(number: int, explanation: Explanation) -> Json:
 
 
 def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, params: Mapping[str, str]) -> Json:
-    """Raises: PluginError; ValueError where a parameter is no whole number, or no such decision is remembered."""
+    """Raises: PluginError; ValueError if a parameter is not an integer, or the decision is not recorded."""
     limit = int(params.get("limit") or 0)
     with _undisturbed(scheduler, run, pod):
         document = judged(run, _unplaced(pod), limit, pod.node_name)
     if scheduler.extenders:
-        # They may count what they are asked as granted.
+        # Extenders may count a query as granted.
         document["extendersNotAsked"] = [each.url_prefix for each in scheduler.extenders.configs]
     if question == "what-if":
         return document
@@ -268,8 +268,8 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
 
 
 def waits(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Json:
-    """What keeps a pod from being tried or bound though nodes may fit: a plugin before the queue, or one at Permit; and
-    how far its group has come."""
+    """What keeps a pod from being tried or bound although nodes may fit: a plugin before the queue or at Permit; and
+    the state of its group."""
     found: Json = {}
     queued, waiting = scheduler.queue.get(pod.key), scheduler.waiting_pods.get(pod.uid)
     if queued is not None and queued.gating_plugin:
@@ -286,7 +286,7 @@ def waits(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Json:
 
 
 def _unplaced(pod: PodInfo) -> PodInfo:
-    """The pod as it was before it had a node, which would bar it from all others."""
+    """The pod without its node, which would exclude all others."""
     found = copy.copy(pod)
     found.node_name = ""
     return found
@@ -294,7 +294,7 @@ def _unplaced(pod: PodInfo) -> PodInfo:
 
 @contextmanager
 def _undisturbed(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Iterator[None]:
-    """Without the pod, and with the random numbers as they were: later decisions do not depend on who asked."""
+    """Without the pod, and restoring the random state: queries must not influence later decisions."""
     before = scheduler.rng.getstate()
     order = scheduler.columns.order
     start = 0 if order is None else order.next_start

@@ -1,4 +1,4 @@
-"""The filters of one pod: what PreFilter left to run, how a filter in either form is run, and why no node passed."""
+"""Runs the filters of one pod that PreFilter left, in either form, and diagnoses why no node passed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ok(name: str, status: Status | None) -> bool:
 
 
 def passed(name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray) -> BoolArray | None:
-    """Which of `nodes` pass, None for all; those outside `mask` need not be looked at. Raises: PluginError."""
+    """Which of `nodes` pass, None for all; nodes outside `mask` need not be checked. Raises: PluginError."""
     many = getattr(plugin, "filter_nodes", None)
     if many is not None:
         vector: BoolArray | None = many(state, pod, nodes)
@@ -45,7 +45,7 @@ def passed(name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes
 
 
 def fitting(prepared: Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
-    """Which of `nodes` are there and pass all filters."""
+    """Which of `nodes` exist and pass all filters."""
     mask: BoolArray = nodes.columns.present[nodes.index].copy()
     for name, plugin in prepared.filters:
         passing = passed(name, plugin, prepared.state, pod, nodes, mask)
@@ -62,7 +62,7 @@ def fitting_of(prepared: Prepared, pod: PodInfo, columns: NodeColumns, slots: In
 
 
 def diagnose(columns: NodeColumns, pod: PodInfo, prepared: Prepared) -> Diagnosis:
-    """For every node, what the first filter that turned it down said."""
+    """For every node, the status of the first filter that rejected it."""
     diagnosis = Diagnosis(columns.count)
     if prepared.node_names is None:
         left = np.flatnonzero(columns.present[: columns.size])
@@ -113,7 +113,7 @@ def _tally(diagnosis: Diagnosis, status: Status, slots: IntArray) -> None:
 
 
 def _values(codes: IntArray) -> list[int]:
-    """Which codes there are, ascending; small ones are found without sorting."""
+    """The distinct codes, ascending; small ones are found without sorting."""
     if int(codes.max(initial=0)) < SMALL_CODES:
         found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
         return found

@@ -1,10 +1,10 @@
-"""The scheduling framework: statuses, cycle state, cluster events, and what a plugin may implement.
+"""The scheduling framework: statuses, cycle state, cluster events, and the plugin interfaces.
 
 A plugin is any object with a `name` and the methods of the points it takes part in (KEP-624; the points are those of
 kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework). Filter and Score have two forms. The per-node
 form (`filter`, `score`) looks at one `NodeInfo`; the vectorised form (`filter_nodes`, `score_nodes`) looks at many
-nodes as numpy columns. The framework uses whichever is there, and the cheaper one where both are. A plugin that gives
-both promises that they agree.
+nodes as numpy columns. The framework uses the available form, or the cheaper of both. If a plugin has both, they must
+agree.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_NODE_SCORE = 100
 
 
 class Code(IntEnum):
-    """What a plugin answers. The values are upstream's."""
+    """A plugin's result. The values are upstream's."""
 
     SUCCESS = 0
     ERROR = 1
@@ -48,9 +48,9 @@ class Code(IntEnum):
     WAIT = 4
     """From Permit only."""
     SKIP = 5
-    """PreFilter and PreScore: leave out the paired Filter or Score. Bind: not mine."""
+    """PreFilter and PreScore: skip the paired Filter or Score. Bind: not handled here."""
     PENDING = 6
-    """The plugin itself will say when the pod may be tried again; it then skips the backoff."""
+    """The plugin will report when the pod may be tried again, without backoff."""
 
 
 CODE_NAMES = {
@@ -65,7 +65,7 @@ CODE_NAMES = {
 
 
 class Status:
-    """A code, the reasons for it, and the plugin that gave it. A plugin may return None for Success."""
+    """A code, its reasons, and the plugin that returned it. A plugin may return None for Success."""
 
     __slots__ = ("code", "plugin", "reasons")
 
@@ -87,7 +87,7 @@ class Status:
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
-        """The same status, signed by `plugin` unless it is signed already."""
+        """The same status, attributed to `plugin` unless already attributed."""
         return self if self.plugin else Status(self.code, *self.reasons, plugin=plugin)
 
     def __eq__(self, other: object) -> bool:
@@ -106,13 +106,13 @@ SKIP = Status(Code.SKIP)
 
 
 class PluginError(Exception):
-    """A plugin failed (an Error status or an exception); the pod is tried again after its error backoff."""
+    """A plugin failed (an Error status or an exception); the pod is retried after its error backoff."""
 
 
 class CycleState:
-    """What plugins hand to each other during one pod's cycle, by key.
+    """Data that plugins share during one pod's cycle, by key.
 
-    `skip_filter` and `skip_score` are the plugins that PreFilter and PreScore left out."""
+    `skip_filter` and `skip_score`: the plugins that PreFilter and PreScore skipped."""
 
     __slots__ = ("_data", "skip_filter", "skip_score")
 
@@ -137,7 +137,7 @@ class CycleState:
             self._data.pop(key, None)
 
     def clone(self) -> CycleState:
-        """A state of its own with the same values; the values are shared."""
+        """A copy that shares the values."""
         copy = CycleState()
         copy._data = dict(self._data) if self._data else None
         copy.skip_filter = self.skip_filter
@@ -146,7 +146,7 @@ class CycleState:
 
 
 class PreFilterResult(NamedTuple):
-    """`node_names`: the only nodes worth a look; None for all."""
+    """`node_names`: the only candidate nodes; None for all."""
 
     node_names: frozenset[str] | None = None
 
@@ -154,7 +154,7 @@ class PreFilterResult(NamedTuple):
 class Normalize(NamedTuple):
     """The usual NormalizeScore, as data: scores become `100 * score // max`, or 100 minus that if `reverse`.
 
-    Where the maximum is 0, all become 0, or 100 if `reverse`. Declared so, it can be kept up incrementally."""
+    If the maximum is 0, all become 0, or 100 if `reverse`. This form can be updated incrementally."""
 
     reverse: bool = False
 
@@ -166,7 +166,7 @@ class Normalize(NamedTuple):
         return MAX_NODE_SCORE - scaled if self.reverse else scaled
 
     def apply_one(self, score: int, top: int) -> int:
-        """What `apply` makes of one of several scores whose maximum is `top`."""
+        """`apply` for one of several scores whose maximum is `top`."""
         scaled = score * MAX_NODE_SCORE // top if top > 0 else 0
         return MAX_NODE_SCORE - scaled if self.reverse else scaled
 
@@ -179,7 +179,7 @@ class PermitResult(NamedTuple):
 
 
 class PostFilterResult(NamedTuple):
-    """`nominated_node`: the node on which room is being made; "" clears a nomination, None leaves it alone."""
+    """`nominated_node`: the node being vacated; "" clears a nomination, None leaves it unchanged."""
 
     nominated_node: str | None = None
 
@@ -207,7 +207,7 @@ class Action(IntFlag):
 
 NODE = "Node"
 POD = "Pod"
-"""Any pod; events themselves say ASSIGNED_POD or UNSCHEDULED_POD."""
+"""Any pod; events themselves use ASSIGNED_POD or UNSCHEDULED_POD."""
 ASSIGNED_POD = "AssignedPod"
 UNSCHEDULED_POD = "UnscheduledPod"
 WILDCARD = "*"
@@ -233,7 +233,7 @@ _ACTION_NAMES = {
 
 
 class ClusterEvent(NamedTuple):
-    """A kind of change. As registered by a plugin, `action` may hold several."""
+    """A kind of change. A plugin's registration may combine several actions."""
 
     resource: str
     action: Action
@@ -244,7 +244,7 @@ class ClusterEvent(NamedTuple):
         return self.custom_label or self.resource + _ACTION_NAMES.get(self.action, "Update")
 
     def matches(self, incoming: ClusterEvent) -> bool:
-        """True where a plugin that registered this one asked for `incoming`."""
+        """Whether this registration covers `incoming`."""
         if self.resource == WILDCARD or incoming.resource == WILDCARD:
             return True
         if not self.action & incoming.action:
@@ -255,7 +255,7 @@ class ClusterEvent(NamedTuple):
 
 
 class ClusterChange(NamedTuple):
-    """A change as it happened: `old` and `new` are NodeInfo or PodInfo or None; `node` is where room may have come."""
+    """A concrete change: `old` and `new` are NodeInfo or PodInfo or None; `node`: where room may have been freed."""
 
     event: ClusterEvent
     old: Any = None
@@ -279,18 +279,18 @@ class QueueingHint(IntEnum):
 
 
 HintFunction = Callable[["PodInfo", ClusterChange], QueueingHint]
-"""(the unschedulable pod, the change) -> whether the pod is worth another try. An exception counts as QUEUE."""
+"""(the unschedulable pod, the change) -> whether to retry the pod. An exception counts as QUEUE."""
 
 
 def own_update(pod: PodInfo, change: ClusterChange) -> QueueingHint:
-    """QUEUE where the change is to the unschedulable pod itself."""
+    """QUEUE if the unschedulable pod itself changed."""
     new = change.new
     return QueueingHint.QUEUE if new is not None and new.uid == pod.uid else QueueingHint.SKIP
 
 
 class EventRegistration(NamedTuple):
-    """`hint` None: always QUEUE, or, for a node-local plugin, whether the pod now passes every filter on the node
-    that changed."""
+    """`hint` None: always QUEUE, or, for a node-local plugin, whether the pod now passes every filter on the changed
+    node."""
 
     event: ClusterEvent
     hint: HintFunction | None = None
@@ -300,25 +300,25 @@ EVERYTHING = EventRegistration(ClusterEvent(WILDCARD, Action.ALL))
 
 
 class DimensionKind(Enum):
-    """What of a node a number is read from."""
+    """The source of a node's number."""
 
     FREE = "free"
-    """What its pods leave of a resource, as the columns have it; `pods` is how many more it takes."""
+    """A resource's free amount, as in the columns; for `pods`, how many more fit."""
     NUMBER = "number"
-    """A label that reads as an int64."""
+    """A label that parses as an int64."""
     TEXT = "text"
-    """A label, compared as a whole."""
+    """A label, compared for equality."""
 
 
 class Dimension(NamedTuple):
-    """`name`: of the resource or the label."""
+    """`name`: the resource or label."""
 
     kind: DimensionKind
     name: str
 
 
 class Bound(NamedTuple):
-    """`low <= number <= high`; of a text: one of `values`."""
+    """`low <= number <= high`; for a text: one of `values`."""
 
     dimension: Dimension
     low: int = INT64_MIN
@@ -327,16 +327,15 @@ class Bound(NamedTuple):
 
 
 class Plugin(Protocol):
-    """The one thing all plugins have.
+    """Common to all plugins.
 
-    `node_local` (class attribute, False if absent): filter and score of a node depend on nothing but the pod and that
-    node, and PreFilter and PreScore on nothing but the pod. The framework then keeps results per pod signature and
-    recomputes only nodes that changed. Such a plugin must have `sign_pod`, unless it looks at nothing of the pod but
-    `pod.spec`. What nodes share (a maximum to normalise by) belongs in `normalize`.
+    `node_local` (class attribute, False if absent): filter and score depend only on the pod and that node, and
+    PreFilter and PreScore only on the pod. The framework then caches results per pod signature and recomputes only
+    changed nodes. Such a plugin must have `sign_pod`, unless it reads only `pod.spec` of the pod. Values across nodes
+    (a maximum to normalise by) belong in `normalize`.
 
-    `of_pods` (class attribute, optional): what the vectorised filter reads of the pods on a node: OF_NO_PODS, or
-    OF_REQUESTS for what `nodes` say is requested and free. Preemption then asks it of many nodes at once, as they would
-    be without some of their pods.
+    `of_pods` (class attribute, optional): what the vectorised filter reads of a node's pods: OF_NO_PODS, or OF_REQUESTS
+    for requested and free amounts. Preemption can then run it on many nodes at once, without some of their pods.
     """
 
     @property
@@ -346,7 +345,7 @@ class Plugin(Protocol):
 @runtime_checkable
 class SignPlugin(Protocol):
     def sign_pod(self, pod: PodInfo) -> object:
-        """A hashable: all that the plugin looks at besides `pod.spec`; None if it cannot say."""
+        """A hashable of all that the plugin reads besides `pod.spec`; None if unknown."""
 
 
 @runtime_checkable
@@ -357,7 +356,7 @@ class EnqueueExtensions(Protocol):
 @runtime_checkable
 class NeedsKinds(Protocol):
     def kinds_needed(self, pod: PodInfo) -> Sequence[NeededKind]:
-        """The kinds beside pods and nodes that must be known before the pod is tried; empty for most pods."""
+        """Kinds besides pods and nodes that must be synced before the pod is tried; empty for most pods."""
 
 
 @runtime_checkable
@@ -368,7 +367,7 @@ class PreEnqueuePlugin(Protocol):
 @runtime_checkable
 class QueueSortPlugin(Protocol):
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
-        """True where `a` goes first. `sort_key(queued) -> comparable`, where there is one, is used instead."""
+        """True if `a` goes first. `sort_key(queued) -> comparable` is used instead if present."""
 
 
 @runtime_checkable
@@ -380,7 +379,7 @@ class PreFilterPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
-    """Keeps what PreFilter worked out right while preemption tries the removal of a pod, or its return."""
+    """Updates PreFilter's state while preemption tries removing or restoring pods."""
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
 
@@ -395,16 +394,16 @@ class FilterPlugin(Protocol):
 @runtime_checkable
 class VectorFilterPlugin(Protocol):
     def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
-        """True where the pod passes; None where it passes everywhere."""
+        """True where the pod passes; None if it passes everywhere."""
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
-        """For nodes that `filter_nodes` turned down: a number each, and what each number means."""
+        """For nodes rejected by `filter_nodes`: a code each, and the meaning of the codes."""
 
 
 @runtime_checkable
 class BoundedFilterPlugin(Protocol):
     def bounds(self, pod: PodInfo) -> Iterable[Bound]:
-        """What holds of every node that the filter lets pass, though not only of those; an index may look by it."""
+        """Bounds that hold for every node that passes, and perhaps for others; an index may search by them."""
 
 
 @runtime_checkable
@@ -421,25 +420,25 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """`normalize` (attribute, optional): a `Normalize`. Otherwise `normalize_scores`, where there is one, is run.
-    `bounded` (attribute, optional): True promises 0 to 100; other plugins' scores are checked."""
+    """`normalize` (attribute, optional): a `Normalize`. Otherwise `normalize_scores` is run if present. `bounded`
+    (attribute, optional): True promises scores of 0 to 100; other plugins' scores are checked."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """0 to 100, once normalised."""
+        """0 to 100 after normalisation."""
 
 
 @runtime_checkable
 class VectorScorePlugin(Protocol):
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-        """One score a node; None for 0 everywhere."""
+        """One score per node; None for 0 everywhere."""
 
 
 @runtime_checkable
 class CeilingScorePlugin(Protocol):
-    """Only for scores that are not normalised. Both forms, which agree."""
+    """Only for scores without normalisation. Both forms must agree."""
 
     def score_ceiling(self, node: NodeInfo) -> int:
-        """A score that no pod exceeds on the node as it is now."""
+        """An upper bound of any pod's score on the current node."""
 
     def score_ceilings(self, nodes: Nodes) -> IntArray:
         """The same for many nodes."""
@@ -448,7 +447,7 @@ class CeilingScorePlugin(Protocol):
 @runtime_checkable
 class NormalizeScorePlugin(Protocol):
     def normalize_scores(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """`scores` are those of the nodes that passed the filters."""
+        """`scores`: of the nodes that passed the filters."""
 
 
 @runtime_checkable
@@ -456,7 +455,7 @@ class ReservePlugin(Protocol):
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Must bear being called where `reserve` was not, and twice."""
+        """Must be idempotent, and allowed without a preceding `reserve`."""
 
 
 @runtime_checkable
@@ -466,7 +465,7 @@ class PermitPlugin(Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """`has_pre_bind(state, pod, node_name)`, where there is one, says whether there is anything to do for the pod."""
+    """`has_pre_bind(state, pod, node_name)`, if present, says whether the pod needs PreBind."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 
@@ -486,7 +485,7 @@ PluginFactory = Callable[[Mapping[str, Any], "Handle"], Plugin]
 
 
 class Handle(Protocol):
-    """What the scheduler lends to its plugins."""
+    """What the scheduler provides to its plugins."""
 
     @property
     def columns(self) -> NodeColumns: ...
@@ -496,8 +495,8 @@ class Handle(Protocol):
         """The scheduler's RestClient; None in a dry run."""
 
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
-        """What the cluster has of a resource, for a plugin to ask for as it is made. It is synced before the first pod
-        is placed. `project` is one function of a module, so that all who ask share the informer."""
+        """A resource's objects, for a plugin to request at construction; synced before the first pod is placed.
+        `project` must be a module-level function, so that all callers share the informer."""
 
     @property
     def clock(self) -> Clock: ...
@@ -508,44 +507,44 @@ class Handle(Protocol):
 
     @property
     def groups(self) -> Groups:
-        """The groups of pods, and who of them has a node."""
+        """Pod groups and their assigned pods."""
 
     def pod(self, key: str) -> PodInfo | None:
         """The pod `namespace/name`; None if unknown or finished."""
 
     def tell(self, pod: PodInfo, reason: str, message: str) -> None:
-        """An event about the pod, of the normal kind."""
+        """Emits an event of type Normal about the pod."""
 
     def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
-        """False where no such pod waits at Permit."""
+        """False if no such pod waits at Permit."""
 
     def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool: ...
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Moves pods to the active queue whatever their backoff."""
+        """Moves pods to the active queue regardless of backoff."""
 
     @property
     def rng(self) -> Rng: ...
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:
-        """Makes of a node what it would be without some of its pods; None where PreFilter turns the pod down."""
+        """Trials of nodes without some of their pods; None if PreFilter rejects the pod."""
 
     def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Evicts them beside scheduling."""
+        """Evicts the victims asynchronously."""
 
     def is_preempting(self, uid: str) -> bool:
-        """Whether evictions for that pod are under way."""
+        """Whether evictions for that pod are in progress."""
 
     def count(self, metric: str, labels: Labels = ()) -> None:
-        """Adds one to a counter."""
+        """Increments a counter."""
 
 
 @dataclass(slots=True)
 class Diagnosis:
     """Why no node was found.
 
-    `reasons`: how many nodes gave it. `unschedulable_slots`: those that were turned down in a way that preemption might
-    mend; all others are beyond help."""
+    `reasons`: with node counts. `unschedulable_slots`: the nodes where preemption might help; on all others it
+    cannot."""
 
     node_count: int
     reasons: dict[str, int] = field(default_factory=dict)
@@ -562,7 +561,7 @@ class Diagnosis:
                 self.pending_plugins.add(status.plugin)
 
     def message(self) -> str:
-        """The condition's message, in upstream's words."""
+        """The condition's message, in upstream's format."""
         text = f"0/{self.node_count} nodes are available:"
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."
@@ -575,7 +574,7 @@ class Diagnosis:
 
 
 class FitError(Exception):
-    """No node takes the pod."""
+    """The pod fits no node."""
 
     def __init__(self, diagnosis: Diagnosis, code: Code = Code.UNSCHEDULABLE) -> None:
         super().__init__(diagnosis.message())
@@ -588,7 +587,7 @@ class FitError(Exception):
 
 
 class NoNodesAvailable(Exception):
-    """There are no nodes at all."""
+    """The cluster has no nodes."""
 
     message = "no nodes available to schedule pods"
 

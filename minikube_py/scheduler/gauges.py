@@ -1,4 +1,4 @@
-"""What the scheduler measures when it is asked: sizes of its queues and its cache, and counts of its parts."""
+"""The scheduler's gauges, read on demand: sizes of queues and cache, and counters of its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def gauges_of(scheduler: Scheduler, binding: int) -> dict[tuple[str, Labels], float]:
-    """`binding`: pods on their way to be bound."""
+    """`binding`: the number of pods being bound."""
     queue, cache, gauges = scheduler.queue, scheduler.cache, dict[tuple[str, Labels], float]()
     for name, number in queue.pending().items():
         gauges["scheduler_pending_pods", (("queue", name),)] = number

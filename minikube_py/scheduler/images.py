@@ -1,4 +1,4 @@
-"""Which nodes have which images, and which of them a pod runs."""
+"""Which nodes have which images, and which images a pod uses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 NodeImages = tuple[tuple[str, int], ...]
-"""Names, and the size in bytes of what they name."""
+"""Names, each with the image's size in bytes."""
 KEPT_MAX = 4096
 
 
 class PodImages(NamedTuple):
-    """`containers`: initial ones too; `names`: one each, and those of volumes."""
+    """`containers`: including init containers; `names`: one per container, plus those of volumes."""
 
     containers: int
     names: tuple[str, ...]
@@ -22,7 +22,7 @@ NO_IMAGES = PodImages(0, ())
 
 
 def images_of_pod(spec: Mapping[str, Any]) -> PodImages:
-    """Pods of one template share what is found."""
+    """Cached, so pods of one template share the result."""
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     volumes = [each["image"].get("reference") or "" for each in spec.get("volumes") or () if each.get("image")]
     return _named(len(containers), tuple([each.get("image") or "" for each in containers] + volumes))
@@ -30,7 +30,7 @@ def images_of_pod(spec: Mapping[str, Any]) -> PodImages:
 
 @lru_cache(KEPT_MAX)
 def _named(containers: int, images: tuple[str, ...]) -> PodImages:
-    """A name without a tag means the latest. (Upstream: `normalizedImageName`.)"""
+    """A name without a tag gets `latest`. (Upstream: `normalizedImageName`.)"""
     return PodImages(containers, tuple(f"{n}:latest" if n.rfind(":") <= n.rfind("/") else n for n in images))
 
 
@@ -48,7 +48,7 @@ class _State:
 
 
 class Images:
-    """By name, the nodes that have it. Its size is what the first of them says (upstream: `addNodeImageStates`)."""
+    """By name, the nodes that have the image. The first node determines its size (upstream: `addNodeImageStates`)."""
 
     def __init__(self) -> None:
         self.known: dict[str, _State] = {}

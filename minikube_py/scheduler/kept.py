@@ -1,12 +1,9 @@
-"""What was worked out for one pod, kept for the next ones like it (KEP-5598): all nodes, evaluated by the plugins that
-look at single nodes alone.
+"""Cached results per pod signature (KEP-5598): all nodes, evaluated by the node-local plugins.
 
-The next pod of that signature recomputes only the nodes that the log of the columns names: after a bind, one. Unlike a
-cache that expires, this is exact: every change of a node or of what runs on it is in the log, and only plugins that
-promise to look at nothing else (`node_local`) are served so.
-
-Of many nodes, a result is kept only when its signature comes a second time: what is worked out for one pod alone is
-worked out for the nodes that fit, and not for all.
+The next pod with that signature recomputes only the nodes in the columns' log: after a bind, one. The cache is exact
+and never expires: every change of a node or its pods is in the log, and only plugins that promise to read nothing else
+(`node_local`) are cached. In large clusters a result is cached only when its signature occurs again: a single pod's
+evaluation covers only fitting nodes, not all.
 """
 
 from __future__ import annotations
@@ -30,11 +27,11 @@ FEW_NODES = 12
 KEPT_BYTES_MAX = 128 << 20
 KEPT_MIN, KEPT_MAX = 8, 1024
 MANY_NODES = 4096
-"""Above this, to evaluate the nodes that fit is so much cheaper than all, that a signature must come twice."""
+"""Above this, evaluating only fitting nodes is so much cheaper that a signature must occur twice."""
 
 
 class Raw(NamedTuple):
-    """Scores that are yet to be normalised."""
+    """Scores before normalisation."""
 
     scorer: Scorer
     scores: IntArray
@@ -43,8 +40,8 @@ class Raw(NamedTuple):
 class Kept:
     """All nodes evaluated for one signature, as of `version` of the columns.
 
-    `base` are the weighted scores that need no normalising, INFEASIBLE where the pod does not fit; `raws` the others.
-    `silent` are scorers that gave 0 everywhere: they add `constant`; the first that speaks up spoils this result."""
+    `base`: weighted scores without normalisation, INFEASIBLE where the pod does not fit; `raws`: the others. `silent`:
+    scorers that gave 0 everywhere: they add `constant`; once one scores a node, this result is invalid."""
 
     __slots__ = (
         "base",
@@ -74,7 +71,7 @@ class Kept:
         self.diagnosis: tuple[int, Diagnosis] | None = None
 
     def totals_of(self, slots: IntArray) -> tuple[IntArray, Mapping[str, int]]:
-        """What these slots, all of which fit, score among themselves, and the maxima that it was normalised by."""
+        """The totals of these fitting slots, normalised among themselves, and the maxima used."""
         totals = self.base[slots].astype(np.int64)
         if not self.raws:
             return totals, NO_SCORES
@@ -88,9 +85,9 @@ class Kept:
 
 
 class KeptResults:
-    """By signature. `narrow`: whether all totals fit an int32; `eager`: whether to keep what may never come again.
+    """By signature. `narrow`: whether all totals fit an int32; `eager`: whether to cache on first use.
 
-    `reused` and `built` count how often a result served again, and how often all nodes were evaluated."""
+    `reused` and `built` count cache hits and full evaluations."""
 
     def __init__(self, columns: NodeColumns, narrow: bool, eager: bool) -> None:
         self._columns = columns
@@ -105,7 +102,7 @@ class KeptResults:
         return max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self._columns.capacity)))
 
     def get(self, signature: object, pod: PodInfo) -> Kept | None:
-        """What is kept, as evaluating all nodes would make it now."""
+        """The cached result, updated to the current nodes."""
         kept = self._kept.get(signature)
         if kept is None:
             return None
@@ -113,13 +110,13 @@ class KeptResults:
         try:
             self._catch_up(kept, pod)
         except Exception:
-            # Half of it may be new and half old: nobody may choose by it again.
+            # The result may be half updated: drop it.
             del self._kept[signature]
             raise
         return kept
 
     def is_worth_keeping(self, signature: object) -> bool:
-        """Among few nodes always, else from the second time on, if that comes soon enough to be kept until then."""
+        """With few nodes always; otherwise from the second use on, if it follows soon enough."""
         if self._eager and self._columns.size <= MANY_NODES:
             return True
         if signature in self._seen_once:
@@ -165,7 +162,7 @@ class KeptResults:
         base += kept.constant
         base[~mask] = INFEASIBLE
         if self._narrow:
-            # Half the memory of what is kept, and a faster search.
+            # Halves the memory, and speeds up the search.
             base = base.astype(np.int32)  # type: ignore[assignment]
         kept.base = base
         kept.best = BestScores(_totals(kept) if kept.raws else base)
@@ -187,16 +184,16 @@ class KeptResults:
         kept.version = version
 
     def _redo(self, kept: Kept, pod: PodInfo, changed: list[int]) -> bool:
-        """False where all must be done again, or had better be."""
+        """False if a full evaluation is necessary or cheaper."""
         if len(changed) > FEW_NODES:
-            # For so few, a set costs a fifth of what np.unique does.
+            # For so few, a set costs a fifth of np.unique.
             changed = sorted(set(changed))
             if len(changed) > FEW_NODES:
                 return len(changed) * 2 <= kept.size and self._redo_some(kept, pod, np.array(changed, np.int64))
         return all(self._redo_one(kept, pod, slot) for slot in set(changed))
 
     def _redo_one(self, kept: Kept, pod: PodInfo, slot: int) -> bool:
-        """False where all must be done again."""
+        """False if a full evaluation is necessary."""
         node = self._columns.by_slot[slot]
         state = kept.prepared.state
         score = INFEASIBLE
@@ -243,7 +240,7 @@ class KeptResults:
 
 
 def _totals(kept: Kept) -> IntArray:
-    """`base` and the normalised others; sets `tops`."""
+    """`base` plus the normalised others; sets `tops`."""
     fits = np.flatnonzero(kept.base >= 0)
     totals = kept.base.copy()
     totals[fits], kept.tops = kept.totals_of(fits)

@@ -1,6 +1,6 @@
-"""Informers of the kinds that only some pods need: each starts with the first such pod, and costs nothing before.
+"""Informers of kinds that only some pods need: each starts with the first such pod, and costs nothing before.
 
-A pod stays out of the queue until the kinds that it needs are known: a claim that is not yet listed is not missing.
+A pod is queued once the kinds it needs are synced: a claim that is not yet listed is not missing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from minikube_py.scheduler.framework import Action, ClusterChange, ClusterEvent
 logger = logging.getLogger(__name__)
 
 SYNC_TIMEOUT_S = 10.0
-"""A kind that is not known after that is logged."""
+"""A kind that is not synced by then is logged."""
 _NO_INDEXERS: Mapping[str, Indexer[Any]] = {}
 _T = TypeVar("_T")
 
 
 class NeededKind(NamedTuple):
-    """`name`: as events of the framework have it, such as PersistentVolume. Equal ones share an informer."""
+    """`name`: as in the framework's events, for example PersistentVolume. Equal ones share an informer."""
 
     resource: ResourceRef
     name: str
@@ -34,8 +34,8 @@ class NeededKind(NamedTuple):
 
 
 class LentKinds:
-    """What the scheduler lends to its plugins beside pods and nodes. `told` gets each change of such an object, and
-    `on_batch` is called after a batch of them, and when a kind has become known."""
+    """Provides plugins with kinds besides pods and nodes. `told` gets each change of their objects; `on_batch` is
+    called after a batch, and when a kind has synced."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class LentKinds:
         self._running: dict[asyncio.Task[None], None] = {}
 
     def of(self, kind: NeededKind) -> Informer[Any]:
-        """The informer of a kind; it starts once a pod needs it."""
+        """A kind's informer; it starts once a pod needs it."""
         informer = self._informers.get(kind.resource)
         if informer is None:
             informer = Informer(
@@ -67,14 +67,14 @@ class LentKinds:
         return informer
 
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
-        """One value for the plugins of all profiles, made when first asked for."""
+        """A value shared by the plugins of all profiles, created on first use."""
         if name not in self._shared:
             self._shared[name] = make()
         found: _T = self._shared[name]
         return found
 
     def known(self, kinds: Iterable[NeededKind]) -> bool:
-        """Whether all of them are listed; those that are not are on their way after this."""
+        """Whether all kinds are synced; starts the informers of the others."""
         known = True
         for kind in kinds:
             informer = self.of(kind)
@@ -88,7 +88,7 @@ class LentKinds:
         return known
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does something beside scheduling that nobody waits for: an object is written. What fails is logged."""
+        """Runs a write in the background. Failures are logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = None
         task.add_done_callback(self._has_run)
@@ -114,7 +114,7 @@ class LentKinds:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended one of the informers by itself: a bug."""
+        """The error that ended one of the informers: a bug."""
         return next((each.failure for each in self._informers.values() if each.failure is not None), None)
 
     async def _sync(self, name: str, informer: Informer[Any]) -> None:

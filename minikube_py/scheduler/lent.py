@@ -1,4 +1,4 @@
-"""What plugins read of the cluster besides pods and nodes: an informer for each resource that one of them asked for."""
+"""What plugins read of the cluster besides pods and nodes: one informer per requested resource."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from minikube_py.env import Clock, Rng, ended
 logger = logging.getLogger(__name__)
 
 SYNC_TIMEOUT_S = 10.0
-"""How long a start waits for resources that are not served, or may not be listed, before it goes on without them."""
+"""How long startup waits for resources that are not served or forbidden before it continues without them."""
 
 
 class LentInformers:
-    """One informer for each resource and projection, whoever asks; `project` must be one function for all who ask."""
+    """One informer per resource and projection, shared by all callers; they must pass the same `project` function."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class LentInformers:
             informer.start()
 
     async def wait_synced(self) -> None:
-        """Returns when all are synced, or have had their time. Raises what ended one of them."""
+        """Returns when all are synced, or at the timeout. Raises the error that ended any of them."""
         if not self._informers:
             return
         synced = [asyncio.ensure_future(informer.wait_synced()) for informer in self._informers.values()]
@@ -65,7 +65,7 @@ class LentInformers:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended one of them by itself: a bug."""
+        """The error that ended one of them: a bug."""
         found = (informer.failure for informer in self._informers.values())
         return next((failure for failure in found if failure is not None), None)
 

@@ -1,8 +1,8 @@
-"""Many nodes as each would be with some pods more or fewer, and whether one pod then passes every filter there. Pure.
+"""Many nodes, each with some pods added or removed, and whether one pod then passes every filter there. Pure.
 
-Where all filters look at nothing of a node's pods but what they request, preemption tries its candidates together: one
-pass over columns for the first pod that is let back in on each of them, one for the second, and so on. So are the nodes
-that other pods are nominated to. The result is what `dry_run.Trial` says of each node alone.
+If the filters read only the requested amounts of a node's pods, preemption tries its candidates together: one pass over
+columns for the first pod restored on each of them, one for the second, and so on. The same applies to nodes that other
+pods are nominated to. The result equals `dry_run.Trial` on each node.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Filters = Sequence[tuple[str, Any]]
 
 
 def can_go_together(prepared: Prepared) -> bool:
-    """Whether no filter looks at more of a node's pods than their requests."""
+    """Whether all filters read only the requests of a node's pods."""
     return all(getattr(plugin, "of_pods", None) in (OF_NO_PODS, OF_REQUESTS) for _, plugin in prepared.filters)
 
 
 def is_counted_whole(node: NodeInfo, joining: Collection[PodInfo] = ()) -> bool:
-    """Whether no sum, with the pods that join, is so large that its column says less."""
+    """Whether no sum, including joining pods, is capped in its column."""
     requested: Mapping[str, int] = node.requested
     if joining:
         sums = Counter(requested)
@@ -39,7 +39,7 @@ def is_counted_whole(node: NodeInfo, joining: Collection[PodInfo] = ()) -> bool:
 
 
 class Supposed(Nodes):
-    """`less(resource)`: by node, how much less of it is requested than the columns say."""
+    """`less(resource)`: by node, the amount to subtract from what the columns say is requested."""
 
     __slots__ = ("_less",)
 
@@ -58,8 +58,8 @@ class Supposed(Nodes):
 
 
 class Lockstep:
-    """`gone`: by node, the pods that are supposed gone to begin with. `joining`: those that are supposed there as well;
-    none of them is yet."""
+    """`gone`: by node, the pods assumed gone at first. `joining`: pods assumed there in addition, not yet on the
+    node."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Lockstep:
         self._less: dict[str, IntArray] = {}
 
     def rejections(self) -> dict[int, Status]:
-        """By place in `nodes`, what the first filter says that turns the pod down, signed. Raises: PluginError."""
+        """By index in `nodes`, the signed status of the first filter that rejects the pod. Raises: PluginError."""
         found: dict[int, Status] = {}
         left = np.arange(len(self._slots))
         for name, plugin in self._prepared.filters:
@@ -92,8 +92,8 @@ class Lockstep:
         return found
 
     def let_back(self, places: IntArray, pods: Sequence[PodInfo]) -> BoolArray:
-        """Lets one pod back in at each place; where the pod to be placed then does not fit, it stays gone, and the
-        answer is False. Raises: PluginError."""
+        """Restores one pod on each node; if the pod to be placed then does not fit, it is removed again, and the result
+        is False. Raises: PluginError."""
         back = {resource: _amounts(pods, resource) for resource in self._less}
         for resource, amounts in back.items():
             self._less[resource][places] -= amounts

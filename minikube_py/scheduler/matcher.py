@@ -1,12 +1,10 @@
-"""Which nodes may take a pod, found by an index over what the nodes have left, instead of by filtering all of them.
+"""Finds nodes that may take a pod by an index over free amounts, instead of filtering all nodes.
 
-Filters that can say what they ask for in intervals do so (`bounds`): so much free of a resource, a label above a
-number, a label of some value. The intervals of all filters together are a box, and a structure of
-`minikube_py.index` holds the nodes as points and finds those in the box. The filters then judge what was found, so the
-answer is the same as without an index, whatever a box cannot say.
-
-A dimension is added when a pod first asks for it. The structure is brought up to date by the columns' log, and only
-when it is asked.
+Filters that can express their needs as intervals do so (`bounds`): a free amount of a resource, a label above a number,
+a label of some value. The intervals of all filters form a box; a structure of `minikube_py.index` holds the nodes as
+points and finds those in the box. The filters then check the result, so it is the same as without an index, whatever a
+box cannot express. A dimension is added when a pod first needs it. The structure is updated from the columns' log, and
+only on queries.
 """
 
 from __future__ import annotations
@@ -26,18 +24,18 @@ from minikube_py.scheduler.objects import CPU, MEMORY, PODS, NodeInfo, PodInfo
 logger = logging.getLogger(__name__)
 
 COLUMNS = "columns"
-"""The matcher that is none: the filters look at all nodes."""
+"""No matcher: the filters check all nodes."""
 DIMENSIONS_MAX = 12
 REBUILD_SHARE = 4
-"""Where more than one node in so many changed, the structure is filled again."""
+"""If more than one in this many nodes changed, the structure is rebuilt."""
 FIRST = tuple(Dimension(DimensionKind.FREE, resource) for resource in (CPU, MEMORY, PODS))
 
 
 class Matcher:
     """`structure`: a name of `index.catalogue`, or a factory dimensions -> Structure.
 
-    `asked`, `found` and `examined` count look-ups, the nodes they found and the points they compared; `puts` and
-    `builds` what it took to keep the structure up. `let_go`: what it failed with, after which it is not asked any more.
+    `asked`, `found` and `examined` count queries, nodes found and points compared; `puts` and `builds` the updates and
+    rebuilds of the structure. `let_go`: its failure, after which it is no longer used.
     Raises from the constructor: InvalidRequest."""
 
     def __init__(self, columns: NodeColumns, structure: Any, options: Mapping[str, int | str] | None = None) -> None:
@@ -59,8 +57,8 @@ class Matcher:
         return build(self._name, dimensions, self._options)
 
     def candidates(self, pod: PodInfo, filters: Iterable[tuple[str, Any]]) -> IntArray | None:
-        """The slots, ascending, of all nodes that `filters` may let pass, and perhaps of others; None where the filters
-        put no bounds on anything."""
+        """The slots, ascending, of all nodes that may pass `filters`, and perhaps of others; None if the filters have
+        no bounds."""
         bounds = [bound for _, plugin in filters if hasattr(plugin, "bounds") for bound in plugin.bounds(pod)]
         if not bounds:
             return None
@@ -73,7 +71,7 @@ class Matcher:
             slots: IntArray = np.sort(found.slots)
             self.examined += found.examined
         except Exception as error:
-            # One of somebody's own, which may fail in any way; the filters know all that it knows.
+            # A custom structure may fail in any way; the filters suffice without it.
             self.let_go = told(error)
             logger.error("the matcher %s is let go, and filters look at all nodes: %s", self._name, self.let_go)
             return None
@@ -82,7 +80,7 @@ class Matcher:
         return slots
 
     def counts(self) -> dict[str, int]:
-        """Those of the class, with `dimensions`, and `size_bytes` of the structure."""
+        """The counters, `dimensions`, and the structure's `size_bytes`."""
         names = ("asked", "found", "examined", "puts", "builds")
         counted: dict[str, int] = {name: getattr(self, name) for name in names}
         return {**counted, "dimensions": len(self._dimensions), "size_bytes": self._structure.size_bytes()}
@@ -90,7 +88,7 @@ class Matcher:
     # --- building the query -----------------------------------------------------------------------------------------
 
     def _admit(self, bounds: Iterable[Bound]) -> None:
-        """Makes dimensions of what was never asked for, while there is room; the filters see to the rest."""
+        """Adds dimensions for new bounds while there is room; the filters handle the rest."""
         fresh = dict.fromkeys(bound.dimension for bound in bounds if bound.dimension not in self._dimensions)
         room = DIMENSIONS_MAX - len(self._dimensions)
         if fresh and room > 0:
@@ -109,7 +107,7 @@ class Matcher:
             if bound.values is not None:
                 codes = self._codes.get(bound.dimension.name, {})
                 known = {codes[value] for value in bound.values if value in codes}
-                # No node has any of them: an interval that holds nothing.
+                # No node has any of these values: an empty interval.
                 low, high = (min(known), max(known)) if known else (HIGH, LOW)
             lows[place] = max(lows[place], min(max(low, LOW), HIGH))
             highs[place] = min(highs[place], max(min(high, HIGH), LOW))
@@ -156,7 +154,7 @@ class Matcher:
         return MISSING if value is None else self._code(name, value)
 
     def _values(self, dimension: Dimension) -> IntArray:
-        """`_value` of all slots."""
+        """`_value` for all slots."""
         columns = self._columns
         kind, name = dimension
         if kind is DimensionKind.FREE:

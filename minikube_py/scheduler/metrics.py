@@ -40,7 +40,7 @@ def _series(name: str, labels: Labels) -> str:
 
 
 class Metrics:
-    """Counters and histograms by name and labels; `collect` adds the gauges it is given."""
+    """Counters and histograms by name and labels; `collect` adds the given gauges."""
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, Labels], float] = {}
@@ -72,7 +72,7 @@ class Metrics:
 
 
 class AttemptMetrics:
-    """What is counted for each attempt of one profile; looked up once."""
+    """The metrics of one profile's attempts; looked up once."""
 
     __slots__ = ("_metrics", "_profile", "algorithm", "pod_attempts", "results")
 

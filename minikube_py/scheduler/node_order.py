@@ -1,6 +1,6 @@
-"""The order in which a search that stops early looks at nodes: one of each zone after the other, and where it goes on.
+"""The node order of a partial search: zones in round robin, and where the next search starts.
 
-Only such a search keeps it. Upstream lists the nodes again when one comes or goes, not when one changes its zone.
+Only such a search maintains it. Upstream rebuilds its list on node additions and removals, not on zone changes.
 Source: pkg/scheduler/backend/cache/node_tree.go, cache.go (UpdateSnapshot); component-helpers, GetZoneKey.
 """
 
@@ -17,14 +17,14 @@ BETA, STABLE = "failure-domain.beta.kubernetes.io/", "topology.kubernetes.io/"
 
 
 def zone_of(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Region and zone. A beta label counts before the stable one, also where it is empty."""
+    """Region and zone. A beta label takes precedence over the stable one, even if it is empty."""
     region, zone = (labels.get(BETA + key, labels.get(STABLE + key, "")) for key in ("region", "zone"))
     return region, zone
 
 
 class NodeOrder:
-    """`slots`: those of all nodes, in their order; `places`: the inverse. `next_start`: the place of the node that the
-    next search looks at first, whatever profile it is of."""
+    """`slots`: of all nodes, in order; `places`: the inverse. `next_start`: where the next search of any profile
+    starts."""
 
     __slots__ = ("_listed", "_slots", "_stale", "_zone_of", "_zones", "next_start", "places", "slots")
 
@@ -61,7 +61,7 @@ class NodeOrder:
                 del self._zones[zone]
 
     def bring_up_to_date(self) -> None:
-        """To be called as each scheduling cycle begins."""
+        """Call at the start of each scheduling cycle."""
         if not self._stale:
             return
         self._stale = False
@@ -73,5 +73,5 @@ class NodeOrder:
         self.places[self.slots] = np.arange(len(self.slots))
 
     def move_on(self, looked_at: int) -> None:
-        """The next search begins after so many nodes more."""
+        """Advances the start of the next search by this many nodes."""
         self.next_start = (self.next_start + looked_at) % max(len(self.slots), 1)

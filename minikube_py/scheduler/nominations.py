@@ -1,7 +1,7 @@
-"""Which pods are promised a node that is being made free for them. Pure.
+"""Pods nominated to nodes that are being vacated for them. Pure.
 
-A nomination counts from the moment it is decided, which is before the API server has it, and until its pod is assumed
-or gone. Source: pkg/scheduler/backend/queue/nominator.go.
+A nomination counts from the decision, before the API server has it, until its pod is assumed or gone. Source:
+pkg/scheduler/backend/queue/nominator.go.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Nominations:
         return self._by_node.get(node_name, _NOBODY).values()
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod is promised, or ""."""
+        """The pod's nominated node, or ""."""
         return self._node_of.get(uid, "")
 
     def rivals(self, pod: PodInfo) -> dict[str, list[PodInfo]]:
-        """By node, the pods to which `pod` must leave their room: those of its priority or a higher one."""
+        """By node, the nominated pods of equal or higher priority, whose room `pod` must not take."""
         found: dict[str, list[PodInfo]] = {}
         for node_name, pods in self._by_node.items():
             mine = [other for other in pods.values() if other.priority >= pod.priority and other.uid != pod.uid]
@@ -36,14 +36,14 @@ class Nominations:
         return found
 
     def put(self, pod: PodInfo, node_name: str) -> None:
-        """Replaces what the pod was promised before; "" promises nothing."""
+        """Replaces the pod's nomination; "" removes it."""
         self.drop(pod.uid)
         if node_name:
             self._node_of[pod.uid] = node_name
             self._by_node.setdefault(node_name, {})[pod.uid] = pod
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """The pod as it now is. One that never had a nomination in the API keeps that which was decided meanwhile."""
+        """The current pod. If the API never had a nomination, a local one is kept."""
         node_name = new.nominated_node
         if not old.nominated_node and not node_name:
             node_name = self._node_of.get(old.uid, "")

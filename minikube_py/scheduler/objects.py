@@ -1,7 +1,7 @@
-"""What the scheduler keeps of pods and nodes: slotted projections, made once per watch event.
+"""Slotted projections of pods and nodes, made once per watch event.
 
-Pods made from one template share one `PodSpec`: it is interned by content, so that what is worked out from it
-(requests, compiled selectors, cached results) is worked out once, and equal specs are found by identity.
+Pods made from one template share one `PodSpec`: it is interned by content, so that derived data (requests, compiled
+selectors, cached results) is computed once, and equal specs compare by identity.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 NATIVE_RESOURCES = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 
 DEFAULT_MILLI_CPU_REQUEST = 100
-"""Counted for a container without a cpu request where nodes are scored, so that such pods spread out."""
+"""Default for containers without a cpu request in scoring, so that such pods spread out."""
 DEFAULT_MEMORY_REQUEST_BYTES = 200 * 1024 * 1024
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
@@ -54,12 +54,12 @@ VOLUME_SOURCES = (
     "rbd",
     "vsphereVolume",
 )
-"""Sources of a pod's volumes that scheduling looks at; the others, such as config maps, are on every node."""
+"""Volume sources relevant to scheduling; others, such as config maps, are available on every node."""
 TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 SPECS_INTERNED_MAX = 65_536
 AMOUNT_MAX = 1 << 56
-"""Larger amounts count as this, so that a hundredfold stays within int64. No node has as much: a pod that asks for it
-fits nowhere."""
+"""Larger amounts are capped at this, so that a hundredfold stays within int64. No node has as much: such a pod fits
+nowhere."""
 
 Amounts = dict[str, int]
 """Resource name to amount: milli-units for cpu, whole units otherwise."""
@@ -72,7 +72,7 @@ class Taint(NamedTuple):
 
 
 class Toleration(NamedTuple):
-    """`operator` is "Equal" where the object has none; an empty `key` or `effect` matches all."""
+    """`operator` is "Equal" if absent; an empty `key` or `effect` matches all."""
 
     key: str
     operator: str
@@ -86,7 +86,7 @@ class Toleration(NamedTuple):
             return False
         if self.operator == "Exists":
             return True
-        # Gt and Lt stand behind a feature gate that is off in 1.36: they match nothing.
+        # Gt and Lt are behind a feature gate that is off in 1.36: they match nothing.
         return self.operator in ("", "Equal") and self.value == taint.value
 
 
@@ -97,9 +97,8 @@ class HostPort(NamedTuple):
 
 
 class PodVolume(NamedTuple):
-    """A volume of a pod that storage outside of it stands behind. `claim`: the name of its claim, "" where the pod
-    names the storage itself; `source`: which field of the volume is set; `details`: what that holds, where there is no
-    claim."""
+    """A pod volume backed by external storage. `claim`: the name of its claim, "" if the pod names the storage itself;
+    `source`: the volume field that is set; `details`: its content, if there is no claim."""
 
     name: str
     claim: str
@@ -116,8 +115,8 @@ class PodVolume(NamedTuple):
 
 
 class PodClaim(NamedTuple):
-    """One of the pod's claims for devices. `claim`: its name, None where on purpose none was made; `is_generated`: from
-    a template, for this pod; `problem`: why it has no name yet."""
+    """One of the pod's device claims. `claim`: its name, None if none is needed; `is_generated`: from a template, for
+    this pod; `problem`: why it has no name yet."""
 
     claim: str | None
     is_generated: bool = False
@@ -125,14 +124,14 @@ class PodClaim(NamedTuple):
 
 
 class PodSpec:
-    """The part of a pod that decides where it may run. Interned: equal ones are the same object.
+    """The part of a pod that decides where it may run. Interned: equal specs are the same object.
 
-    `requests` are the amounts asked for, zero ones left out; `nonzero_cpu_milli` and `nonzero_memory_bytes` count the
-    defaults for containers that ask for none; `by_containers`, where it is not None, is what NodeResourcesFit scores
-    the pod by instead: upstream's leaves out what is asked for the pod as a whole. `cpu`: container by container.
-    `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity` and `pod_anti_affinity` the rest of it; `spread`
-    are its topology spread constraints; `uses` is what of it a node may have to declare that it can do; `asks` are its
-    containers where one asks for what is not native. `cache` is for what plugins work out from the spec alone."""
+    `requests`: requested amounts without zeros; `nonzero_cpu_milli` and `nonzero_memory_bytes` include the defaults for
+    containers without requests; `by_containers`, unless None, is what NodeResourcesFit scores instead: like upstream,
+    without pod-level requests. `cpu`: per container. `affinity` is the object's `affinity.nodeAffinity`, `pod_affinity`
+    and `pod_anti_affinity` the rest of it; `spread`: its topology spread constraints; `uses`: features that a node may
+    have to declare; `asks`: its containers, if one requests a non-native resource. `cache`: for data that plugins
+    derive from the spec alone."""
 
     __slots__ = (
         "affinity",
@@ -196,10 +195,10 @@ _specs: dict[object, PodSpec] = {}
 
 
 class PodInfo:
-    """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if there is one.
-    `controller`: (apiVersion, kind, name) of the owner that controls it, if there is one. `body`: the object as
-    extenders get it, empty where none is configured. `group`: `namespace/name` of its PodGroup, "" without one, or
-    where the gate GenericWorkload is off (`groups.state`)."""
+    """A pod. `scheduled_condition`: (status, reason, message, lastTransitionTime) of PodScheduled, if any.
+    `controller`: (apiVersion, kind, name) of its controlling owner, if any. `body`: the object as extenders get it,
+    empty if none is configured. `group`: `namespace/name` of its PodGroup, "" without one or with the gate
+    GenericWorkload off (`groups.state`)."""
 
     __slots__ = (
         "body",
@@ -261,10 +260,10 @@ class PodInfo:
 
 
 class NodeInfo:
-    """A node and what runs on it. `present` is False where only its pods are known yet.
+    """A node and its pods. `present` is False if only its pods are known yet.
 
-    `requested` holds the sums over its pods, `pods` their number among them; amounts of 0 may be absent. `body`: as
-    of a pod; that of what the informer keeps is the latest."""
+    `requested`: the sums over its pods, `pods` their number; amounts of 0 may be absent. `body`: as for a pod; the
+    informer's is the latest."""
 
     __slots__ = (
         "allocatable",
@@ -312,7 +311,7 @@ class NodeInfo:
 
 
 class QueuedPodInfo:
-    """A pod in the scheduling queue. Times are on the clock's monotonic scale, None where not yet set."""
+    """A pod in the scheduling queue. Times are on the clock's monotonic scale, None if not set yet."""
 
     __slots__ = (
         "attempts",
@@ -353,7 +352,7 @@ _NO_STATUS: Mapping[str, Any] = {}
 
 
 def _amounts(nanos: Mapping[str, int]) -> Amounts:
-    """Amounts as the columns hold them: no less than 0, and no more than fits them beside others."""
+    """Amounts for the columns: at least 0, and small enough to be summed."""
     return {name: max(0, min(value, AMOUNT_MAX)) for name, value in units_of(nanos).items()}
 
 
@@ -364,7 +363,7 @@ _NONZERO_DEFAULTS: Mapping[str, int] = {
 
 
 def _nonzero_defaults(spec: Mapping[str, Any], requests: Mapping[str, int]) -> Mapping[str, int]:
-    """What fills in for containers that ask for nothing: with requests at pod level, only of what nobody asks for."""
+    """Defaults for containers without requests; with pod-level requests, only for resources that nothing requests."""
     if not pod_level_requests(spec):
         return _NONZERO_DEFAULTS
     return {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in requests}
@@ -377,7 +376,7 @@ def _by_containers(spec: Mapping[str, Any]) -> Amounts | None:
 
 
 def _resources_key(spec: Mapping[str, Any], status: Mapping[str, Any]) -> object:
-    """All that the requests and the limits of CPU are worked out from, as a hashable."""
+    """A hashable of all inputs to the requests and CPU limits."""
     parts: list[object] = []
     for container in spec.get("containers") or ():
         resources = container.get("resources") or _NO_STATUS
@@ -441,7 +440,7 @@ def _pod_claim(pod: PodInfo, claim: Mapping[str, Any], status: Mapping[str, Any]
 
 
 def pod_volumes(pod_name: str, volumes: Iterable[Mapping[str, Any]]) -> tuple[PodVolume, ...]:
-    """Those that scheduling looks at."""
+    """The volumes relevant to scheduling."""
     found = []
     for volume in volumes:
         for source in VOLUME_SOURCES:
@@ -457,7 +456,7 @@ def pod_volumes(pod_name: str, volumes: Iterable[Mapping[str, Any]]) -> tuple[Po
 
 
 def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) -> PodSpec:
-    """The interned PodSpec of an object's `spec`; its `status` counts where the pod is resized in place.
+    """The interned PodSpec of an object's `spec`; the `status` matters for a pod resized in place.
 
     Raises: QuantityError."""
     affinities = spec.get("affinity") or {}
@@ -502,14 +501,14 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             containers_cpu(spec),
         )
         if len(_specs) >= SPECS_INTERNED_MAX:
-            # Specs already handed out stay valid; equal later ones are merely no longer the same object.
+            # Specs already handed out stay valid; later equal ones are just different objects.
             _specs.clear()
         _specs[key] = found
     return found
 
 
 def project_pod(obj: Mapping[str, Any]) -> PodInfo:
-    """Raises: QuantityError where a request cannot be read (the API server lets none in)."""
+    """Raises: QuantityError if a request cannot be parsed (the API server rejects such pods)."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     namespace, name, uid = metadata.get("namespace", ""), metadata["name"], metadata.get("uid", "")
     pod = PodInfo(intern(namespace), intern(name), intern(uid), pod_spec(spec, status))
@@ -560,7 +559,7 @@ def _is_preempted(status: Mapping[str, Any]) -> bool:
 
 
 def project_node(obj: Mapping[str, Any]) -> NodeInfo:
-    """A NodeInfo without pods. What of its allocatable cannot be read is missing."""
+    """A NodeInfo without pods. Unparsable allocatable amounts are omitted."""
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     node = NodeInfo(metadata["name"], metadata.get("uid", ""))
     node.present = True
@@ -583,11 +582,11 @@ def project_node(obj: Mapping[str, Any]) -> NodeInfo:
 
 
 def project_live(obj: Any) -> PodInfo | None:
-    """Finished pods hold nothing and need nothing: to the scheduler they are gone."""
+    """To the scheduler, finished pods do not exist: they hold and need nothing."""
     try:
         pod = project_pod(obj)
     except QuantityError as error:
-        # The API server lets no such pod in; if one is there all the same, the others must still be scheduled.
+        # The API server rejects such pods; if one exists all the same, the others must still be scheduled.
         logger.error("pod %s is left alone: %s", obj["metadata"]["name"], error)
         return None
     return None if pod.finished else pod

@@ -1,7 +1,7 @@
-"""A plugin of one's own: found by `FILE.py:CLASS`, `MODULE:CLASS` or the name of an entry point, and run beside others.
+"""A custom plugin: loaded by `FILE.py:CLASS`, `MODULE:CLASS` or entry point name, and run beside the others.
 
-Only `filter` or `score` for one node must be there. What such a plugin raises becomes an Error status with upstream's
-words and the line where it happened; the scheduler and the other pods go on.
+Only `filter` or `score` for one node is required. An exception in such a plugin becomes an Error status with upstream's
+message and the line where it happened; the scheduler and the other pods continue.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _DERIVING: Final = (("filter_nodes", "filter"), ("score_nodes", "score"))
 
 
 class Scope(StrEnum):
-    """What `filter` and `score` of a node look at beside the pod. A plugin says it as its attribute `scope`."""
+    """What `filter` and `score` read besides the pod. A plugin declares it as its attribute `scope`."""
 
     NODE = "NODE"
-    """That node. What it finds is kept between pods with equal signatures."""
+    """Only that node. Results are cached for pods with equal signatures."""
     TOPOLOGY = "TOPOLOGY"
-    """The nodes that have the same values of the labels in its attribute `topology_keys`."""
+    """Nodes with equal values of the labels in its attribute `topology_keys`."""
     CLUSTER = "CLUSTER"
-    """Any node; also where a plugin says nothing."""
+    """Any node; the default."""
 
 
 class OwnPlugin(NamedTuple):
-    """`name`: as a configuration names it."""
+    """`name`: as in the configuration."""
 
     name: str
     make: PluginFactory
 
 
 def find(target: str, name: str = "") -> OwnPlugin:
-    """`name`: what it is called, where not as it says itself. Raises: ConfigError, which says where and what to do."""
+    """`name`: overrides the plugin's own name. Raises: ConfigError, with the location and a remedy."""
     if not target.rpartition(":")[0]:
         from minikube_py.scheduler.registry import entry_point
 
@@ -59,7 +59,7 @@ def find(target: str, name: str = "") -> OwnPlugin:
 
 
 def _make(name: str, kind: Callable[..., Any], args: Mapping[str, Any], handle: Handle) -> Any:
-    """`kind` takes nothing, the args of its pluginConfig, or these and a Handle. Raises: ConfigError."""
+    """`kind` takes nothing, its pluginConfig's args, or the args and a Handle. Raises: ConfigError."""
     count = _parameters(kind)
     if args and not count:
         raise ConfigError(f'plugin "{name}" takes no args; give it `def __init__(self, args)`, or remove its args')
@@ -100,14 +100,14 @@ _FAILED: Final = {
     "reserve": 'running Reserve plugin "{}": {}',
     "permit": 'running Permit plugin "{}": {}',
 }
-"""What upstream says where the method of a plugin fails."""
+"""Upstream's messages for failing plugin methods."""
 
 _WITHOUT: Final[Mapping[str, Any]] = {"unreserve": None, "post_bind": None, "kinds_needed": (), "sign_pod": None}
-"""Methods that cannot fail, and what they come to where they do."""
+"""Methods that cannot fail, and their results if they raise."""
 
 
 class Guarded:
-    """A plugin of one's own, as the framework sees it."""
+    """A custom plugin with error handling, as the framework sees it."""
 
     def __init__(self, name: str, plugin: Any) -> None:
         self.name = name
@@ -115,7 +115,7 @@ class Guarded:
         self.scope = self._scope()
         self.node_local = self.scope is Scope.NODE
         self.normalize = getattr(plugin, "normalize", None)
-        # A range that is promised is a range that nobody checks.
+        # Scores of a bounded plugin are not checked.
         self.bounded = False
         self._plain = self.normalize is None and not callable(getattr(plugin, "normalize_scores", None))
         for method in dir(plugin):
@@ -185,7 +185,7 @@ class Guarded:
 
 
 def signature(pod: PodInfo) -> object:
-    """All of a pod beside its spec that tells it from others made alike; None where volumes are looked at."""
+    """What tells a pod from others with the same spec; None if it has volumes."""
     if pod.volumes:
         return None
     labels = tuple(sorted(pod.labels.items()))

@@ -1,4 +1,4 @@
-"""Which pods belong together, as their Services and their controller have it: what default constraints spread.
+"""The pods that belong together by Services and controller, which default constraints spread.
 
 Source: pkg/scheduler/framework/plugins/helper/spread.go, DefaultSelector.
 """
@@ -48,7 +48,7 @@ def by_labels(obj: Mapping[str, Any]) -> SelectorOf:
 
 
 def by_selector(obj: Mapping[str, Any]) -> SelectorOf:
-    """Of a ReplicaSet or a StatefulSet. What is no selector adds nothing."""
+    """Of a ReplicaSet or a StatefulSet. An invalid selector adds nothing."""
     try:
         selector = (obj.get("spec") or {}).get("selector")
         return SelectorOf(obj, {}, selector_of(selector).requirements if selector else ())
@@ -57,7 +57,7 @@ def by_selector(obj: Mapping[str, Any]) -> SelectorOf:
 
 
 class DefaultSelectors:
-    """Follows the Services and controllers of the cluster."""
+    """Tracks the cluster's Services and controllers."""
 
     def __init__(self, handle: Handle) -> None:
         self._services: dict[str, dict[str, SelectorOf]] = {}
@@ -93,11 +93,11 @@ class DefaultSelectors:
             self._remembered.clear()
 
     def of(self, pod: PodInfo) -> LabelSelector:
-        """Without requirements where nothing is known of the pod."""
+        """Without requirements if nothing selects the pod."""
         key = (pod.namespace, id(pod.labels), pod.controller)
         found = self._remembered.get(key)
         if found is None or found[0] is not pod.labels:
-            # The labels are held, so that no others can come to have their id.
+            # The cached labels are kept alive, so that their id is not reused.
             found = self._remembered[key] = (pod.labels, self._worked_out(pod))
             if len(self._remembered) > REMEMBERED_MAX:
                 self._remembered.popitem(last=False)

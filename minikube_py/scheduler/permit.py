@@ -1,4 +1,4 @@
-"""Pods that wait at Permit: until every plugin that asked for it allows them, one rejects them, or time is up."""
+"""Pods that wait at Permit, until all plugins that requested it allow them, one rejects them, or time is up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.scheduler.framework import SUCCESS, Code, Status
 from minikube_py.scheduler.objects import PodInfo
 
 WAIT_MAX_S = 900.0
-"""No plugin may make a pod wait longer."""
+"""The longest wait that a plugin may request."""
 
 
 def duration_text(duration_s: float) -> str:
@@ -25,7 +25,7 @@ def duration_text(duration_s: float) -> str:
 
 
 class WaitingPod:
-    """`result` becomes Success, or the rejection."""
+    """`result` is set to Success, or to the rejection."""
 
     __slots__ = ("node_name", "pending", "pod", "result")
 
@@ -36,7 +36,7 @@ class WaitingPod:
         self.result: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
     def allow(self, plugin: str) -> None:
-        """Said once by each plugin that made the pod wait; when the last has, the pod goes on."""
+        """Called once by each plugin that made the pod wait; after the last one, the pod continues."""
         timer = self.pending.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -55,7 +55,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """By uid. A plugin reaches them through its handle."""
+    """By uid. Plugins access them through their handle."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -71,7 +71,7 @@ class WaitingPods:
         return iter(list(self._pods.values()))
 
     def add(self, pod: PodInfo, node_name: str, waits: dict[str, float]) -> WaitingPod:
-        """`waits`: by plugin, for how many seconds at most."""
+        """`waits`: by plugin, its timeout in seconds."""
         waiting = self._pods[pod.uid] = WaitingPod(pod, node_name)
         for plugin, timeout_s in waits.items():
             limit_s = min(timeout_s, WAIT_MAX_S)

@@ -1,4 +1,4 @@
-"""What a pod says of other pods: which ones a term means, and the terms of its affinity.
+"""A pod's affinity terms, and which pods a term matches.
 
 Selectors are compiled once for each spec and namespace. Source: pkg/scheduler/framework/types.go, newAffinityTerm.
 """
@@ -20,8 +20,8 @@ _NO_LABELS: Final[Labels] = {}
 
 
 class PodSelector:
-    """Pods with certain labels in certain namespaces: those named, and those whose labels `namespace_selector` picks
-    (None for no others). Equal ones have equal keys."""
+    """Pods with certain labels in certain namespaces: the named ones, plus those matched by `namespace_selector` (None
+    for no others). Equal selectors have equal keys."""
 
     __slots__ = ("key", "namespace_selector", "namespaces", "selector")
 
@@ -35,10 +35,10 @@ class PodSelector:
         self.key = (namespaces, more, selector.requirements)
 
     def covers(self, namespace: str, known: Mapping[str, Labels]) -> bool:
-        """Of a pod to be placed: whether it means pods of that namespace.
+        """For a pod to be placed: whether its selector covers that namespace.
 
-        A selector that picks a namespace without labels picks all of them: upstream empties the selector in a copy of
-        the term (mergeAffinityTermNamespacesIfNotEmpty), and then puts it to no labels at all."""
+        A selector that matches empty labels covers all namespaces: upstream empties the selector in a copy of the term
+        (mergeAffinityTermNamespacesIfNotEmpty), and then matches it against no labels."""
         if namespace in self.namespaces:
             return True
         more = self.namespace_selector
@@ -47,18 +47,18 @@ class PodSelector:
         return more.matches(_NO_LABELS) or (namespace in known and more.matches(known[namespace]))
 
     def covers_newcomer(self, namespace: str, known: Mapping[str, Labels]) -> bool:
-        """Of a pod that runs: whether it means a newcomer from there. A namespace not `known` has no labels."""
+        """For a running pod: whether it covers a new pod there. A namespace not in `known` has no labels."""
         if namespace in self.namespaces:
             return True
         more = self.namespace_selector
         return more is not None and more.matches(known.get(namespace, _NO_LABELS))
 
     def means(self, pod: PodInfo) -> bool:
-        """As queueing hints judge, who know of no namespace's labels."""
+        """For queueing hints, which do not know namespace labels."""
         return self.covers_newcomer(pod.namespace, {}) and self.selector.matches(pod.labels)
 
     def first_pair(self) -> tuple[str, str] | None:
-        """A label with its value that every such pod has, if there is one."""
+        """A label and value that all matching pods have, if any."""
         for key, op, values in self.selector.requirements:
             if op in ("=", "==", "in") and len(values) == 1:
                 return key, values[0]
@@ -66,7 +66,7 @@ class PodSelector:
 
 
 class AffinityTerm(NamedTuple):
-    """`weight` is 0 for a required term, and below 0 for a preferred anti-affinity."""
+    """`weight` is 0 for a required term, and negative for a preferred anti-affinity."""
 
     pods: PodSelector
     topology_key: str
@@ -79,9 +79,9 @@ class AffinityTerms(NamedTuple):
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     preferred: tuple[AffinityTerm, ...] = ()
-    """Of both kinds."""
+    """Of affinity and anti-affinity."""
     problem: str = ""
-    """What of it cannot be read, if anything."""
+    """What is invalid, if anything."""
 
 
 _NO_TERMS: Final = AffinityTerms()

@@ -1,7 +1,7 @@
-"""Evictions for pods that preempt others: beside scheduling, never waited for.
+"""Asynchronous evictions for preempting pods.
 
-A victim's condition says why, then it is deleted; one that still waits at Permit is turned down instead. The last
-victim goes when all others have gone, so that its deletion finds the preemptor awake.
+A victim gets a condition with the reason, then it is deleted; one that waits at Permit is rejected instead. The last
+victim is evicted after all others, so that its deletion finds the preemptor awake.
 Source: pkg/scheduler/framework/preemption/executor.go; KEP-4832.
 """
 
@@ -37,11 +37,11 @@ class Preemptions:
         self._scheduler = scheduler
         self._metrics = metrics
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # By uid of the preemptor, the last of its victims once all others have gone.
+        # By preemptor uid, its last victim once all others are evicted.
         self._running: dict[str, PodInfo | None] = {}
 
     def is_running(self, uid: str) -> bool:
-        """Whether the pod must wait for evictions that it asked for."""
+        """Whether the pod must wait for its evictions."""
         if uid not in self._running:
             return False
         last = self._running[uid]
@@ -51,7 +51,7 @@ class Preemptions:
         return known is not None and known.uid == last.uid and not known.deleting
 
     def start(self, run: ProfileRun, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Victims that are on their way out already are left alone."""
+        """Victims already terminating are left alone."""
         staying = [victim for victim in victims if not victim.deleting]
         if not staying:
             return
@@ -87,12 +87,12 @@ class Preemptions:
             took_s
         )
         if not well:
-            # Nothing may come that wakes it.
+            # No event may come to wake the pod.
             self._scheduler.activate((pod,))
         self._scheduler.wake()
 
     async def _clear_lower(self, pod: PodInfo, node_name: str) -> bool:
-        """Pods of lower priority that were promised the node may fit elsewhere sooner."""
+        """Pods of lower priority nominated to the node may fit elsewhere sooner."""
         well = True
         for other in [o for o in self._scheduler.nominations.on(node_name) if o.priority < pod.priority]:
             if not other.nominated_node:
@@ -132,7 +132,7 @@ class Preemptions:
         run.events.about(victim, NORMAL, "Preempted", message)
 
     async def _delete(self, pod: PodInfo, victim: PodInfo) -> bool:
-        """False where it is gone already."""
+        """False if it is already gone."""
         condition: dict[str, object] = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -158,7 +158,7 @@ class Preemptions:
 
 
 def _better(pod: PodInfo, victim: PodInfo) -> str:
-    """Flow scheduling also evicts by price, among pods of one priority."""
+    """Flow scheduling also evicts by price, at equal priority."""
     return "higher priority" if pod.priority > victim.priority else "better priced"
 
 

@@ -1,7 +1,7 @@
-"""What PreFilter and PreScore say of a pod: the nodes worth a look, and the plugins that are left to look at them.
+"""Runs PreFilter and PreScore for a pod: the candidate nodes, and the plugins that remain to be run on them.
 
-Plugins that look at single nodes alone (`node_local`) and those that look further are prepared apart: what the first
-ones find is kept by signature, and the others are asked for every pod. One that answers Skip costs no more than that.
+Plugins that read single nodes only (`node_local`) are prepared separately from the others: their results are cached by
+signature, while the others run for every pod. One that returns Skip costs no more than that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Scorer(NamedTuple):
     plugin: Any
     weight: int
     normalize: Normalize | None
-    """None: the scores are used as they are, or the plugin has `normalize_scores`."""
+    """None: scores are used unchanged, or the plugin has `normalize_scores`."""
 
 
 class Plugins(NamedTuple):
-    """Those of a profile that look at nodes, or some of them, in the profile's order."""
+    """The node-related plugins of a profile, or some of them, in the profile's order."""
 
     pre_filters: Mapping[str, Any]
     filters: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Plugins(NamedTuple):
 
 
 class Rejected(Exception):
-    """PreFilter turned the pod down."""
+    """PreFilter rejected the pod."""
 
     def __init__(self, status: Status, plugins: set[str]) -> None:
         self.status = status
@@ -54,10 +54,10 @@ _NONE_BARRED: Mapping[int, Status] = {}
 
 
 class Prepared(NamedTuple):
-    """What PreFilter and PreScore said: the state, and the plugins still to run. `node_names`: the only nodes worth a
-    look, None for all. `barred`: slots where other pods are nominated that leave no room for this one, and why.
+    """The result of PreFilter and PreScore: the state, and the plugins still to run. `node_names`: the only candidate
+    nodes, None for all. `barred`: slots where nominated pods leave no room for this one, with the reason.
 
-    `broken`: what PreScore raised. It matters only where several nodes fit: upstream asks it only then."""
+    `broken`: PreScore's error. It matters only if several nodes fit: upstream runs PreScore only then."""
 
     state: CycleState
     node_names: frozenset[str] | None
@@ -74,7 +74,7 @@ class Prepared(NamedTuple):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no plugin has anything to say of any node."""
+        """Whether no plugin affects any node."""
         return not self.filters and not self.scorers and self.node_names is None and self.broken is None
 
 
@@ -140,8 +140,8 @@ def _prepare_scores(
 
 
 def both(plugins: Plugins, first: Prepared, second: Prepared) -> Prepared:
-    """What two parts of `plugins` said, as one, in the order of `plugins`; the state is the second's, which was made
-    from the first's. Raises: Rejected."""
+    """Combines two parts of `plugins`, in the order of `plugins`; the state is the second's, derived from the first's.
+    Raises: Rejected."""
     names, pinning = first.node_names, first.pinned_by | second.pinned_by
     if second.node_names is not None:
         names = second.node_names if names is None else names & second.node_names

@@ -1,4 +1,4 @@
-"""A profile: its plugins by point, built from configuration, and the points that run once a pod.
+"""A profile: its plugins by point, built from configuration, and the points that run once per pod.
 
 Filter and Score, which look at nodes, are run by `evaluate`.
 """
@@ -55,12 +55,12 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
     "bind": ("bind",),
     "postBind": ("post_bind",),
 }
-"""By point, the methods of which a plugin must have one to take part."""
+"""By point, the methods of which a participating plugin has at least one."""
 
 
 def takes_part(plugin: object, point: str) -> bool:
-    """Whether a plugin has what the point runs; upstream's plugins take part where upstream's do, though some have
-    nothing to run there."""
+    """Whether a plugin participates in a point; upstream's plugins participate where upstream's do, even without a
+    method here."""
     if any(callable(getattr(plugin, method, None)) for method in _METHODS.get(point, ())):
         return True
     return point in UPSTREAM_POINTS.get(getattr(plugin, "name", ""), ())
@@ -106,7 +106,7 @@ class Profile:
         self.post_binders = points["postBind"]
         self._needing = tuple(p for p in self._made.values() if callable(getattr(p, "kinds_needed", None)))
         self.placer = next((p for p in self._made.values() if getattr(p, "places_in_rounds", False)), None)
-        """What places the profile's pods together; None where each is placed by itself."""
+        """Places the profile's pods together; None if each is placed alone."""
         (self._queue_sort,) = points["queueSort"].values()
         self.sort_key = self._sort_key()
         by_name = self.looking.by_name()
@@ -127,7 +127,7 @@ class Profile:
         registry: Mapping[str, PluginFactory] | None = None,
         gates: FeatureGates = NO_GATES,
     ) -> Profile:
-        """One of a scheduler's profiles. Raises: ConfigError, which says which of them it is."""
+        """One of a scheduler's profiles. Raises: ConfigError, naming the profile."""
         try:
             return cls(config, handle, registry, gates)
         except ConfigError as error:
@@ -137,7 +137,7 @@ class Profile:
     # --- construction -----------------------------------------------------------------------------------------------
 
     def _points(self) -> dict[str, dict[str, Any]]:
-        """By point, its plugins in order: as multiPoint has them, as the point itself overrides and adds."""
+        """By point, its plugins in order: multiPoint's, with the point's own overrides and additions."""
         plugins = self._config.plugins
         own = {point: merged(plugins.get(point, PluginSet()), ()) for point in POINTS}
         multi = merged(plugins.get(MULTI_POINT, PluginSet()), default_plugins(self._gates)).enabled
@@ -159,7 +159,7 @@ class Profile:
         return None if plugin is None else takes_part(plugin, point)
 
     def _make(self, name: str) -> None:
-        """Where there is no such plugin, the point that names it says so. Raises: ConfigError."""
+        """Errors about a missing plugin name the point. Raises: ConfigError."""
         make = None if name in self._made else factory(name, self._registry, self._gates)
         if make is None:
             return
@@ -182,8 +182,7 @@ class Profile:
             raise ConfigError(f'at least one bind plugin is needed for profile with scheduler name "{self.name}"')
 
     def _is_reusable(self) -> bool:
-        """True where what the node-local plugins find may be kept by signature, and nodes that did not change left
-        alone."""
+        """True if node-local results may be cached by signature and reused for unchanged nodes."""
         local = self.local
         own_normalize = any(callable(getattr(s.plugin, "normalize_scores", None)) for s in local.scorers)
         both_forms = all(callable(getattr(p, "filter", None)) for p in local.filters.values())
@@ -203,7 +202,7 @@ class Profile:
 
     @property
     def queue_sort_args(self) -> Mapping[str, Any] | None:
-        """None where its pluginConfig says nothing."""
+        """None without pluginConfig."""
         return self._config.plugin_args.get(self.queue_sort_name)
 
     def plugin(self, name: str) -> Plugin | None:
@@ -211,8 +210,8 @@ class Profile:
         return found
 
     def events(self) -> list[tuple[str, EventRegistration]]:
-        """(plugin, registration) of all that plugins asked to hear of. A plugin that may reject pods and asks for
-        nothing hears of everything, or its pods would only come back by the timeout."""
+        """All registered events as (plugin, registration). A plugin that may reject pods without registering events
+        gets all of them, or its pods would only return by timeout."""
         rejecting = {**self.looking.by_name(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
         if self.placer is not None:
             rejecting[self.placer.name] = self.placer
@@ -226,11 +225,11 @@ class Profile:
     # --- points that run once a pod ---------------------------------------------------------------------------------
 
     def kinds_needed(self, pod: PodInfo) -> list[NeededKind]:
-        """The kinds that must be known before the pod is tried, by whichever plugin."""
+        """The kinds that must be synced before any plugin tries the pod."""
         return [kind for plugin in self._needing for kind in plugin.kinds_needed(pod)]
 
     def sign(self, pod: PodInfo) -> object:
-        """Pods with equal signatures fare alike on equal nodes; None: no such promise."""
+        """Pods with equal signatures get equal results on equal nodes; None: no such guarantee."""
         if not self.reusable:
             return None
         parts: list[object] = [pod.spec]
@@ -246,7 +245,7 @@ class Profile:
             try:
                 status = plugin.pre_enqueue(pod)
             except Exception as error:
-                # It holds the pod back, and no other: this runs where watch events are taken in.
+                # Hold back only this pod: this runs in the watch event handlers.
                 logger.exception("PreEnqueue plugin %s for pod %s", name, pod.key)
                 status = Status(Code.ERROR, str(error) or type(error).__name__)
             if status is not None and not status.is_success:
@@ -265,7 +264,7 @@ class Profile:
     async def run_post_filter_through(
         self, extenders: Extenders, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """As `run_post_filter`, where extenders have a say."""
+        """As `run_post_filter`, with extenders involved."""
         said = _PostFiltered()
         for name, plugin in self.post_filters.items():
             through = getattr(plugin, "post_filter_through", None)
@@ -282,12 +281,12 @@ class Profile:
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """In reverse order, all of them, whichever of them reserved."""
+        """In reverse order, all plugins, whether or not they reserved."""
         for plugin in reversed(self.reservers.values()):
             plugin.unreserve(state, pod, node_name)
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
-        """The status, and for Wait, by plugin, how many seconds it may last."""
+        """The status, and for Wait, each plugin's timeout in seconds."""
         waits: dict[str, float] = {}
         told = SUCCESS
         for name, plugin in self.permitters.items():
@@ -301,7 +300,7 @@ class Profile:
         return told, waits
 
     def pre_binders_of(self, state: CycleState, pod: PodInfo, node_name: str) -> dict[str, Any]:
-        """Those that have something to do for the pod."""
+        """The PreBind plugins that the pod needs."""
         found = {}
         for name, plugin in self.pre_binders.items():
             ask = getattr(plugin, "has_pre_bind", None)
@@ -317,7 +316,7 @@ class Profile:
         return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """The first plugin that does not say Skip decides."""
+        """The first plugin that does not return Skip decides."""
         for name, plugin in self.binders.items():
             status = await plugin.bind(state, pod, node_name)
             if status is None or status.is_success:
@@ -332,7 +331,7 @@ class Profile:
 
 
 class _PostFiltered:
-    """What PostFilter plugins say, all in all: the first that helps, fails or knows that nothing will has the word."""
+    """The combined PostFilter result: the first plugin that succeeds, fails or returns unresolvable decides."""
 
     def __init__(self) -> None:
         self.all: tuple[PostFilterResult | None, Status] = (None, Status(Code.UNSCHEDULABLE))
@@ -347,14 +346,14 @@ class _PostFiltered:
 
 
 def _of_point(point: str, name: str, status: Status) -> Status:
-    """A failure says where it happened; a rejection speaks for itself."""
+    """An error names its point; a rejection keeps its message."""
     if status.is_rejected:
         return Status(status.code, *status.reasons, plugin=name)
     return Status(status.code, f'running {point} plugin "{name}": {status.message}', plugin=name)
 
 
 def require_one_order(profiles: Sequence[Profile]) -> None:
-    """There is one queue. Raises: ConfigError."""
+    """All profiles share one queue. Raises: ConfigError."""
     first, args = profiles[0].queue_sort_name, profiles[0].queue_sort_args
     for profile in profiles:
         if profile.queue_sort_name == first and profile.queue_sort_args != args:

@@ -1,10 +1,9 @@
-"""The scheduling queue: activeQ, backoffQ and the pods that wait for something to change. Pure; the clock is handed in.
+"""The scheduling queue: activeQ, backoffQ and the pods that wait for a change. Pure; the clock is injected.
 
-A pod that fits nowhere sleeps until an event that may help it. Who rejected it decides what may help: the hints that
-these plugins registered are asked (KEP-4247), and where the rejecting filters look at single nodes only, the question
-is put exactly: does the pod now pass all filters on the node that changed? Events that arrive while a pod is being
-tried are kept and replayed if it fails. Source: pkg/scheduler/backend/queue; KEP-5142 (pods in backoff go when nothing
-else is to do).
+A pod that fits nowhere sleeps until an event may help it, according to the hints of the plugins that rejected it
+(KEP-4247). If these filters read single nodes only, the check is exact: does the pod now pass all filters on the
+changed node? Events that arrive during a pod's attempt are recorded and replayed if it fails. Source:
+pkg/scheduler/backend/queue; KEP-5142 (pods in backoff are popped when the active queue is empty).
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ GATED: Final = "gated"
 
 SKIP, AFTER_BACKOFF, IMMEDIATELY = 0, 1, 2
 BACKOFF_WINDOW_S = 1.0
-"""Ends of backoff fall on whole windows, within which pods go by priority."""
+"""Backoffs end at whole windows, within which pods are ordered by priority."""
 NEVER = float("inf")
 EVENTS_KEPT_MAX = 65_536
 QUESTIONS_AT_ONCE: Final = 128
-"""Between two turns of others: some 1 to 8 ms."""
+"""Between two yields to the event loop: some 1 to 8 ms."""
 UNASKED_MAX: Final = 1024
 FLUSHED_AT_ONCE: Final = 1000
 QUESTIONS_MAX = 1024
-"""So many kept events are put to the hints when a pod fails; one that missed more is simply tried again."""
+"""Maximum recorded events replayed to the hints when a pod fails; beyond that it is simply retried."""
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
@@ -60,9 +59,9 @@ POP_FROM_BACKOFF = "PopFromBackoffQ"
 
 
 class Rules:
-    """What the queue asks of a profile. `fits(pod, node)`: passes all node-local filters on the node as it is now, or
-    as it would be without the pods that it may preempt. `needs(pod)`: how much of each resource must be free for that,
-    as far as is known of every node and for as long as the pod waits. `promised(pod)`: the node it is nominated to."""
+    """A profile's callbacks for the queue. `fits(pod, node)`: whether it passes all node-local filters on the current
+    node, or on the node without the pods that it may preempt. `needs(pod)`: the free amounts required for that, valid
+    for every node while the pod waits. `promised(pod)`: its nominated node."""
 
     __slots__ = ("events", "fits", "hints", "local_plugins", "needs", "pre_enqueue", "promised")
 
@@ -86,7 +85,7 @@ class Rules:
 
     @classmethod
     def of(cls, profile: Profile, evaluator: Evaluator, more: Iterable[tuple[str, EventRegistration]]) -> Rules:
-        """`more`: what else wakes its pods."""
+        """`more`: additional events that wake its pods."""
         events = [*profile.events(), *more]
         local, gates = profile.local_plugins, profile.run_pre_enqueue
         return cls(events, evaluator.helps, local, gates, evaluator.needs, evaluator.promised)
@@ -96,10 +95,10 @@ NO_NEEDS: Mapping[str, int] = {}
 
 
 class SchedulingQueue:
-    """`rules`: by scheduler name. `sort_key(queued)`: smaller goes first; all profiles share it. `node(name)`: the node
-    as it is now; without it, all groups are asked whenever a node changes.
+    """`rules`: by scheduler name. `sort_key(queued)`: smaller goes first; all profiles share it. `node(name)`: the
+    current node; without it, every node change is put to all groups.
 
-    After calls that may make work, `has_work` tells; `next_deadline_s` is when `flush` has something to do."""
+    After calls that may add work, check `has_work`; call `flush` at `next_deadline_s`."""
 
     def __init__(
         self,
@@ -121,20 +120,20 @@ class SchedulingQueue:
         self._max_backoff_s = max_backoff_s
         self._max_unschedulable_s = max_unschedulable_s
         self._all: dict[str, QueuedPodInfo] = {}
-        # Heap entries outlive moves: one counts only if its sequence is still that of its pod.
+        # Heap entries outlive moves: an entry is valid only if its sequence equals its pod's.
         self._active: list[tuple[Any, int, QueuedPodInfo]] = []
         self._backoff: list[tuple[float, Any, int, QueuedPodInfo]] = []
         self._error_backoff: list[tuple[float, Any, int, QueuedPodInfo]] = []
-        # In order of their last attempt, since each attempt adds again.
+        # In order of their last attempt, since each attempt appends again.
         self._waiting: dict[str, QueuedPodInfo] = {}
         self._groups = Groups(rules, node)
         self._unasked: deque[Unasked] = deque()
-        # What is left of the first of these.
+        # The remaining groups for the first of these.
         self._asking: Iterator[Group] | None = None
         self._questions_at_once = self._questions_left = questions_at_once
         self._flushed_at_once = flushed_at_once
         self.asked = 0
-        """How many groups of waiting pods were asked what a change is worth to them."""
+        """Number of groups of waiting pods to which a change was put."""
         self._gated: dict[str, QueuedPodInfo] = {}
         self._counts = {ACTIVE: 0, BACKOFF: 0}
         self._sequence = 0
@@ -167,12 +166,12 @@ class SchedulingQueue:
         return len(self._in_flight)
 
     def next_deadline_s(self) -> float:
-        """When `flush` should next be called, on the clock's monotonic scale; infinity if never."""
+        """When to call `flush` next, on the clock's monotonic scale; infinity if never."""
         deadline_s = NEVER
         for heap in (self._backoff, self._error_backoff):
             self._drop_stale(heap)
             if heap:
-                # An end of backoff counts once its window has passed.
+                # A backoff ends once its window has passed.
                 deadline_s = min(deadline_s, heap[0][0] + BACKOFF_WINDOW_S)
         for oldest in self._waiting.values():
             return min(deadline_s, oldest.timestamp_s + self._max_unschedulable_s)
@@ -189,7 +188,7 @@ class SchedulingQueue:
         self._to_active(queued, EVENT_UNSCHEDULED_POD_ADD.label)
 
     def update(self, pod: PodInfo, changes: Iterable[ClusterChange]) -> None:
-        """The pod as it now is; `changes` are what is different, in the events' terms."""
+        """The current pod; `changes` are its differences, as events."""
         queued = self._all.get(pod.key)
         if queued is None:
             if pod.uid in self._in_flight:
@@ -201,11 +200,11 @@ class SchedulingQueue:
         queued.pod = pod
         if queued.queue in (ACTIVE, BACKOFF):
             return
-        # Another spec may need other changes than those it was grouped with.
+        # With another spec, other changes may help than those of its group.
         self._groups.leave(queued)
         self._groups.join(queued, queued.queue == GATED)
         for change in changes:
-            # Who is in another group now is not asked for what is left of earlier changes, and is simply tried again.
+            # A pod that changed groups misses the pending changes, so it is simply retried.
             strategy = AFTER_BACKOFF if self._unasked else self._worth(queued, change)
             if strategy:
                 self._requeue(queued, strategy, EVENT_UNSCHEDULED_POD_UPDATE.label)
@@ -220,7 +219,7 @@ class SchedulingQueue:
     # --- scheduling -------------------------------------------------------------------------------------------------
 
     def pop(self) -> QueuedPodInfo | None:
-        """The next pod to try, or None. From then on it is in flight: `fail` or `done` must follow."""
+        """The next pod to try, or None. It is then in flight until `fail` or `done`."""
         queued = self._pop_active()
         if queued is None:
             queued = self._poppable_backoff()
@@ -232,7 +231,7 @@ class SchedulingQueue:
         return self._begin(queued)
 
     def take(self, pod: PodInfo) -> QueuedPodInfo | None:
-        """As `pop`, of that pod, in whichever queue it is; None where its gates hold it back, or it is in none."""
+        """As `pop`, for a given pod in any queue; None if it is gated or not queued."""
         queued = self._all.get(pod.key)
         if queued is not None and queued.queue != ACTIVE:
             self._leave(queued)
@@ -254,8 +253,8 @@ class SchedulingQueue:
             self._trim_events()
 
     def fail(self, queued: QueuedPodInfo) -> str:
-        """Takes back a popped pod that was not scheduled; its `unschedulable_plugins` and `pending_plugins` say why,
-        both empty for an error. Returns the queue it went to."""
+        """Takes back a popped pod that was not scheduled, for its `unschedulable_plugins` and `pending_plugins`, both
+        empty for an error. Returns the queue it went to."""
         pod = queued.pod
         start = self._in_flight.get(pod.uid)
         if pod.key in self._all:
@@ -272,7 +271,7 @@ class SchedulingQueue:
         queued.backoff_until_s = None
         queued.flushed = False
         self._all[pod.key] = queued
-        # Which changes help a group nobody can tell yet: its pods come back by their backoff, as upstream's do.
+        # Events that help a group are unknown yet: its pods return by backoff, as upstream's do.
         strategy = SKIP if rejected and not pod.group else AFTER_BACKOFF
         if rejected and start is not None and start < self._events_start:
             strategy = AFTER_BACKOFF
@@ -283,7 +282,7 @@ class SchedulingQueue:
         return queued.queue
 
     def _replay(self, queued: QueuedPodInfo, start: int) -> int:
-        """What the events since `start` are worth to a pod that was rejected, all in all."""
+        """The combined effect of the events since `start` on a rejected pod."""
         rules = self._rules.get(queued.pod.scheduler_name)
         local = rules is not None and queued.unschedulable_plugins | queued.pending_plugins <= rules.local_plugins
         best = IMMEDIATELY if queued.pending_plugins else AFTER_BACKOFF
@@ -291,7 +290,7 @@ class SchedulingQueue:
         nodes: set[str] = set()
         for change in islice(self._events, start - self._events_start, None):
             if local and change.node:
-                # The question is whether the pod fits on the node as it is now: once is enough.
+                # The check uses the current node: once per node is enough.
                 if change.node in nodes:
                     continue
                 nodes.add(change.node)
@@ -304,7 +303,7 @@ class SchedulingQueue:
         return strategy
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Moves waiting pods to the active queue whatever their backoff; those in flight go there if they fail."""
+        """Moves waiting pods to the active queue regardless of backoff; pods in flight go there if they fail."""
         for pod in pods:
             queued = self._all.get(pod.key)
             if queued is not None:
@@ -317,12 +316,12 @@ class SchedulingQueue:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def on_change(self, change: ClusterChange, but_not: str = "", priority_max: int = INT64_MAX) -> int:
-        """Moves the waiting pods that `change` may help, but neither the one with the uid `but_not` nor those above
-        `priority_max`; returns how many. Where many have to be asked, the others are left to `catch_up`."""
+        """Moves the waiting pods that `change` may help, except the pod with uid `but_not` and pods above
+        `priority_max`; returns how many. If there are many groups, `catch_up` handles the rest."""
         if self._in_flight:
             self._record(change)
         if len(self._unasked) >= EVENTS_KEPT_MAX:
-            # Whoever may have missed something is simply tried again.
+            # Pods that may have missed a change are simply retried.
             change, but_not, priority_max = ClusterChange(EVENT_UNSCHEDULABLE_TIMEOUT), "", INT64_MAX
             self._unasked.clear()
             self._asking = None
@@ -331,20 +330,20 @@ class SchedulingQueue:
 
     @property
     def is_behind(self) -> bool:
-        """Whether changes have not been put to all waiting pods yet: `catch_up` goes on."""
+        """Whether changes are still to be put to waiting pods: call `catch_up`."""
         return bool(self._unasked)
 
     @property
     def is_pressed(self) -> bool:
-        """Whether so many are left that no more pods should be placed meanwhile, since each is a change again."""
+        """Whether so many changes are pending that placing more pods, each another change, should pause."""
         return len(self._unasked) >= UNASKED_MAX
 
     def end_step(self) -> None:
-        """To be called when others had their turn: as much may be asked again."""
+        """Call after yielding: resets the limit per step."""
         self._questions_left = self._questions_at_once
 
     def catch_up(self) -> None:
-        """Puts what is left of earlier changes to the waiting pods, as many as one step of the loop has time for."""
+        """Puts pending changes to waiting pods, up to the limit per step of the event loop."""
         self._questions_left = self._questions_at_once
         self._ask()
 
@@ -365,7 +364,7 @@ class SchedulingQueue:
         return moved
 
     def _put(self, asked: Unasked, group: Group) -> int:
-        """Asks one of the group: they share the answer."""
+        """Checks one pod of the group: all share the result."""
         self.asked += 1
         strategy = self._worth(next(iter(group.members.values())), asked.change)
         if not strategy:
@@ -397,7 +396,7 @@ class SchedulingQueue:
         return self._ask_hints(queued, rejectors, rules, change)
 
     def _ask_hints(self, queued: QueuedPodInfo, rejectors: set[str], rules: Rules, change: ClusterChange) -> int:
-        """For filters that look at single nodes, a change of a node helps if and only if the pod now fits there."""
+        """For filters that read single nodes, a node change helps exactly if the pod now fits there."""
         strategy = SKIP
         local = change.node and not rejectors.isdisjoint(rules.local_plugins)
         if local and _true_or_broken(rules.fits, queued.pod, change.node):
@@ -421,7 +420,7 @@ class SchedulingQueue:
     def _record(self, change: ClusterChange) -> None:
         self._events.append(change)
         if len(self._events) > EVENTS_KEPT_MAX:
-            # Pods in flight since before are simply tried again if they fail.
+            # Pods in flight for longer are simply retried if they fail.
             self._events_start += len(self._events)
             self._events.clear()
 
@@ -435,8 +434,8 @@ class SchedulingQueue:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Moves pods whose backoff is over to the active queue, and those that have waited too long on from there: not
-        more at once than others can wait for; `next_deadline_s` then says that it is due again."""
+        """Moves pods whose backoff is over to the active queue, and retries pods that waited too long: a limited number
+        at once, after which `next_deadline_s` is due again."""
         left = self._flushed_at_once
         for heap in (self._backoff, self._error_backoff):
             self._drop_stale(heap)
@@ -448,7 +447,7 @@ class SchedulingQueue:
                 left -= 1
         now_s, wait_s = self._now_s(), self._max_unschedulable_s
         timeout = ClusterChange(EVENT_UNSCHEDULABLE_TIMEOUT)
-        # The same sum as in `next_deadline_s`: rounded otherwise, a deadline could come and nothing be due at it.
+        # The same sum as in `next_deadline_s`: other rounding could leave nothing due at a deadline.
         due = takewhile(lambda q: q.timestamp_s + wait_s <= now_s, self._waiting.values())
         for queued in list(islice(due, left)):
             queued.flushed = True
@@ -492,7 +491,7 @@ class SchedulingQueue:
             self._enter_active(queued, event)
 
     def _passes_gates(self, queued: QueuedPodInfo, event: str) -> bool:
-        """Asks the PreEnqueue plugins; a pod that they hold back goes to the gated ones."""
+        """Runs the PreEnqueue plugins; a rejected pod joins the gated ones."""
         rules = self._rules.get(queued.pod.scheduler_name)
         if rules is None:
             return True
@@ -522,7 +521,7 @@ class SchedulingQueue:
         queued.sequence, queued.queue = self._sequence, BACKOFF
         entry = (self._backoff_until(queued), self._sort_key(queued), self._sequence, queued)
         rejected = queued.unschedulable_plugins or queued.pending_plugins
-        # A group whose pods could be popped early would be tried again and again without an end.
+        # Popped early, a group's pods would be retried endlessly.
         early = rejected and not queued.pod.group
         heapq.heappush(self._backoff if early else self._error_backoff, entry)
         self._counts[BACKOFF] += 1
@@ -535,7 +534,7 @@ class SchedulingQueue:
         self._count_incoming(UNSCHEDULABLE, event)
 
     def _leave(self, queued: QueuedPodInfo) -> None:
-        """Takes the pod out of the queue it is in."""
+        """Removes the pod from its queue."""
         queue, queued.queue = queued.queue, ""
         queued.sequence = 0
         if queue in self._counts:
@@ -556,7 +555,7 @@ class SchedulingQueue:
         return None
 
     def _poppable_backoff(self) -> QueuedPodInfo | None:
-        """The pod nearest the end of its backoff; pods that failed by an error wait it out."""
+        """The pod nearest the end of its backoff; after an error, pods must wait it out."""
         self._drop_stale(self._backoff)
         return self._backoff[0][3] if self._backoff else None
 
@@ -577,7 +576,7 @@ class SchedulingQueue:
 
 
 def _true_or_broken(question: Callable[[PodInfo, Any], object], pod: PodInfo, about: Any) -> bool:
-    """The answer of a plugin's code; if it fails, yes: it must not leave a pod behind."""
+    """The result of plugin code; True if it fails, so that no pod is left behind."""
     try:
         return bool(question(pod, about))
     except Exception:

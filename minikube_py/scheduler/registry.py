@@ -1,4 +1,4 @@
-"""Where plugins come from: the built-in ones, a registry of one's own, entry points, or `MODULE:CLASS`."""
+"""Plugin lookup: built-in, custom registry, entry points, or `MODULE:CLASS`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GPU = ("Random", "DotProduct", "Clustering", "Packing", "BestFit", "Fragmentati
 
 
 def _later(place: str) -> PluginFactory:
-    """A plugin of ours that no profile has by itself: loaded where one names it."""
+    """A built-in plugin that no profile has by default: loaded when named."""
     module, _, name = place.partition(":")
     return lambda args, handle: getattr(import_module(f"minikube_py.scheduler.{module}"), name)(args, handle)
 
@@ -100,7 +100,7 @@ UPSTREAM_POINTS: Mapping[str, tuple[str, ...]] = {
         "GangScheduling": "preEnqueue permit",
     }.items()
 }
-"""Where upstream's own plugins take part, in 1.36 with its default feature gates."""
+"""The points of upstream's own plugins, in 1.36 with its default feature gates."""
 
 
 @cache
@@ -109,7 +109,7 @@ def _entry_points() -> Mapping[str, Any]:
 
 
 def factory(name: str, own: Mapping[str, PluginFactory], gates: FeatureGates = NO_GATES) -> PluginFactory | None:
-    """Looks in `own` first. None where there is no such plugin. Raises: ConfigError."""
+    """Looks in `own` first. None if there is no such plugin. Raises: ConfigError."""
     found = own.get(name) or BUILT_IN.get(name)
     if name == GANG_SCHEDULING and GANG_SCHEDULING not in gates:
         raise ConfigError(f'plugin "{name}" needs the feature gates GenericWorkload and GangScheduling')

@@ -1,4 +1,4 @@
-"""What the scheduler tells about a pod: events, and the PodScheduled condition. Neither is ever waited for."""
+"""Asynchronous reports about a pod: events, and the PodScheduled condition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 NOTE_CHARS_MAX = 1024
 EVENTS_QUEUED_MAX = 50_000
 SENDERS = 32
-"""Every pod is an event: so many at a time share a group commit, and keep up with the binding."""
+"""Every pod causes an event: concurrent sends share a group commit, and keep up with binding."""
 REASON_UNSCHEDULABLE = "Unschedulable"
 REASON_ERROR = "SchedulerError"
 ACTIONS = {"FailedScheduling": "Scheduling", "Scheduled": "Binding", "Preempted": "Preempting"}
@@ -33,8 +33,8 @@ def truncate(message: str) -> str:
 
 
 class SchedulerEvents(EventRecorder):
-    """Events in the form in which events.k8s.io/v1 writes them, as upstream does: an action and an eventTime in
-    place of a source and a count."""
+    """Events in the form of events.k8s.io/v1, as upstream's: an action and an eventTime instead of a source and a
+    count."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng, component: str, host: str) -> None:
         super().__init__(client, clock, rng, component, host, queue_max=EVENTS_QUEUED_MAX, senders=SENDERS)
@@ -59,21 +59,21 @@ class SchedulerEvents(EventRecorder):
 class Conditions:
     """Patches PodScheduled=False into pods, and the node they are nominated to.
 
-    One request a pod at a time; of several verdicts the last one counts. What was sent is not sent again until the pod
-    is seen in another version; from then on its own condition is what a verdict is compared with, so that one that
-    somebody removed or changed is written again. Source: updatePod in pkg/scheduler/schedule_one.go."""
+    One request per pod at a time; of several results the last one is written. A result is not sent again until the pod
+    is seen in another version; from then on results are compared with its own condition, so that one removed or changed
+    by others is written again. Source: updatePod in pkg/scheduler/schedule_one.go."""
 
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._wanted: dict[str, tuple[PodInfo, str, str, str | None]] = {}
-        # By uid: reason, message, and the version that the pod had been seen in.
+        # By uid: reason, message, and the pod version seen at that time.
         self._sent: dict[str, tuple[str, str, str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.patched = self.failed = 0
 
     def not_scheduled(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
-        """`nominated`: the node to write, "" to clear it, None to leave it alone."""
+        """`nominated`: the node to write, "" to clear it, None to leave it unchanged."""
         if nominated == pod.nominated_node:
             nominated = None
         sent = self._sent.get(pod.uid)
@@ -140,7 +140,7 @@ class Conditions:
                 self.failed += 1
                 logger.warning("condition of pod %s: %s", pod.key, error)
         except MinikubeError as error:
-            # The next attempt to schedule the pod writes it again.
+            # The pod's next attempt writes it again.
             self._sent.pop(pod.uid, None)
             self.failed += 1
             logger.warning("condition of pod %s: %s", pod.key, error)

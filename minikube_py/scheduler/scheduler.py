@@ -1,8 +1,8 @@
-"""The scheduler: watches pods and nodes, gives every pod without a node one, and binds it.
+"""The scheduler: watches pods and nodes, and binds every unassigned pod to a node.
 
-One pod at a time is placed (the scheduling cycle: pop, choose, assume, reserve, permit, all without waiting); its
-binding goes on by itself (the binding cycle: wait at Permit, PreBind, Bind, PostBind). Nothing polls: informers, timers
-and finished bindings wake the loop. Source: pkg/scheduler/schedule_one.go; the scheduling framework, KEP-624.
+Pods are placed one at a time (the scheduling cycle: pop, choose, assume, reserve, permit, without awaiting); the
+binding runs asynchronously (the binding cycle: wait at Permit, PreBind, Bind, PostBind). Nothing polls: informers,
+timers and finished bindings wake the loop. Source: pkg/scheduler/schedule_one.go; the scheduling framework, KEP-624.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ from minikube_py.scheduler.scoring import Choice
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.002
-"""For so long pods are placed before others get their turn of the event loop."""
+"""How long pods are placed before yielding to the event loop."""
 
 
 class ProfileRun:
-    """A profile at work."""
+    """A profile with its evaluator and metrics."""
 
     __slots__ = ("attempts", "evaluator", "events", "profile", "rounds")
 
@@ -86,9 +86,9 @@ class ProfileRun:
 
 
 class Scheduler:
-    """`start()` returns when nodes and pods are known and scheduling has begun.
+    """`start()` returns when nodes and pods are synced and scheduling has begun.
 
-    Raises from the constructor: ConfigError; InvalidRequest where there is no such matcher."""
+    Raises from the constructor: ConfigError; InvalidRequest for an unknown matcher."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Scheduler:
         self._bindings = Bindings(self)
         self._rounds = starting.rounds_of(self, self._bindings, self._timers)
         self.kinds = LentKinds(self.client, clock, rng, self._kind_changed, self._after_kinds)
-        # Pods that need a kind which is not yet known, by key.
+        # Pods that need a kind not yet synced, by key.
         self._held: dict[str, PodInfo] = {}
         live, there = self.extenders.with_bodies(project_live, project_node)
         live = live if self._group_cycle is None else in_groups(live)
@@ -134,7 +134,7 @@ class Scheduler:
         self._task: asyncio.Task[None] | None = None
 
     def _make_matcher(self) -> Matcher | None:
-        """What finds the nodes that may fit; None for the filters themselves."""
+        """Finds nodes that may fit; None to filter all nodes."""
         name = self.config.matcher
         return None if name == COLUMNS else Matcher(self._cache.columns, name, self.config.matcher_options)
 
@@ -167,7 +167,7 @@ class Scheduler:
             run.events.start()
         self._nodes.start()
         self._lent.start()
-        # Pods last: one placed before all else is known would be placed worse.
+        # Pods last: placed before the rest is known, they would be placed worse.
         await self._nodes.wait_synced()
         await self._lent.wait_synced()
         self._pods.start()
@@ -176,7 +176,7 @@ class Scheduler:
         self.wake()
 
     async def stop(self) -> None:
-        """Idempotent. Bindings under way are let go: whether they arrived shows at the next start."""
+        """Idempotent. Bindings in progress are abandoned: the next start shows whether they took effect."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -195,7 +195,7 @@ class Scheduler:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the scheduler by itself, if anything did: a bug."""
+        """The error that ended the scheduler, if any: a bug."""
         if self._task is not None and self._task.done() and not self._task.cancelled():
             return self._task.exception()
         return self._pods.failure or self._nodes.failure or self._lent.failure or self.kinds.failure
@@ -315,14 +315,14 @@ class Scheduler:
             self._release_assumed(pod)
 
     def _leave_nominated(self, pod: PodInfo) -> None:
-        """A pod that was nominated to a node counted there, to those that are not above it, as if it ran; where another
-        took the node from it, it looks for one again itself."""
+        """To pods not above it, a nominated pod counted as running on the node; it looks for a node again itself if
+        another pod took it."""
         if pod.nominated_node:
             left = ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, pod.nominated_node)
             self._queue.on_change(left, priority_max=pod.priority)
 
     def _release_assumed(self, pod: PodInfo) -> None:
-        """A pod on its way to a node is going away: its room is free again, whatever becomes of its binding."""
+        """A pod with a binding in progress is being deleted: its room is free again, whatever the binding's outcome."""
         node = self._cache.assumed_node(pod.uid)
         waiting = self.waiting_pods.get(pod.uid)
         if waiting is not None:
@@ -347,7 +347,7 @@ class Scheduler:
         self._queue.on_change(ClusterChange(EVENT_NODE_DELETE, node, None))
 
     def wake(self) -> None:
-        """To be called after anything that may have given the queue work."""
+        """Call after anything that may have added work to the queue."""
         self._queue.end_step()
         if self._queue.has_work or self._queue.is_behind or any(rounds.is_due for rounds in self._rounds):
             self._wake.set()
@@ -408,7 +408,7 @@ class Scheduler:
             self.broke(run, queued, error, started_s)
 
     def admitted(self, queued: QueuedPodInfo) -> ProfileRun | None:
-        """The profile that a popped pod is placed by; None where it is not to be placed any more."""
+        """The profile to place a popped pod by; None if it must not be placed any more."""
         pod = queued.pod
         run = self.profiles[pod.scheduler_name]
         if pod.deleting:
@@ -420,7 +420,7 @@ class Scheduler:
         return None
 
     def place(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
-        """Raises what plugins raise."""
+        """Raises the plugins' errors."""
         run.attempts.algorithm.observe(self._now_s() - started_s)
         self._remember(run, queued, choice, started_s)
         self._commit(run, queued, choice, started_s)
@@ -432,10 +432,10 @@ class Scheduler:
         self.fail(run, queued, error.code, error.message, error.diagnosis, started_s, nominated)
 
     def broke(self, run: ProfileRun, queued: QueuedPodInfo, error: Exception, started_s: float) -> None:
-        """What else ended an attempt."""
+        """Other errors that ended an attempt."""
         if isinstance(error, NoNodesAvailable):
             nobody = Diagnosis(0)
-            # Any node that fits may wake it: a retry without one would be for nothing.
+            # Any fitting node may wake it: a retry without one would be useless.
             nobody.unschedulable_plugins |= run.profile.local_plugins & run.profile.looking.filters.keys()
             self.fail(run, queued, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error.message, nobody, started_s)
             return
@@ -450,7 +450,7 @@ class Scheduler:
         self._decisions.placed(pod, self._now_s(), choice, tuple(others), queued_s=queued_s, started_s=started_s)
 
     def post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
-        """The node that the pod is nominated to; "" clears a nomination, None leaves it alone."""
+        """The pod's nominated node; "" clears a nomination, None leaves it unchanged."""
         if not run.profile.post_filters:
             return ""
         result = None
@@ -465,7 +465,7 @@ class Scheduler:
         return None if result is None else result.nominated_node
 
     def _commit(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
-        """Charges the node, and hands the pod to its binding cycle. Raises what plugins raise."""
+        """Charges the node, and starts the pod's binding cycle. Raises the plugins' errors."""
         pod, node_name, state, profile = queued.pod, choice.node.name, choice.state, run.profile
         self._cache.assume(pod, node_name)
         self.nominations.drop(pod.uid)
@@ -484,14 +484,14 @@ class Scheduler:
         self._bindings.start(run, queued, choice, waits, started_s)
 
     def release(self, run: ProfileRun, state: CycleState, pod: PodInfo, node_name: str) -> bool:
-        """Gives back what the pod was charged for; False if it was not charged any more."""
+        """Reverts the pod's charge; False if it was not charged any more."""
         run.profile.run_unreserve(state, pod, node_name)
         return self._cache.forget(pod.uid)
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
     def fail_by_status(self, run: ProfileRun, queued: QueuedPodInfo, status: Status, started_s: float) -> None:
-        """The pod was rejected after a node had been found for it, or a plugin failed."""
+        """The pod was rejected after a node was found, or a plugin failed."""
         if not status.is_rejected:
             self.fail(run, queued, Code.ERROR, status.message, None, started_s)
             return
@@ -509,15 +509,15 @@ class Scheduler:
         started_s: float,
         nominated: str | None = "",
     ) -> None:
-        """Puts the pod back into the queue, and tells why. `diagnosis` is None for errors. `nominated`: the node that
-        is being made free for it; "" for none, None for that which it had."""
+        """Requeues the pod, and reports why. `diagnosis` is None for errors. `nominated`: the node being vacated for
+        it; "" for none, None to keep the current one."""
         rejected = code is not Code.ERROR
         run.attempts.attempt("unschedulable" if rejected else "error", self._now_s() - started_s)
         queued.unschedulable_plugins = diagnosis.unschedulable_plugins if diagnosis is not None else set()
         queued.pending_plugins = diagnosis.pending_plugins if diagnosis is not None else set()
         known = self._pods.store.get(queued.pod.key)
         if known is None or known.uid != queued.pod.uid or known.node_name:
-            # Gone, made again, or bound after all.
+            # Gone, recreated, or bound after all.
             self._queue.done(queued.pod.uid)
             return
         pod = queued.pod = known
@@ -541,7 +541,7 @@ class Scheduler:
             self._metrics.count("scheduler_pod_scheduled_after_flush_total")
 
     def unassumed(self, pod: PodInfo, node_name: str, rejected: bool) -> None:
-        """An assumed pod gave its node back: as good to others as a deleted one, but not to itself."""
+        """An assumed pod released its node: for other pods like a deletion, but not for itself."""
         change = ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node_name)
         self._queue.on_change(change, pod.uid if rejected else "")
 
@@ -567,8 +567,8 @@ class Scheduler:
     # --- user queries -----------------------------------------------------------------------------------------------
 
     def explain(self, pod: str) -> Explanation | None:
-        """Why the pod (`namespace/name`, or its uid) is where it is, or why it is nowhere; None where the decision was
-        not this scheduler's, or is too long ago."""
+        """Why the pod (`namespace/name` or uid) is where it is, or nowhere; None if the decision was not this
+        scheduler's, or is no longer recorded."""
         known = self._pods.store.get(pod)
         uid = known.uid if known is not None else pod
         name = known.scheduler_name if known is not None else ""
@@ -576,8 +576,8 @@ class Scheduler:
         return self._decisions.explain(uid, run.evaluator)
 
     def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> dict[str, Any] | None:
-        """What an administrator asks: "explain" a pod by its key, or "what-if" one of that object came. None where the
-        pod is not this scheduler's. Raises: PluginError, ValueError where a parameter is wrong."""
+        """User queries: "explain" a pod by its key, or "what-if" for a pod object. None if the pod is not this
+        scheduler's. Raises: PluginError, ValueError for an invalid parameter."""
         pod = project_pod(subject) if question == "what-if" else self._pods.store.get(subject)
         run = self.profiles.get(pod.scheduler_name) if pod is not None else None
         return None if run is None or pod is None else answer(self, run, pod, question, params)
@@ -587,11 +587,11 @@ class Scheduler:
         return self._decisions
 
     def pod(self, key: str) -> PodInfo | None:
-        """The pod `namespace/name` as the scheduler last saw it; None if unknown or finished."""
+        """The pod `namespace/name` as last seen; None if unknown or finished."""
         return self._pods.store.get(key)
 
     def node(self, name: str) -> NodeInfo | None:
-        """The node as its object has it, without its pods."""
+        """The node from its object, without pods."""
         return self._nodes.store.get(name)
 
     def metrics(self) -> dict[str, float]:

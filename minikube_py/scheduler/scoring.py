@@ -1,4 +1,4 @@
-"""Score and NormalizeScore over many nodes at once, and what a decision is in the end."""
+"""Score and NormalizeScore over many nodes at once, and the resulting decision."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NO_SCORES: Mapping[str, int] = {}
 
 
 class Choice(NamedTuple):
-    """`evaluated` and `feasible` are numbers of nodes; `score` is INFEASIBLE where only one fitted: none was scored.
+    """`evaluated` and `feasible` are node counts; `score` is INFEASIBLE if only one node fitted, unscored.
 
-    `tops`: by plugin, the maximum by which its scores were normalised. `wide`: by plugin that looks beyond the node,
-    what it gave the node, normalised. `extended`: (extender, score, weight) of what extenders gave it."""
+    `tops`: by plugin, the maximum used to normalise. `wide`: by plugin that reads more than the node, its normalised
+    score. `extended`: the extenders' (extender, score, weight)."""
 
     node: NodeInfo
     state: CycleState
@@ -43,8 +43,8 @@ class NodeScore(NamedTuple):
 def raw_scores(
     scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray | None = None
 ) -> IntArray | None:
-    """As the plugin gives them; None for 0 everywhere. Where `mask` says that a node does not fit, a form for one node
-    is not asked: upstream never does, and it may not know what to say."""
+    """The plugin's raw scores; None for 0 everywhere. The per-node form is not called where `mask` says that a node
+    does not fit: upstream never does, and it may not be able to score."""
     many = getattr(scorer.plugin, "score_nodes", None)
     if many is not None:
         found: IntArray | None = many(state, pod, nodes)
@@ -56,7 +56,7 @@ def raw_scores(
 
 
 def normalized(scorer: Scorer, raw: IntArray | None, state: CycleState, pod: PodInfo, size: int) -> IntArray:
-    """As the plugin's NormalizeScore has it. Raises: PluginError where that is not within 0 to 100."""
+    """Scores after the plugin's NormalizeScore. Raises: PluginError if not within 0 to 100."""
     scores = np.zeros(size, np.int64) if raw is None else raw
     own = getattr(scorer.plugin, "normalize_scores", None)
     if scorer.normalize is not None:
@@ -71,5 +71,5 @@ def normalized(scorer: Scorer, raw: IntArray | None, state: CycleState, pod: Pod
 
 
 def is_plain(scorer: Scorer) -> bool:
-    """Whether a node's score is what the plugin gives for it, whatever the others get."""
+    """Whether a node's score is independent of the other nodes."""
     return scorer.normalize is None and not callable(getattr(scorer.plugin, "normalize_scores", None))

@@ -1,9 +1,8 @@
-"""Which of the nodes that fit are looked at: all, or as many as upstream would find from where it stopped last.
+"""Which fitting nodes are examined: all, or as many as upstream would find from where it last stopped.
 
-Upstream filters nodes one after another until it has found more than enough, and starts the next pod's search at the
-node that was one too many (percentageOfNodesToScore). Here the nodes are filtered in windows, so that a search that
-ends soon costs little; what is found, and where the next one starts, is the same as if they had been filtered one by
-one (upstream with `parallelism: 1`; with more, where it stops depends on its threads).
+Upstream filters nodes one by one until it has found one more than enough, and starts the next pod's search at that node
+(percentageOfNodesToScore). Here nodes are filtered in windows, so that a short search is cheap; the nodes found and the
+next start are the same as one by one (upstream with `parallelism: 1`; with more, its stop depends on its threads).
 Source: pkg/scheduler/schedule_one.go, findNodesThatFitPod, findNodesThatPassFilters.
 """
 
@@ -25,7 +24,7 @@ Fitting = Callable[[IntArray], BoolArray]
 
 
 class Search:
-    """`percentage`: 100 looks at all nodes; less, or 0 for upstream's own choice, stops at that share of them. The
+    """`percentage`: 100 examines all nodes; less, or 0 for upstream's default, stops once that share of them fits. The
     columns keep an `order` from the first such search on."""
 
     __slots__ = ("_columns", "percentage")
@@ -37,7 +36,7 @@ class Search:
             columns.ordered()
 
     def nodes_to_find(self, count: int) -> int:
-        """How many fitting nodes are enough."""
+        """How many fitting nodes suffice."""
         if self.percentage >= 100 or count < MIN_FEASIBLE_TO_FIND:
             return count
         percentage = self.percentage or max(50 - count // 125, MIN_PERCENTAGE_TO_FIND)
@@ -45,12 +44,12 @@ class Search:
 
     @property
     def samples(self) -> bool:
-        """Whether fewer nodes than there are may be enough."""
+        """Whether fewer than all nodes may suffice."""
         count = self._columns.count
         return self.nodes_to_find(count) < count
 
     def among(self, fitting: IntArray) -> tuple[IntArray, int]:
-        """The slots that a search would find, and how many nodes it saw; `fitting`: all that fit."""
+        """The slots that a search would find, and how many nodes it examined; `fitting`: all that fit."""
         order = self._columns.ordered()
         count = len(order.slots)
         wanted = self.nodes_to_find(count)
@@ -63,8 +62,8 @@ class Search:
     def through(
         self, fitting: Fitting, everywhere: Callable[[], IntArray | None] | None = None
     ) -> tuple[IntArray, int]:
-        """As `among`, asking for one window after another. `everywhere`, if given, is asked once it shows that few
-        nodes fit: all that do, or None where the windows had better go on."""
+        """As `among`, filtering window by window. `everywhere`, if given, is called once few nodes turn out to fit: it
+        returns all that do, or None to continue with windows."""
         order = self._columns.ordered()
         slots, count = order.slots, len(order.slots)
         wanted = self.nodes_to_find(count)
@@ -88,7 +87,7 @@ class Search:
                 if known is not None:
                     return self.among(known)
                 everywhere = None
-            # As many slots as the share so far promises to be enough, and a quarter more.
+            # As many slots as should suffice at the ratio so far, plus a quarter.
             window = max((wanted - total + 1) * seen * 5 // (4 * max(total, 1)), WINDOW_MIN)
         return self._found(np.sort(np.concatenate(found)), count)
 
@@ -97,14 +96,14 @@ class Search:
         return selected, seen
 
     def looked_at(self, number: int) -> None:
-        """The next search begins after so many nodes more, whatever profile it is of. One that looked at all nodes is
-        to say so too: the place is kept modulo their number, and there may be another number by then."""
+        """Advances the start of the next search, of any profile. Even a full search must call this: the start is kept
+        modulo the node count, which may change."""
         if self._columns.order is not None:
             self._columns.order.move_on(number)
 
 
 def _around(start: int, length: int, size: int) -> Iterator[tuple[int, int]]:
-    """`length` slots from `start` on, which may lie beyond `size`, as one or two ranges."""
+    """`length` slots from `start` on, wrapping at `size`, as one or two ranges."""
     start %= size
     end = start + length
     yield start, min(end, size)

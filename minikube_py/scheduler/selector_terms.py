@@ -1,4 +1,4 @@
-"""What is wrong with a term that selects nodes, in the words of upstream's nodeaffinity and labels packages."""
+"""Validates node selector terms, with the messages of upstream's nodeaffinity and labels packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikube_py.scheduler.columns import label_as_int
 
 
 def term_errors(term: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Of a nodeSelectorTerm at `path`."""
+    """Errors of a nodeSelectorTerm at `path`."""
     errors: list[FieldError] = []
     for i, expression in enumerate(term.get("matchExpressions") or ()):
         errors += _expression(expression, f"{path}.matchExpressions[{i}]")

@@ -1,10 +1,9 @@
-"""Where in the cluster the pods are that others ask about, as counts that every change keeps up; never recounted.
+"""Counts of pods by topology domain, for pods that select other pods; updated on every change, never recounted.
 
-A node's label puts it into a domain (`Domains`). Pods with equal labels form a class. Whoever asks about pods
-(`Asked`), and every term that running pods carry (`Carried`), knows the classes that it means, or the pods that carry
-it, and counts them by slot and by domain. To place a pod or to take one away costs what it is asked about and what it
-carries, whatever the size of the cluster. A node that changes its labels or taints leaves its domains and enters
-others.
+A node's label puts it into a domain (`Domains`). Pods with equal labels form a class. Each query about pods (`Asked`)
+and each term of running pods (`Carried`) knows the classes that it matches, or the pods that carry it, and counts them
+by slot and by domain. Adding or removing a pod costs as much as the queries that match it and the terms it carries,
+independent of cluster size. A node that changes its labels or taints leaves its domains and enters others.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ T = TypeVar("T")
 ASKED_BYTES_MAX: Final = 64 << 20
 ASKED_MIN, ASKED_MAX = 64, 4096
 EMPTY_CLASSES_MAX: Final = 1024
-"""Classes without pods that are remembered, for the pods that come next."""
+"""Empty classes that are kept for later pods."""
 
 REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, PREFERRED = "affinity", "anti-affinity", "preferred"
 
 
 class Domains:
-    """`of`: by slot, the number of the domain that the node is in, -1 for none. Numbers are given out again once no
-    node is in the domain. `value` says which domain a node is in."""
+    """`of`: by slot, the number of the node's domain, -1 for none. Numbers are reused once a domain has no nodes.
+    `value`: the domain value of a node."""
 
     __slots__ = ("_free", "_nodes", "_numbers", "_values", "of", "value")
 
@@ -52,7 +51,7 @@ class Domains:
 
     @property
     def size(self) -> int:
-        """All numbers given out are below this."""
+        """All assigned numbers are below this."""
         return len(self._values)
 
     def enter(self, node: NodeInfo) -> None:
@@ -81,12 +80,12 @@ class Domains:
             self._free.append(number)
 
     def by_value(self, counts: IntArray) -> dict[str, int]:
-        """What `counts`, by number, says of each domain."""
+        """`counts` (by number) by domain value."""
         return {value: int(counts[number]) for value, number in self._numbers.items()}
 
 
 class Eligible:
-    """The nodes that count for some constraint, as a mask over slots."""
+    """The nodes that count for a constraint, as a mask over slots."""
 
     __slots__ = ("mask", "test")
 
@@ -99,7 +98,7 @@ class Eligible:
 
 
 class DomainCounts:
-    """`counts`: by domain, the pods on its eligible nodes; `nodes`: how many such nodes there are."""
+    """`counts`: by domain, the pods on its eligible nodes; `nodes`: the number of such nodes."""
 
     __slots__ = ("counts", "domains", "eligible", "nodes")
 
@@ -114,7 +113,7 @@ class DomainCounts:
                 self.counts[of[slot]] += number
 
     def domain(self, slot: int) -> int:
-        """In which domain the node counts; -1 for none."""
+        """The domain in which the node counts; -1 for none."""
         if self.eligible is not None and not self.eligible.mask[slot]:
             return -1
         return int(self.domains.of[slot])
@@ -125,7 +124,7 @@ class DomainCounts:
             self.counts[domain] += number
 
     def move(self, slot: int, pods: int, by: int) -> None:
-        """A node with so many pods enters (`by` 1) or leaves (-1)."""
+        """A node with this many pods enters (`by` 1) or leaves (-1)."""
         domain = self.domain(slot)
         if domain < 0:
             return
@@ -137,7 +136,7 @@ class DomainCounts:
 
 
 class PodCounts:
-    """Some pods, counted by slot, and by domain for whoever asked for that."""
+    """Some pods, counted by slot, and by domain on request."""
 
     __slots__ = ("_views", "slots")
 
@@ -174,7 +173,7 @@ def count(slots: dict[int, int], slot: int, number: int) -> None:
 
 
 class LabelClass:
-    """Pods of one namespace with the same labels. `asked`: those who ask about them."""
+    """Pods of one namespace with equal labels. `asked`: the queries that match them."""
 
     __slots__ = ("asked", "carried", "deleting", "labels", "namespace", "slots", "version")
 
@@ -189,9 +188,9 @@ class LabelClass:
 
 
 class Asked(PodCounts):
-    """The pods that all of `selectors` mean; with `living`, less those that are being deleted.
+    """The pods matched by all of `selectors`; with `living`, without those being deleted.
 
-    `is_kept` turns False once it is no longer kept up, since others were asked about more recently."""
+    `is_kept` turns False once it is evicted from the cache and no longer updated."""
 
     __slots__ = ("classes", "is_kept", "key", "living", "selectors", "used")
 
@@ -211,7 +210,7 @@ class Asked(PodCounts):
 
 
 class Carried(PodCounts):
-    """The pods that carry a term, each as often as it does. `kind`: REQUIRED_AFFINITY and so on."""
+    """The pods that carry a term, with multiplicity. `kind`: REQUIRED_AFFINITY and so on."""
 
     __slots__ = ("key", "kind", "number", "term")
 
@@ -228,7 +227,7 @@ class Carried(PodCounts):
 
 
 class Topology:
-    """`namespaces`: the labels of those that are known."""
+    """`namespaces`: the labels of known namespaces."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
@@ -247,7 +246,7 @@ class Topology:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def domains(self, key: str, blank: bool = False) -> Domains:
-        """By the label `key`; with `blank`, a node without it counts as having it with an empty value."""
+        """By the label `key`; with `blank`, a node without it counts as having an empty value."""
         found = self._domains.get((key, blank))
         if found is None:
             found = Domains(self._columns, lambda node: node.labels.get(key, "" if blank else None))
@@ -255,22 +254,22 @@ class Topology:
         return found
 
     def nodes(self) -> Domains:
-        """Each node by itself."""
+        """Each node is a domain."""
         found = self._domains.get(None)
         if found is None:
             found = self._domains[None] = Domains(self._columns, lambda node: node.name)
         return found
 
     def eligible(self, key: Hashable, test: Callable[[NodeInfo], bool]) -> Eligible:
-        """`key` tells tests apart."""
+        """`key` identifies the test."""
         found = self._eligible.get(key)
         if found is None:
             found = self._eligible[key] = Eligible(self._columns, test)
         return found
 
     def asked(self, selectors: tuple[PodSelector, ...], living: bool = False) -> Asked:
-        """The pods that all of `selectors` mean. Counted when first asked for, then kept up. Domains and eligible nodes
-        that no count uses yet may be dropped to make room: ask for them afterwards."""
+        """The pods matched by all of `selectors`. Counted on first use, then maintained. Unused domains and eligible
+        nodes may be evicted here: request them afterwards."""
         key = (tuple(selector.key for selector in selectors), living)
         found = self._asked.get(key)
         if found is None:
@@ -288,7 +287,7 @@ class Topology:
         asked.used = self._turn
 
     def class_of(self, pod: PodInfo) -> LabelClass:
-        """Of a pod on a node, or of one that is to come to one."""
+        """The class of a pod on a node, or of a pod to be placed."""
         own = self._classes.get(pod.namespace)
         if own is None:
             own = self._classes[pod.namespace] = {}
@@ -305,7 +304,7 @@ class Topology:
         return found
 
     def carried_against(self, pod: PodInfo) -> tuple[Carried, ...]:
-        """The terms of running pods that mean `pod`."""
+        """The terms of running pods that match `pod`."""
         if not self._carried:
             return ()
         one = self.class_of(pod)
@@ -328,7 +327,7 @@ class Topology:
             self._carry(pod, slot, -1)
 
     def replace_pod(self, old: PodInfo, new: PodInfo, slot: int) -> None:
-        """The same pod with the same spec, told again."""
+        """An update of a pod with unchanged spec."""
         if old.labels is not new.labels or old.deleting is not new.deleting:
             self._count_class(new, slot, 1)
             self._count_class(old, slot, -1)
@@ -372,7 +371,7 @@ class Topology:
     # --- nodes and namespaces ---------------------------------------------------------------------------------------
 
     def would_move(self, node: NodeInfo, new: NodeInfo) -> bool:
-        """Whether the node would count elsewhere as `new`: most labels and taints are nobody's domain."""
+        """Whether the node would change domains as `new`: most labels and taints define none."""
         if node.labels == new.labels and node.taints == new.taints:
             return False
         return any(domains.value(node) != domains.value(new) for domains in self._domains.values()) or any(
@@ -380,7 +379,7 @@ class Topology:
         )
 
     def leave(self, node: NodeInfo) -> None:
-        """The node is about to change its labels or taints, or to go."""
+        """Call before the node changes its labels or taints, or is removed."""
         if not self._domains:
             return
         slot = node.slot
@@ -392,7 +391,7 @@ class Topology:
             domains.leave(slot)
 
     def enter(self, node: NodeInfo) -> None:
-        """The node is there, with the labels and taints that it now has."""
+        """Call once the node has its current labels and taints."""
         if not self._domains:
             return
         for domains in self._domains.values():
@@ -418,7 +417,7 @@ class Topology:
             self._look_again(name)
 
     def _look_again(self, namespace: str) -> None:
-        """Who picks namespaces by their labels may now mean this one, or no longer."""
+        """Queries with namespace selectors may match this namespace now, or no longer."""
         self._version += 1
         for asked in self._asked.values():
             if all(selector.namespace_selector is None for selector in asked.selectors):
@@ -437,14 +436,14 @@ class Topology:
         yield from self._carried.values()
 
     def _classes_for(self, selector: PodSelector) -> Iterator[LabelClass]:
-        """All that `selector` may mean."""
+        """All classes that `selector` may match."""
         spaces = self._classes if selector.namespace_selector is not None else sorted(selector.namespaces)
         for space in spaces:
             yield from self._classes.get(space, {}).values()
 
     @staticmethod
     def _by_pairs(table: Mapping[tuple[str, str] | None, dict[T, None]], labels: Labels) -> Iterator[T]:
-        """Those that may mean pods with these labels."""
+        """Entries that may match pods with these labels."""
         yield from table.get(None, ())
         for pair in labels.items():
             yield from table.get(pair, ())
@@ -471,7 +470,7 @@ class Topology:
             del asked.classes[one]
 
     def _make_room(self) -> None:
-        """Drops half of what was asked for the longest ago, where there is too much, and what served only that."""
+        """If there are too many queries, drops half of them, least recently used first, and what served only them."""
         limit = max(ASKED_MIN, min(ASKED_MAX, ASKED_BYTES_MAX // (16 * self._columns.capacity)))
         if len(self._asked) < limit:
             return

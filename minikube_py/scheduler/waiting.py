@@ -1,7 +1,7 @@
-"""What waiting pods need free on a node, as columns: which of them a node that changed may help at all. Pure.
+"""The free amounts that waiting pods need on a node, as columns: which of them a changed node may help. Pure.
 
-Of thousands of pods that wait, a pod that goes from a node helps few. Those that ask for more than the node could ever
-leave them, even with all pods below them gone, are found in one pass; only the others are put to the filters.
+A pod that leaves a node helps few of thousands of waiting pods. Those that request more than the node could ever free,
+even without all lower-priority pods, are excluded in one pass; only the others are checked by the filters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INITIAL_CAPACITY = 64
 
 
 def needs(bounds: Iterable[Bound]) -> dict[str, int]:
-    """How much of each resource a node must have free."""
+    """The free amount of each resource that a node needs."""
     found: dict[str, int] = {}
     for bound in bounds:
         if bound.dimension.kind is DimensionKind.FREE:
@@ -28,7 +28,7 @@ def needs(bounds: Iterable[Bound]) -> dict[str, int]:
 
 
 class Waiting:
-    """Each row is a pod, or several that need the same."""
+    """Each row is a pod, or several with equal needs."""
 
     def __init__(self) -> None:
         self._free_rows: list[int] = []
@@ -37,7 +37,7 @@ class Waiting:
         self._needs: dict[str, IntArray] = {}
 
     def put(self, priority: int, needs: Mapping[str, int]) -> int:
-        """The row's number."""
+        """Returns the row number."""
         row = self._free_rows.pop() if self._free_rows else self._size
         if row == self._size:
             self._size += 1
@@ -56,7 +56,7 @@ class Waiting:
         self._free_rows.append(row)
 
     def may_fit(self, node: NodeInfo | None) -> BoolArray:
-        """By row. False: not even with all pods of lower priority gone from the node."""
+        """By row. False: does not fit even without all lower-priority pods."""
         size = self._size
         if node is None or not node.present:
             return np.zeros(size, np.bool_)
@@ -76,7 +76,7 @@ class Waiting:
 
 
 def _left(node: NodeInfo, pods: list[PodInfo], resource: str) -> IntArray:
-    """What the node has free with only `pods[i:]` on it, by i."""
+    """By i, the node's free amount with only `pods[i:]` on it."""
     left = [node.allocatable.get(resource, 0)]
     for pod in reversed(pods):
         left.append(left[-1] - (1 if resource == PODS else pod.spec.request(resource)))

@@ -1,1 +1,1 @@
-"""A KubeSchedulerConfiguration: read, defaulted and validated as upstream does."""
+"""A KubeSchedulerConfiguration: parsed, defaulted and validated as upstream does."""

@@ -1,4 +1,4 @@
-"""Arguments of upstream's plugins: their defaults, and what is wrong with them, in upstream's words.
+"""Arguments of upstream's plugins: defaults, and validation with upstream's messages.
 
 Sources: pkg/scheduler/apis/config/v1/defaults.go and pkg/scheduler/apis/config/validation/validation_pluginargs.go.
 """
@@ -33,7 +33,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def with_defaults(plugin: str, given: Mapping[str, Any]) -> Args:
-    """`given` with what upstream fills in; unknown plugins have no defaults."""
+    """`given` with upstream's defaults filled in; unknown plugins have no defaults."""
     args = deepcopy(dict(given))
     for field, value in _DEFAULTS.get(plugin, {}).items():
         if args.get(field) is None:
@@ -61,7 +61,7 @@ def _weighed(resources: Sequence[Args] | None) -> list[Args]:
 
 
 def validate(plugin: str, args: Args, path: str) -> Errors:
-    """`path`: of the arguments; "" where a plugin looks at its own."""
+    """`path`: of the arguments; "" if a plugin validates its own."""
     check = _CHECKS.get(plugin)
     return [] if check is None else check(args, f"{path}." if path else "")
 

@@ -1,4 +1,4 @@
-"""A scheduler's configuration from a file, for whatever layout."""
+"""Loads a scheduler's configuration from a file, for any layout."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def read_scheduler(
     needed: str = "",
     gates: FeatureGates = NO_GATES,
 ) -> SchedulerConfig:
-    """The default where there is no file. `matcher`: a name, or where a class of one's own is. `name`: of a scheduler
-    beside the first, which the file's only profile gets where it has none; `needed`: a profile without which the run
-    makes no sense.
+    """The defaults without a file. `matcher`: a name, or the location of a custom class. `name`: of an additional
+    scheduler, given to the file's only profile if that has none; `needed`: a profile that the run requires.
 
     Raises: ConfigError, with upstream's message; BadCode, InvalidRequest of the matcher."""
     matcher = admit(matcher)
@@ -69,8 +68,8 @@ def _found(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
 def with_own(
     config: SchedulerConfig, own: Mapping[str, OwnPlugin], known: Mapping[str, OwnPlugin] | None = None
 ) -> SchedulerConfig:
-    """`config` with these plugins, which take part in each profile at all their points; where a profile names one, as
-    enabled or disabled, it is as the profile says. Those in `known` take part where a profile names them."""
+    """`config` plus these plugins, at all their points in each profile; where a profile names one, as enabled or
+    disabled, the profile decides. Those in `known` are active only where a profile names them."""
     if not own and not known:
         return config
     profiles = []
@@ -86,7 +85,7 @@ def with_own(
 
 
 def write_scheduler(chosen: ChosenScheduler, to: Path, gates: FeatureGates = NO_GATES) -> None:
-    """Writes what a configuration comes to, as YAML. Raises: ConfigError."""
+    """Writes the effective configuration as YAML. Raises: ConfigError."""
     body = EMPTY if chosen.file is None else _read(chosen.file)
     own = _found(chosen.plugins)
     try:

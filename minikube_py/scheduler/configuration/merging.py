@@ -1,7 +1,7 @@
-"""Which plugins stand at which point: the defaults, what a profile changes of them, and multiPoint expanded.
+"""The plugins of each point: the defaults, a profile's changes, and multiPoint expanded.
 
-Sources: mergePluginSet in pkg/scheduler/apis/config/v1/default_plugins.go; updatePluginList and
-expandMultiPointPlugins in pkg/scheduler/framework/runtime/framework.go.
+Sources: mergePluginSet in pkg/scheduler/apis/config/v1/default_plugins.go; updatePluginList and expandMultiPointPlugins
+in pkg/scheduler/framework/runtime/framework.go.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ UPSTREAM_DEFAULTS: Final[Enabled] = (
 
 
 def default_plugins(gates: FeatureGates) -> Enabled:
-    """With these gates on."""
+    """With these gates enabled."""
     return (*UPSTREAM_DEFAULTS, (GANG_SCHEDULING, 0)) if GANG_SCHEDULING in gates else UPSTREAM_DEFAULTS
 
 
 class ConfigError(RequestError):
-    """The configuration is wrong; the message says where, what, and what would be right."""
+    """The configuration is invalid; the message says where, why, and what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class PluginSet:
 
 
 def merged(custom: PluginSet, defaults: Enabled) -> PluginSet:
-    """The defaults less what is disabled, re-weighted in place where enabled again, then what else is enabled; one
-    that is named twice stays twice."""
+    """The defaults minus disabled ones, re-weighted in place if enabled again, then other enabled plugins; a plugin
+    named twice stays twice."""
     kept: list[tuple[str, int]] = []
     last = {name: i for i, (name, _) in enumerate(custom.enabled)}
     replaced: set[int] = set()
@@ -76,13 +76,13 @@ def merged(custom: PluginSet, defaults: Enabled) -> PluginSet:
 
 
 def interface(point: str) -> str:
-    """What upstream calls the plugins of a point: `PreFilterPlugin`."""
+    """Upstream's name for the plugins of a point: `PreFilterPlugin`."""
     return f"{point[:1].upper()}{point[1:]}Plugin"
 
 
 def listed(own: PluginSet, point: str, extends: Callable[[str], bool | None]) -> list[str]:
-    """The plugins that a point names itself. `extends(name)`: whether the plugin takes part in the point, None where
-    there is no such plugin. Raises: ConfigError."""
+    """The plugins that a point names itself. `extends(name)`: whether the plugin implements the point, None if there is
+    no such plugin. Raises: ConfigError."""
     found: list[str] = []
     for name, _ in own.enabled:
         takes_part = extends(name)
@@ -97,8 +97,8 @@ def listed(own: PluginSet, point: str, extends: Callable[[str], bool | None]) ->
 
 
 def expanded(own: PluginSet, multi: Enabled, point: str, extends: Callable[[str], bool | None]) -> list[str]:
-    """The plugins of a point, in order: those of multiPoint that the point configures again, the others of multiPoint,
-    then the point's own. Raises: ConfigError."""
+    """The plugins of a point, in order: multiPoint's that the point reconfigures, multiPoint's others, then the point's
+    own. Raises: ConfigError."""
     named = [name for name, _ in own.enabled]
     if "*" in own.disabled:
         return named
@@ -123,7 +123,7 @@ MAX_TOTAL_SCORE = (1 << 63) - 1
 
 
 def score_weights(own: PluginSet, multi: Enabled, extends: Callable[[str], bool | None]) -> Mapping[str, int]:
-    """By score plugin; that of the point goes before multiPoint's. Raises: ConfigError."""
+    """By score plugin; the point's weight overrides multiPoint's. Raises: ConfigError."""
     weights: dict[str, int] = {}
     total = 0
     for name, weight in (*own.enabled, *multi):

@@ -21,7 +21,7 @@ POINTS: Final = (
     "preFilter", "filter", "postFilter", "reserve", "preScore", "score", "preBind", "bind", "postBind", "permit",
     "preEnqueue", "queueSort", "placementGenerate", "placementScore",
 )  # fmt: skip
-"""The extension points, in the order in which upstream fills them."""
+"""The extension points, in the order in which upstream fills them in."""
 MULTI_POINT: Final = "multiPoint"
 
 _META: Final[Sequence[Any]] = (["kind", "string", 0, "e"], ["apiVersion", "string", 0, "e"])
@@ -54,7 +54,7 @@ ARGS: Final[dict[str, list[list[Any]]]] = {
     ),
     "VolumeBinding": _rows(("bindTimeoutSeconds", "*int64"), _SHAPE),
 }
-"""By plugin, the fields of its arguments; other plugins of upstream take none."""
+"""The argument fields of each plugin; upstream's other plugins take none."""
 
 _MESSAGES: Final[dict[str, list[list[Any]]]] = {
     "ScoringStrategy": _rows(

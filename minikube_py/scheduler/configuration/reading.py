@@ -1,5 +1,5 @@
-"""A KubeSchedulerConfiguration from its text to the object that upstream works with: `kube-scheduler
---write-config-to` prints the same.
+"""Turns the text of a KubeSchedulerConfiguration into upstream's internal object: `kube-scheduler --write-config-to`
+prints the same.
 
 Sources: cmd/kube-scheduler/app/options/configfile.go, pkg/scheduler/apis/config/v1/defaults.go and
 pkg/scheduler/apis/config/validation/validation.go.
@@ -46,14 +46,14 @@ MEANT_FOR_PROCESSES: Final = (
     "enableContentionProfiling",
     "delayCacheUntilActive",
 )
-"""Fields that say how upstream's process runs, not how pods are scheduled."""
+"""Fields about upstream's process, not about scheduling."""
 
 _EMBEDDED: Final = re.compile(rf"struct field {KIND}\.(enable(?:Contention)?Profiling) ")
-"""Go names the struct that holds these two."""
+"""Go names the struct that embeds these two."""
 
 
 class Configuration(NamedTuple):
-    """`given`: as it was read; `full`: with upstream's defaults; `names`: the fields that were written."""
+    """`given`: as read; `full`: with upstream's defaults; `names`: the fields present in the file."""
 
     given: Object
     full: Object
@@ -107,7 +107,7 @@ def _decoded(document: Document, text: str) -> Object:
 
 
 def _decoded_args(plugin: str, raw: Any, where: str) -> tuple[Any, str]:
-    """The arguments, and what is wrong in them by the strict rules. Raises: ConfigError."""
+    """The arguments, and their strict decoding errors. Raises: ConfigError."""
     if plugin not in ARGS:
         return raw, ""
     told = f"decoding args for plugin {plugin}: "
@@ -164,7 +164,7 @@ def with_defaults(given: Object, gates: FeatureGates) -> Object:
 
 
 def _build_extenders(full: Object) -> None:
-    """What upstream changes as it makes the extenders, and then writes out too. Raises: ConfigError."""
+    """Applies upstream's changes when constructing extenders, which it also writes out. Raises: ConfigError."""
     extenders = full.get("extenders") or ()
     for extender in extenders:
         if not duration_ns(extender.get("httpTimeout") or "0s"):
@@ -175,7 +175,7 @@ def _build_extenders(full: Object) -> None:
         args = next((each["args"] for each in profile["pluginConfig"] if each["name"] == FIT), None)
         if args is None:
             raise ConfigError("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")
-        # What extenders account for it leaves alone; what it ignored before counts no more.
+        # NodeResourcesFit ignores resources that extenders manage; this replaces its own list.
         args["ignoredResources"] = ignored
 
 
@@ -197,7 +197,7 @@ def _default_profile(profile: Object, gates: FeatureGates) -> None:
 
 
 def plugin_sets(plugins: Mapping[str, Any]) -> dict[str, PluginSet]:
-    """By point, what a profile says of it."""
+    """By point, a profile's plugin settings."""
     return {
         point: PluginSet(
             tuple((each["name"], each.get("weight") or 0) for each in said.get("enabled") or ()),
@@ -230,7 +230,7 @@ def _validate(full: Object) -> list[FieldError]:
         errors += _validate_share(profile.get("percentageOfNodesToScore"), f"{path}.percentageOfNodesToScore")
         errors += _validate_plugins(profile, path)
         if name in names:
-            # Upstream prints the other's path, which has no exported fields.
+            # Upstream prints the other path, which has no exported fields.
             errors.append(duplicate(f"{path}.schedulerName", Verbatim("{}")))
         names[name] = i
     errors += _validate_queue_sort(profiles)
@@ -314,7 +314,7 @@ def _validate_queue_sort(profiles: Sequence[Object]) -> list[FieldError]:
 
 
 def _internal(plugins: Object) -> Object:
-    """A plugin set as upstream prints the one it works with."""
+    """A plugin set as upstream prints its internal form."""
     return {
         key: [{"Name": p["name"], "Weight": p["weight"]} for p in plugins[key.lower()]]
         if key.lower() in plugins

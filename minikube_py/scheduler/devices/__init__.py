@@ -1,1 +1,1 @@
-"""Devices as scheduling sees them: pools of ResourceSlices, what claims hold of them, and the search for more."""
+"""Devices as scheduling sees them: pools of ResourceSlices, devices held by claims, and the search for free ones."""

@@ -1,6 +1,6 @@
-"""Which devices claims hold, and how much of those that are shared. Source: `dynamicresources/allocateddevices.go`.
+"""Which devices claims hold, and the used capacity of shared ones. Source: `dynamicresources/allocateddevices.go`.
 
-Kept up with each claim that comes, changes or goes; `version` tells whether anything has changed in a pool.
+Updated on every claim event; `version` changes whenever a pool's allocations do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from minikube_py.scheduler.devices.views import Amounts, DeviceId, PoolId, amoun
 
 
 class Allocated:
-    """`devices`: by how many claims each is held whole; `shared`: by how many in part; `capacity`: how much of it."""
+    """`devices`: number of claims holding each whole; `shared`: in part; `capacity`: the used capacity."""
 
     def __init__(self) -> None:
         self.devices: dict[DeviceId, int] = {}
@@ -27,7 +27,7 @@ class Allocated:
         return device in self.devices or device in self.shared or device in self.capacity
 
     def add(self, results: Iterable[Mapping[str, Any]]) -> None:
-        """What an allocation has given to a claim."""
+        """Adds what an allocation gave to a claim."""
         for id, is_shared, taken in _held(results):
             self._changed(id)
             counts = self.shared if is_shared else self.devices
@@ -51,7 +51,7 @@ class Allocated:
 
 
 def _held(results: Iterable[Mapping[str, Any]]) -> Sequence[tuple[DeviceId, bool, Amounts | None]]:
-    """Each device, whether it is held in part, and what of it. An administrator's access holds nothing."""
+    """Each device, whether it is shared, and the used capacity. Admin access holds nothing."""
     found = []
     for each in results:
         if each.get("adminAccess"):
@@ -70,7 +70,7 @@ def put_capacity(capacity: dict[DeviceId, Amounts], id: DeviceId, taken: Amounts
 
 
 def take_capacity(capacity: dict[DeviceId, Amounts], id: DeviceId, taken: Amounts) -> None:
-    """The inverse; a device of which nothing is in use any more is in use no more."""
+    """The inverse; a device without used capacity is removed."""
     held = capacity.get(id)
     if held is None:
         return

@@ -1,8 +1,8 @@
 """Finds devices on a node for the claims of a pod: the first that fit, in the order of pools, slices and devices.
 
 Source: `k8s.io/dynamic-resource-allocation/structured/internal/incubating`, with the gates that are on by default in
-1.36. The search is exhaustive and backtracks; all that it tries and takes back is in the order of upstream's, and so
-is what it finds. It is pure: a share of a device gets its id from who keeps the result.
+1.36. The search is exhaustive and backtracks; it tries and undoes choices in upstream's order, and so finds the same
+result. It is pure: the caller assigns share ids.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from minikube_py.scheduler.devices.views import (
 from minikube_py.scheduler.objects import NodeInfo
 
 RESULTS_MAX: Final = 32
-"""So many devices a claim can have."""
+"""Maximum devices of a claim."""
 LOOKS_MAX: Final = 500_000
-"""So many devices are looked at in one cycle of a pod, on all nodes; upstream gives up on a node after ten seconds."""
+"""Maximum devices examined in one cycle of a pod, over all nodes; upstream gives up on a node after ten seconds."""
 _FRAMES_MAX: Final = 50_000
 _PREVENTING: Final = ("NoExecute", "NoSchedule")
 
@@ -44,11 +44,11 @@ class SelectorError(Exception):
 
 
 class TooCostly(SelectorError):
-    """An expression that would keep all others waiting; the device, and with it the node, is not had."""
+    """The expression takes too many steps; the device, and with it the node, is unavailable."""
 
 
 class AllocationError(Exception):
-    """Something is wrong with a claim or a class, so that no node can be found. `is_of_node`: only with this node."""
+    """A claim or class is invalid, so no node can be found. `is_of_node`: applies only to this node."""
 
     def __init__(self, message: str, is_of_node: bool = False) -> None:
         super().__init__(message)
@@ -56,15 +56,15 @@ class AllocationError(Exception):
 
 
 class TooLong(Exception):
-    """The search was given up."""
+    """The search exceeded its limit."""
 
 
 class _TooMany(Exception):
-    """With these alternatives the claim would have more devices than it can hold."""
+    """With these alternatives the claim would exceed its device limit."""
 
 
 class Given(NamedTuple):
-    """A device that a request gets."""
+    """A device given to a request."""
 
     request: Request
     candidate: Candidate
@@ -73,7 +73,7 @@ class Given(NamedTuple):
 
 
 class Asked:
-    """What is known of a request, or of one of its alternatives, before the search."""
+    """A request, or one of its alternatives, prepared before the search."""
 
     __slots__ = ("class_view", "count", "every", "matches", "request")
 
@@ -82,20 +82,20 @@ class Asked:
         self.class_view = class_view
         self.count = request.count
         self.every: list[Candidate] | None = None
-        """All that the request asks for, where it asks for all."""
+        """All matching devices if the request asks for all."""
         self.matches: dict[DeviceId, bool] = {}
-        """What was found of devices, whether they are selected."""
+        """Cached results of whether a device is selected."""
 
 
 class Solution(NamedTuple):
-    """By claim: what it gets, and which of its requests' alternatives was chosen, by the request's place."""
+    """By claim: its devices, and for each request the chosen alternative."""
 
     given: list[list[Given]]
     chosen: list[list[Asked]]
 
 
 class Search:
-    """One search on one node. `calls`: how often it went on to a next device, request or claim."""
+    """One search on one node. `calls`: steps to a next device, request or claim."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class Search:
         self._consumed: dict[PoolId, dict[str, Amounts]] = {}
 
     def run(self, claims: Sequence[ClaimView]) -> Solution | None:
-        """None where the node has not got what all the claims ask for. Raises: AllocationError, TooLong."""
+        """None if the node cannot satisfy all claims. Raises: AllocationError, TooLong."""
         self._claims = claims
         for claim in claims:
             self._prepare(claim)
         before = sys.getrecursionlimit()
-        # A frame for each device, request and claim.
+        # One frame per device, request and claim.
         sys.setrecursionlimit(before + min(_FRAMES_MAX, 3 * len(claims) * (2 * RESULTS_MAX + 4)))
         try:
             found = self._claim(0)
@@ -192,7 +192,7 @@ class Search:
         return asked
 
     def _take_every(self, claim: ClaimView, asked: Asked, where: str) -> None:
-        """A pool that is not whole may hold more: one has to wait for it."""
+        """An incomplete pool may hold more devices: allocation has to wait."""
         asked.every = []
         for pool in self._pools:
             if not pool.is_usable:
@@ -220,7 +220,7 @@ class Search:
             try:
                 return self._claim(claim + 1)
             except _TooMany:
-                # Other alternatives of this claim do not help the next one to fewer devices.
+                # Other alternatives of this claim would not reduce the next one's devices.
                 return False
         choices = self._asked[claim][at]
         if not self._claims[claim].wishes[at].has_choice:
@@ -241,8 +241,8 @@ class Search:
         return False
 
     def _device(self, claim: int, at: int, asked: Asked, index: int, start: int) -> bool:
-        """The request's device number `index`, from the candidates from `start` on: their order within a request does
-        not matter, so that each set of them is tried once. Raises: _TooMany."""
+        """Finds device number `index` of the request among the candidates from `start` on: order within a request is
+        irrelevant, so each set is tried once. Raises: _TooMany."""
         if asked.every is not None and not asked.every:
             return False
         if index >= asked.count:
@@ -281,7 +281,7 @@ class Search:
         return done
 
     def _is_out_of_reach(self, claim: int, request: Request, id: DeviceId) -> bool:
-        """Whether somebody has the device; an administrator only asks about its own claim."""
+        """Whether the device is taken; admin access only conflicts within its own claim."""
         if request.is_admin:
             return claim in self._taking.get(id, ())
         return id in self._allocated.devices or bool(self._taking.get(id))
@@ -318,7 +318,7 @@ class Search:
     # --- allocating and releasing -------------------------------------------------------------------------------------
 
     def _take(self, claim: int, asked: Asked, candidate: Candidate, must: bool) -> bool:
-        """Notes that the claim gets a device that is selected. Raises: AllocationError."""
+        """Gives a selected device to the claim. Raises: AllocationError."""
         device, request = candidate.device, asked.request
         if self._is_out_of_reach(claim, request, device.id) and not (device.allows_many and request.is_admin):
             return False
@@ -362,7 +362,7 @@ class Search:
             take_capacity(self._capacity, device.id, taken)
 
     def _count(self, candidate: Candidate) -> bool:
-        """Counts what the device consumes, where that is left."""
+        """Charges the counters that the device consumes, if enough is left."""
         available = self._available(candidate.pool)
         taking = self._consumed.setdefault(candidate.pool.id, {})
         for name, counters in candidate.device.consumes:
@@ -387,7 +387,7 @@ class Search:
                 put[counter] = put[counter].minus(amount)
 
     def _available(self, pool: Pool) -> dict[str, Amounts]:
-        """What the devices that are held leave of the pool's counters, which may be less than nothing."""
+        """What held devices leave of the pool's counters, possibly negative."""
         version = self._allocated.version(pool.id)
         if pool.available is not None and pool.available[0] == version:
             return pool.available[1]

@@ -1,4 +1,4 @@
-"""Devices that are shared by capacity. Source: `structured/internal/incubating/consumable_capacity.go`."""
+"""Devices shared by capacity. Source: `structured/internal/incubating/consumable_capacity.go`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from minikube_py.scheduler.devices.views import Amounts, Capacity
 
 
 def consumed(asked: Mapping[str, Quantity], capacity: Mapping[str, Capacity]) -> Amounts:
-    """What a request takes of a device."""
+    """The capacity that a request takes from a device."""
     return {name: _taken(asked.get(name), each) for name, each in capacity.items()}
 
 
 def fits(
     asked: Mapping[str, Quantity], capacity: Mapping[str, Capacity], *in_use: Mapping[str, Quantity] | None
 ) -> bool:
-    """Whether a device has what is asked for beside what is in use of it. Of what it does not have, it has none."""
+    """Whether the device has the requested capacity beside what is in use. A capacity it lacks never fits."""
     if any(name not in capacity for name in asked):
         return False
     for name, each in capacity.items():

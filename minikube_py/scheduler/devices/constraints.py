@@ -1,4 +1,4 @@
-"""What the devices of a claim must have in common, or must not. Monotonic: what is refused stays refused with more."""
+"""What the devices of a claim must have in common, or must not. Monotonic: a violation stays one with more devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = tuple[str, Any]
 
 class Constraint(Protocol):
     def add(self, request: Request, device: Device) -> bool:
-        """False, and nothing is noted, where the device must not be there too."""
+        """False, without recording it, if the device must not be added."""
 
     def remove(self, request: Request, device: Device) -> None: ...
 
@@ -28,7 +28,7 @@ class _OnAttribute:
         return request.base_name in self._requests or request.full_name in self._requests
 
     def _has(self, device: Device) -> tuple[bool, Value | None]:
-        """Whether the attribute is there, and what it says if that can be compared."""
+        """Whether the attribute exists, and its value if that is comparable."""
         attribute = device.attributes.get(self._attribute)
         if attribute is None:
             domain, slash, name = self._attribute.partition("/")
@@ -66,7 +66,7 @@ class Match(_OnAttribute):
 
 
 class Distinct(_OnAttribute):
-    """All have different values of the attribute. As upstream, the latest device of each request is what counts."""
+    """All have different values of the attribute. As upstream, only the latest device of each request counts."""
 
     def __init__(self, requests: frozenset[str], attribute: str) -> None:
         super().__init__(requests, attribute)
@@ -90,7 +90,7 @@ class Distinct(_OnAttribute):
 
 
 def constraint_of(spec: Mapping[str, Any]) -> Constraint | None:
-    """None where it is of an unknown kind."""
+    """None if its kind is unknown."""
     requests = frozenset(spec.get("requests") or ())
     if spec.get("matchAttribute") is not None:
         return Match(requests, spec["matchAttribute"])

@@ -1,4 +1,4 @@
-"""Extended resources that DeviceClasses stand for: which class a name means, and what a pod asks of it as a claim.
+"""Extended resources backed by DeviceClasses: the class of a name, and the claim for a pod's requests.
 
 Source: `k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache`,
 `dynamicresources/extendeddynamicresources.go`.
@@ -15,15 +15,15 @@ from minikube_py.scheduler.devices.views import EXACT_COUNT, ClaimView, ClassVie
 from minikube_py.scheduler.objects import PodInfo, PodSpec
 
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""Each class stands for the resource of its name behind this, too."""
+"""Each class also backs the resource with this prefix and its name."""
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 IN_MEMORY: Final = "<extended-resources>"
-"""The name of a pod's special claim before it is created: no claim of the API can have it."""
+"""The name of a pod's special claim before it is created: no real claim can have it."""
 Object = dict[str, Any]
 
 
 def names_in(spec: PodSpec) -> tuple[str, ...]:
-    """The resources that the pod asks for and that a class may stand for."""
+    """The requested resources that a class may back."""
     if not spec.asks:
         return ()
     found: tuple[str, ...] | None = spec.cache.get("devices/names")
@@ -34,7 +34,7 @@ def names_in(spec: PodSpec) -> tuple[str, ...]:
 
 
 class ClassesByResource:
-    """Of two classes that stand for one resource the newer one counts, then the one whose name comes first."""
+    """If two classes back one resource, the newer one wins, then the first by name."""
 
     def __init__(self) -> None:
         self._classes: dict[str, ClassView] = {}
@@ -60,7 +60,7 @@ class ClassesByResource:
 
 
 def special_claim(pod: PodInfo, requests: Sequence[Object] = ()) -> ClaimView:
-    """The claim that all of a pod's extended resources share, as long as it is in memory only."""
+    """The claim for all extended resources of a pod, while it exists only in memory."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
     metadata = {
         "name": IN_MEMORY,
@@ -74,7 +74,7 @@ def special_claim(pod: PodInfo, requests: Sequence[Object] = ()) -> ClaimView:
 
 
 def pod_of_special(claim: ClaimView) -> str:
-    """The uid of the pod whose special claim this is, or ""."""
+    """The uid of the pod of this special claim, or ""."""
     metadata = claim.obj["metadata"]
     if (metadata.get("annotations") or {}).get(ANNOTATION) != "true":
         return ""
@@ -87,7 +87,7 @@ def requests_and_mappings(
 ) -> tuple[list[Object], list[Object]]:
     """The requests of the special claim, and which of them serves which resource of which container.
 
-    What containers that end ask for is served by what later ones have, and by one request for the rest."""
+    Terminating containers reuse the devices of later ones; one request covers the rest."""
     requests: list[Object] = []
     mappings: list[Object] = []
     for resource in sorted(resources):

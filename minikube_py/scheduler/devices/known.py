@@ -1,7 +1,7 @@
-"""All that the scheduler knows of devices: one for the plugins of all profiles, with what they have promised.
+"""The scheduler's knowledge of devices, shared by the plugins of all profiles, with their pending allocations.
 
-Source: `dynamicresources/dra_manager.go`, and what it keeps: a claim is as the API server answered a write until the
-informer has caught up, and one whose allocation is on its way counts as allocated.
+Source: `dynamicresources/dra_manager.go`. As there, a claim is what the API server returned for a write until the
+informer has caught up, and a pending allocation counts as allocated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Results = Sequence[Mapping[str, Any]]
 
 
 class Outcome(NamedTuple):
-    """What was found on a node, from which pools, and which versions of what is held in them."""
+    """The result on a node, with the pools and allocation versions it was computed from."""
 
     pools: tuple[Pool, ...]
     versions: tuple[int, ...]
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class Devices:
-    """`claim(key)` is as assumed. What is found for equal claims on a node is kept until something there changes."""
+    """`claim(key)` includes assumed state. Results for equal claims on a node are cached until something changes."""
 
     def __init__(self, kinds: LentKinds) -> None:
         slices, classes, claims = kinds.of(SLICES), kinds.of(CLASSES), kinds.of(CLAIMS)
@@ -88,13 +88,13 @@ class Devices:
         return assumed if int(assumed.resource_version) > int(served.resource_version) else served
 
     def assume(self, written: ClaimView) -> None:
-        """Until the informer has it, the claim is as the API server answered."""
+        """Until the informer catches up, the claim is what the API server returned."""
         self._assumed[written.key] = written
         self._pending.pop(written.uid, None)
         self._hold(written.key)
 
     def promise(self, claim: ClaimView, allocation: Allocation) -> None:
-        """The claim is about to get this. One that is in memory only has no name: it holds by its uid."""
+        """The claim is about to get this allocation. An in-memory claim has no name: it holds devices by uid."""
         key = claim.uid if claim.name == IN_MEMORY else claim.key
         self._pending[claim.uid] = key, allocation
         self._hold(key)
@@ -103,18 +103,18 @@ class Devices:
         return claim.uid in self._pending
 
     def break_promise(self, claim: ClaimView) -> None:
-        """Nothing of it will be written any more."""
+        """The pending allocation will not be written."""
         pending = self._pending.pop(claim.uid, None)
         if pending is not None:
             self._hold(pending[0])
 
     def special_of(self, pod: PodInfo) -> ClaimView | None:
-        """The claim that stands for the pod's extended resources, from an earlier try."""
+        """The claim for the pod's extended resources from an earlier attempt."""
         found = self._special.get(pod.uid)
         return None if found is None else self.claim(found.key)
 
     async def until(self, done: Callable[[], bool], clock: Clock, deadline_s: float) -> bool:
-        """Waits for changes of claims. False where the time came first. Raises what `done` raises."""
+        """Waits until `done`, checked on claim changes. False at the deadline. Raises what `done` raises."""
 
         async def watch() -> None:
             while not done():
@@ -150,7 +150,7 @@ class Devices:
         self._hold(claim.key)
 
     def _hold(self, key: str) -> None:
-        """Counts what the claim of that name holds now."""
+        """Updates what the claim of that key holds."""
         claim = self.claim(key)
         results: _Results = ()
         if claim is None and key in self._pending:
@@ -176,12 +176,12 @@ class Devices:
             self._by_resource.remove(old)
 
     def class_of(self, resource: str) -> ClassView | None:
-        """The class that stands for an extended resource."""
+        """The class that backs an extended resource."""
         return self._by_resource.get(resource)
 
     def totals(self, node: NodeInfo, view: ClassView) -> tuple[int, int]:
-        """How many devices of the class the node can reach, and how many of them are held; none where a selector
-        fails. Raises: TooLong."""
+        """How many devices of the class the node can reach, and how many are held; zeros if a selector fails. Raises:
+        TooLong."""
         count = held = 0
         try:
             for device in self._inventory.devices(node):
@@ -193,7 +193,7 @@ class Devices:
         return count, held
 
     def finder(self, claims: Sequence[ClaimView]) -> Finder:
-        """Looks for devices for all the claims, within one cycle."""
+        """Searches devices for all the claims, within one cycle."""
         signature = tuple(claim.signature for claim in claims)
         kept = self._kept.pop(signature, None)
         if kept is None:
@@ -207,7 +207,7 @@ class Devices:
         return self._inventory.pools(node)
 
     def begin(self) -> None:
-        """A pod's cycle begins: what it may take is bounded."""
+        """A pod's cycle begins: resets its search limits."""
         self._selecting.begin()
         self._looks_left = LOOKS_MAX
 
@@ -222,7 +222,7 @@ class Devices:
 
 
 class Finder:
-    """`kept`: by node, what was found for claims that ask for the same."""
+    """`kept`: by node, the results for equal claims."""
 
     __slots__ = ("_claims", "_devices", "_kept")
 

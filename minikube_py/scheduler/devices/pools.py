@@ -1,6 +1,6 @@
 """Pools of devices as a node sees them. Source: `structured/internal/incubating/pools_incubating.go`.
 
-What a node sees is kept until one of the slices behind it, or the node's labels, change.
+What a node sees is cached until one of its slices or the node's labels change.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Candidate(NamedTuple):
 
 
 class Pool:
-    """The part of a pool that a node can use. `problem`: what is wrong with its content. `consuming`: all devices of
-    the whole pool that consume counters. `available`: what is left of the counters, by what is allocated."""
+    """The part of a pool that a node can use. `problem`: why its content is invalid. `consuming`: all devices of the
+    whole pool that consume counters. `available`: remaining counters, by allocation."""
 
     __slots__ = ("available", "candidates", "consuming", "counter_sets", "has_conditions", "id", "is_whole", "problem")
 
@@ -48,7 +48,7 @@ class Pool:
 
     @classmethod
     def in_part(cls, id: PoolId) -> Pool:
-        """One of whose slices some are missing."""
+        """A pool with missing slices."""
         pool = cls(id)
         pool.is_whole = False
         return pool
@@ -86,7 +86,7 @@ class _Seen(NamedTuple):
 
 
 class Inventory:
-    """All slices; `pools(node)` is the same tuple until something behind it has changed."""
+    """All slices; `pools(node)` returns the same tuple until something behind it changes."""
 
     def __init__(self) -> None:
         self._of_node: dict[str, dict[str, SliceView]] = {}
@@ -103,7 +103,7 @@ class Inventory:
         return found
 
     def put(self, old: SliceView | None, new: SliceView | None) -> None:
-        """A slice has come (no `old`), changed or gone (no `new`)."""
+        """A slice was added (no `old`), changed or removed (no `new`)."""
         if old is not None:
             if new is None or self._home(old) is not self._home(new):
                 self._home(old).pop(old.key, None)
@@ -124,7 +124,7 @@ class Inventory:
         return pools
 
     def devices(self, node: NodeInfo) -> Iterator[Device]:
-        """All that the node can reach, of whatever generation and however much of their pools is there."""
+        """All devices the node can reach, of any generation, even in incomplete pools."""
         for each in (*self._of_node.get(node.name, {}).values(), *self._shared.values()):
             if each.is_per_device:
                 yield from (device for device in each.devices if device.reach.holds(node))
@@ -165,7 +165,7 @@ class Inventory:
         return (*by_id, *sorted(conditional, key=lambda pool: pool.id))
 
     def _pool(self, id: PoolId, slices: list[SliceView]) -> Pool | None:
-        """None where a newer generation stands in slices that the node does not see."""
+        """None if slices invisible to the node have a newer generation."""
         first = slices[0]
         if len(slices) == first.slice_count:
             return Pool(id, slices)

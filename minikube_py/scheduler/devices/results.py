@@ -1,4 +1,4 @@
-"""What is written into a claim of the devices that were found for it: `status.allocation`."""
+"""Builds a claim's `status.allocation` from the devices found for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Allocation = dict[str, Any]
 
 
 def allocations(solution: Solution, claims: Sequence[ClaimView], node_name: str) -> list[Allocation]:
-    """One a claim. A share of a device has no id yet: its `shareID` is "". Raises: ValueError."""
+    """One per claim. Shares have no id yet: their `shareID` is "". Raises: ValueError."""
     return [
         _allocation(claim, given, chosen, node_name)
         for claim, given, chosen in zip(claims, solution.given, solution.chosen, strict=True)
@@ -52,7 +52,7 @@ def _result(given: Given) -> dict[str, Any]:
 
 
 def _class_configs(chosen: list[Asked]) -> list[dict[str, Any]]:
-    """Those of a class once, for all requests that name it."""
+    """A class's configs once, for all requests that name it."""
     by_class: dict[str, list[dict[str, Any]]] = {}
     for asked in chosen:
         name = asked.request.full_name
@@ -68,7 +68,7 @@ def _class_configs(chosen: list[Asked]) -> list[dict[str, Any]]:
 
 
 def _claim_configs(claim: ClaimView, chosen: list[Asked]) -> list[dict[str, Any]]:
-    """As upstream, one that names several requests stands there once for each of them."""
+    """As upstream, a config that names several requests is repeated for each of them."""
     found = []
     for config in claim.spec.get("config") or ():
         requests = config.get("requests") or ()
@@ -78,7 +78,7 @@ def _claim_configs(claim: ClaimView, chosen: list[Asked]) -> list[dict[str, Any]
 
 
 def _node_selector(claim: ClaimView, given: list[Given], node_name: str) -> dict[str, Any] | None:
-    """Where all of the devices can be used; None for everywhere."""
+    """Where all the devices can be used; None for everywhere."""
     labels: list[dict[str, Any]] = []
     fields: list[dict[str, Any]] = []
     for each in given:

@@ -12,17 +12,17 @@ from minikube_py.scheduler.devices.allocator import SelectorError, TooCostly, To
 from minikube_py.scheduler.devices.views import Device
 
 STEPS_MAX: Final = 100_000
-"""Of one expression for one device: some 20 ms. What upstream lets cost the most may take twenty times that."""
+"""Per expression and device: some 20 ms. Upstream's most expensive expressions may take twenty times as long."""
 CYCLE_STEPS_MAX: Final = 500_000
 _SHOWN_MAX: Final = 200
 KEPT_MAX: Final = 64
-"""So many expressions' answers are kept with a device."""
+"""Maximum expressions whose results are kept with a device."""
 _PLAIN: Final = ("int", "bool", "string")
 
 
 class Selecting:
-    """Nobody waits long for the answers: one that takes too many steps is none, and those of one cycle that take too
-    many in all go on in the next, which knows what this one found."""
+    """Bounds the evaluation time: an expression over the step limit fails, and a cycle over its total limit continues
+    in the next one with the results so far."""
 
     def __init__(self) -> None:
         self._left = CYCLE_STEPS_MAX
@@ -32,7 +32,7 @@ class Selecting:
         self._left = CYCLE_STEPS_MAX
 
     def selects(self, expression: str, device: Device) -> bool:
-        """Raises: SelectorError; TooLong where the cycle has had its steps."""
+        """Raises: SelectorError; TooLong once the cycle's steps are used up."""
         known = device.selected.get(expression)
         if known is None:
             if self._left <= 0:
@@ -48,7 +48,7 @@ class Selecting:
 
 
 def _answered(expression: str, device: Device) -> bool | SelectorError:
-    # What is compiled is kept, so that this ends, and happens once.
+    # Compilation is cached, so it happens once and the evaluation makes progress.
     compiled(expression)
     try:
         found: bool = within(STEPS_MAX, selects, expression, device)
@@ -61,7 +61,7 @@ def _answered(expression: str, device: Device) -> bool | SelectorError:
 
 
 def selects(expression: str, device: Device) -> bool:
-    """However long it takes. Raises: SelectorError."""
+    """Without a step limit. Raises: SelectorError."""
     found = compiled(expression)
     if isinstance(found, str):
         raise SelectorError(f"CEL compile error: {found}")
@@ -77,7 +77,7 @@ def selects(expression: str, device: Device) -> bool:
 
 
 def _variable(device: Device) -> dict[str, Any]:
-    """A domain that the device says nothing of is an empty one. Raises: EvaluationError."""
+    """A domain without values on the device is empty. Raises: EvaluationError."""
     attributes: dict[Any, Any] = {}
     for name, attribute in sorted(device.attributes.items()):
         _put(attributes, name, device, _value(name, attribute))
@@ -93,7 +93,7 @@ def _variable(device: Device) -> dict[str, Any]:
 
 
 def _put(domains: dict[Any, Any], name: str, device: Device, value: Any) -> None:
-    """What names no domain is its driver's."""
+    """Unqualified names belong to the driver's domain."""
     domain, slash, own = name.partition("/")
     place = (domain, own) if slash else (device.id.driver, name)
     domains.setdefault(place[0], {})[place[1]] = value

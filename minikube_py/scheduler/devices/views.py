@@ -1,4 +1,4 @@
-"""ResourceSlices, DeviceClasses and ResourceClaims as the allocator reads them."""
+"""ResourceSlices, DeviceClasses and ResourceClaims, as the allocator reads them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ class Capacity(NamedTuple):
 
 
 class Device:
-    """`selected`: by expression, whether it selects this device, or why nobody knows; kept as long as its slice stays
-    as it is."""
+    """`selected`: by expression, whether it selects this device, or its error; kept while the slice is unchanged."""
 
     __slots__ = (
         "allows_many",
@@ -155,7 +154,8 @@ class SliceView:
         return device.reach if self.is_per_device else self.reach
 
     def is_for(self, node: NodeInfo) -> bool:
-        """Whether the slice matters to the node. Counters do for every node: without them their pool is not whole."""
+        """Whether the slice matters to the node. Counters matter to all nodes: without them their pool is
+        incomplete."""
         if self.has_counters:
             return True
         if self.reach.is_said:
@@ -178,12 +178,12 @@ class ClassView:
 
 
 def _expressions(spec: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """None for a selector that is of another kind."""
+    """None for a selector of another kind."""
     return tuple((each.get("cel") or {}).get("expression") for each in spec.get("selectors") or ())
 
 
 class Request:
-    """One that devices are found for: a request, or one of the alternatives of `parent`."""
+    """A request, or one of the alternatives of request `parent`."""
 
     __slots__ = (
         "capacity",
@@ -218,7 +218,7 @@ class Request:
 
 
 class Wish(NamedTuple):
-    """A request of a claim: one of `choices`, the first that can be had."""
+    """A request of a claim, satisfied by the first available of `choices`."""
 
     name: str
     choices: tuple[Request, ...]
@@ -226,7 +226,7 @@ class Wish(NamedTuple):
 
 
 class ClaimView:
-    """`obj` is the claim as the API server serves it, or as it is assumed to become."""
+    """`obj` is the claim as served by the API server, or as assumed."""
 
     __slots__ = ("_signature", "_wishes", "key", "name", "namespace", "obj", "resource_version", "uid")
 
@@ -243,7 +243,7 @@ class ClaimView:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What it asks of devices."""
+        """The requested devices."""
         found: Mapping[str, Any] = (self.obj.get("spec") or {}).get("devices") or {}
         return found
 
@@ -272,7 +272,7 @@ class ClaimView:
 
     @property
     def signature(self) -> str:
-        """Claims with equal ones ask for the same."""
+        """Claims with equal signatures request the same."""
         if not self._signature:
             self._signature = json.dumps(self.spec, sort_keys=True)
         return self._signature
@@ -285,7 +285,7 @@ class ClaimView:
 
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
-        """The devices that it holds."""
+        """The devices it holds."""
         found: Sequence[Mapping[str, Any]] = ((self.allocation or {}).get("devices") or {}).get("results") or ()
         return found
 

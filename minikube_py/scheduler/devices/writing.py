@@ -1,4 +1,4 @@
-"""What is written of a choice: the claim's allocation and who uses it; and how it is taken back.
+"""Writes a choice, the claim's allocation and reservation, and reverts it.
 
 Source: `bindClaim`, `PostFilter` and `Unreserve` of `dynamicresources/dynamicresources.go`.
 """
@@ -31,16 +31,16 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 TRIES_MAX: Final = 5
 TRY_AFTER_S: Final = 0.01
 SEEN_AFTER_MAX_S: Final = 120.0
-"""So long a claim that was created may take until the informer has it."""
+"""How long the informer may take to show a created claim."""
 _US_PER_S: Final = 1_000_000
 
 
 class BindingFailed(Exception):
-    """What keeps a claim from its pod."""
+    """The claim could not be bound to the pod."""
 
 
 def with_share_ids(allocation: Allocation, rng: Rng) -> Allocation:
-    """A copy of one's own."""
+    """A modified copy."""
     found = copy.deepcopy(allocation)
     for result in found["devices"].get("results") or ():
         if "shareID" in result:
@@ -51,7 +51,7 @@ def with_share_ids(allocation: Allocation, rng: Rng) -> Allocation:
 async def bind(
     handle: Handle, devices: Devices, claim: ClaimView, allocation: Allocation | None, pod: PodInfo
 ) -> ClaimView:
-    """The claim as it was written. Raises: BindingFailed, and what the client raises."""
+    """Returns the claim as written. Raises: BindingFailed, and the client's errors."""
     obj: Object = copy.deepcopy(dict(claim.obj))
     try:
         for tries in range(TRIES_MAX):
@@ -64,7 +64,7 @@ async def bind(
                 obj = await _write(handle, obj, claim.key, allocation, pod)
                 break
             except OutcomeUnknown:
-                # Whichever of two writes of one version comes first, the other one is refused.
+                # Of two writes to one version, the second is refused.
                 if tries == TRIES_MAX - 1:
                     raise
             except StatusError as error:
@@ -90,7 +90,7 @@ async def _refreshed(handle: Handle, claim: ClaimView) -> Object:
 
 
 def _is_done(obj: Object, allocation: Allocation | None, pod: PodInfo) -> bool:
-    """Whether a write whose answer was lost has come through."""
+    """Whether a write whose response was lost took effect."""
     status = obj.get("status") or {}
     if not any(each.get("uid") == pod.uid for each in status.get("reservedFor") or ()):
         return False
@@ -120,7 +120,7 @@ async def _write(handle: Handle, obj: Object, key: str, allocation: Allocation |
 
 
 async def create_special(handle: Handle, special: ClaimView) -> ClaimView:
-    """The claim as it was created, without what is allocated to it. Raises: BindingFailed."""
+    """Returns the created claim, without its allocation. Raises: BindingFailed."""
     metadata = {name: value for name, value in special.obj["metadata"].items() if name not in ("name", "uid")}
     obj = {**special.obj, "metadata": metadata}
     try:
@@ -133,7 +133,7 @@ async def create_special(handle: Handle, special: ClaimView) -> ClaimView:
 
 
 async def tell_pod(handle: Handle, pod: PodInfo, claim: ClaimView, mappings: Sequence[Object]) -> None:
-    """Writes into the pod which request serves which resource of which container. Raises: BindingFailed."""
+    """Records in the pod which request serves which resource of which container. Raises: BindingFailed."""
     about = f"pod {pod.key} ExtendedResourceClaimStatus"
     if not mappings:
         raise BindingFailed(f"nil or empty request mappings, no update of {about}")
@@ -146,7 +146,7 @@ async def tell_pod(handle: Handle, pod: PodInfo, claim: ClaimView, mappings: Seq
 
 
 async def delete_special(handle: Handle, claim: ClaimView) -> None:
-    """Lets go of its devices, too. Raises what the client raises, but for a claim that is gone."""
+    """Also releases its devices. Raises the client's errors, except if the claim is gone."""
     obj: Object = copy.deepcopy(dict(claim.obj))
     try:
         for tries in range(TRIES_MAX):
@@ -168,7 +168,7 @@ async def delete_special(handle: Handle, claim: ClaimView) -> None:
 
 
 async def unreserve(handle: Handle, claim: ClaimView, pod: PodInfo) -> None:
-    """Raises what the client raises."""
+    """Raises the client's errors."""
     gone = [{"$patch": "delete", "uid": pod.uid}]
     patch = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": gone}}
     await handle.client.patch(
@@ -182,7 +182,7 @@ async def unreserve(handle: Handle, claim: ClaimView, pod: PodInfo) -> None:
 
 
 async def deallocate(handle: Handle, claim: ClaimView) -> None:
-    """Raises what the client raises."""
+    """Raises the client's errors."""
     obj = copy.deepcopy(dict(claim.obj))
     for name in ("reservedFor", "allocation", "devices"):
         obj["status"].pop(name, None)
@@ -197,7 +197,7 @@ def has_conditions(claims: Sequence[ClaimView]) -> bool:
 
 
 def is_ready(claim: ClaimView) -> bool:
-    """Whether all of its devices may be used by the pod now. Raises: BindingFailed."""
+    """Whether the pod may use all its devices now. Raises: BindingFailed."""
     if claim.allocation is None:
         return False
     for result in claim.results:
@@ -224,7 +224,7 @@ def _conditions_of(claim: ClaimView, result: Mapping[str, Any]) -> dict[str, Map
 
 
 def left_s(claim: ClaimView, wall_s: float, timeout_s: float) -> float:
-    """How long its devices have until they must be ready; below 0: they are late."""
+    """Seconds until its devices must be ready; negative once overdue."""
     since = (claim.allocation or {}).get("allocationTimestamp")
     if since is None or not any(result.get("bindingConditions") for result in claim.results):
         return inf

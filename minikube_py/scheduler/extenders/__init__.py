@@ -1,1 +1,1 @@
-"""HTTP extenders: servers of others that filter, score, choose victims and bind for the scheduler."""
+"""HTTP extenders: external servers that filter, score, choose victims and bind for the scheduler."""

@@ -1,4 +1,4 @@
-"""The extenders of a scheduler, asked one after another or together, and what becomes of a failure.
+"""Calls a scheduler's extenders, in sequence or in parallel, and handles their failures.
 
 Source: pkg/scheduler/extender.go; findNodesThatPassExtenders, prioritizeNodes and extendersBinding in
 pkg/scheduler/schedule_one.go; callExtenders in pkg/scheduler/framework/preemption/preemption.go.
@@ -32,18 +32,18 @@ Project = Callable[[Object], T | None]
 logger = logging.getLogger(__name__)
 
 NAME: Final = "Extender"
-"""Stands among the plugins that turned a pod down where an extender did."""
+"""Listed among the plugins that rejected a pod if an extender did."""
 MAX_EXTENDER_PRIORITY: Final = 10
 _OK: Final = 200
 
 
 class ExtenderError(MinikubeError):
-    """An extender that must not be ignored failed; the message is upstream's."""
+    """A non-ignorable extender failed; the message is upstream's."""
 
 
 class Passed(NamedTuple):
-    """`names`: the nodes that all extenders let pass; `rejected`: what they said of others. `emptied`: an extender
-    answered with whole nodes, which upstream then scores as if no pod ran on them."""
+    """`names`: the nodes that all extenders accept; `rejected`: their statuses for the others. `emptied`: an extender
+    returned whole nodes, which upstream then scores as if no pod ran on them."""
 
     names: list[str]
     rejected: dict[str, Status]
@@ -51,7 +51,7 @@ class Passed(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What one extender gave a node: `score` times `weight` counts."""
+    """One extender's score for a node: `score` times `weight` counts."""
 
     extender: str
     score: int
@@ -59,7 +59,7 @@ class Given(NamedTuple):
 
 
 class Extenders:
-    """Raises from the constructor: ConfigError where there are some and no way out to them."""
+    """Raises from the constructor: ConfigError if extenders are configured but cannot be reached."""
 
     def __init__(self, configs: Sequence[ExtenderConfig], outside: Outside | None) -> None:
         if configs and outside is None:
@@ -67,7 +67,7 @@ class Extenders:
             raise ConfigError(f"extenders: {listed}: servers outside of this process cannot be called from here")
         self.configs = tuple(configs)
         self.prioritizing = 0
-        """Questions for scores that are under way."""
+        """Prioritize calls in progress."""
         self._outside = outside
 
     def __bool__(self) -> bool:
@@ -82,10 +82,10 @@ class Extenders:
     def with_bodies(
         self, pods: Project[PodInfo], nodes: Project[NodeInfo]
     ) -> tuple[Project[PodInfo], Project[NodeInfo]]:
-        """The same projections, which keep the objects too where extenders need them."""
+        """The same projections, which also keep the objects if extenders need them."""
         if not self.configs:
             return pods, nodes
-        # Of pods that run, only victims are sent.
+        # Running pods are sent only as victims.
         running = any(each.preempt_verb and not each.node_cache_capable for each in self.configs)
 
         def pod_with_body(obj: Object) -> PodInfo | None:
@@ -103,13 +103,13 @@ class Extenders:
         return pod_with_body, node_with_body
 
     def events(self) -> list[tuple[str, EventRegistration]]:
-        """What wakes a pod that an extender turned down: everything."""
+        """Any event wakes a pod that an extender rejected."""
         return [(NAME, EVERYTHING)] if self.configs else []
 
     # --- interested extenders ---------------------------------------------------------------------------------------
 
     def of(self, pod: PodInfo) -> list[ExtenderConfig]:
-        """Those that are interested in the pod."""
+        """The extenders interested in the pod."""
         if not any(each.managed for each in self.configs):
             return list(self.configs)
         asked = _resources(pod.body) if pod.body else set()
@@ -118,7 +118,7 @@ class Extenders:
     async def _send(
         self, extender: ExtenderConfig, verb: str, body: bytes, read: Callable[[bytes], Answered]
     ) -> Answered:
-        """What `read` finds in the answer. Raises: ExtenderError, BadJson."""
+        """The response parsed by `read`. Raises: ExtenderError, BadJson."""
         url = f"{extender.url_prefix.rstrip('/')}/{verb}"
         assert self._outside is not None
         try:
@@ -134,7 +134,7 @@ class Extenders:
     # --- Filter -----------------------------------------------------------------------------------------------------
 
     async def filter(self, pod: PodInfo, nodes: Mapping[str, bytes]) -> Passed:
-        """`nodes`: the bodies of those that the filters let pass. Raises: ExtenderError."""
+        """`nodes`: the bodies of the nodes that passed the filters. Raises: ExtenderError."""
         passed = Passed(list(nodes), {}, False)
         for extender in self.of(pod):
             if not passed.names:
@@ -175,7 +175,7 @@ class Extenders:
     # --- Prioritize -------------------------------------------------------------------------------------------------
 
     async def prioritize(self, pod: PodInfo, nodes: Mapping[str, bytes]) -> dict[str, list[Given]]:
-        """By node, what the extenders gave it. One that fails gives nothing."""
+        """By node, the extenders' scores. A failing extender gives none."""
         asked = [each for each in self.of(pod) if each.prioritize_verb]
         found: dict[str, list[Given]] = {}
         answers = await asyncio.gather(*(self._prioritize_by(each, pod, nodes) for each in asked))
@@ -201,7 +201,7 @@ class Extenders:
     # --- preemption -------------------------------------------------------------------------------------------------
 
     async def preempt(self, pod: PodInfo, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that the extenders agree to, with the victims that they name. Raises: ExtenderError."""
+        """The candidates that the extenders accept, with the victims they name. Raises: ExtenderError."""
         left = {each.node.name: each for each in candidates}
         for extender in self.of(pod):
             if not left:
@@ -230,7 +230,7 @@ class Extenders:
         found: dict[str, Candidate] = {}
         for name, victims in answer.items():
             if name not in left:
-                # Upstream takes any node that it knows; none but these was found to fit the pod.
+                # Upstream accepts any known node, but only these were found to fit the pod.
                 raise ExtenderError(f"nodeinfo not found for node name {go_quote(name)}")
             node = left[name].node
             uids_left = victims.uids if victims is not None else []
@@ -244,7 +244,7 @@ class Extenders:
     # --- Bind -------------------------------------------------------------------------------------------------------
 
     async def bind(self, pod: PodInfo, node_name: str) -> Status | None:
-        """None where no extender bound the pod: the profile does. Raises: ExtenderError."""
+        """None if no extender bound the pod: the profile does. Raises: ExtenderError."""
         for extender in self.of(pod):
             if not extender.bind_verb:
                 continue
@@ -269,7 +269,7 @@ def _node_args(extender: ExtenderConfig, pod: PodInfo, names: Sequence[str], nod
 
 
 def _resources(body: bytes) -> set[str]:
-    """What the containers of a pod ask for or are limited by, be it 0."""
+    """The resources that a pod's containers request or limit, even if 0."""
     spec = orjson.loads(body)["spec"]
     found: set[str] = set()
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -289,7 +289,7 @@ def _victim(extender: ExtenderConfig, node: NodeInfo, uid: str | None) -> PodInf
 
 
 def _int64(value: int) -> int:
-    """As Go's arithmetic wraps."""
+    """Wraps as Go's arithmetic does."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

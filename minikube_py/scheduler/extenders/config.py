@@ -1,4 +1,4 @@
-"""An extender as a KubeSchedulerConfiguration describes it. Source: pkg/scheduler/extender.go."""
+"""An extender's configuration in a KubeSchedulerConfiguration. Source: pkg/scheduler/extender.go."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from minikube_py.scheduler.configuration.merging import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ExtenderConfig:
-    """`managed`: the resources that a pod must ask for to be of interest; none: every pod is. `timeout_s`: below 0
-    for none."""
+    """`managed`: resources of which a pod must request one; empty: every pod matches. `timeout_s`: negative for
+    none."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -32,7 +32,7 @@ class ExtenderConfig:
 
 
 def read_extenders(extenders: Sequence[Mapping[str, Any]]) -> tuple[ExtenderConfig, ...]:
-    """In the order in which they are asked: those that may be ignored come last. Raises: ConfigError."""
+    """In call order: ignorable ones last. Raises: ConfigError."""
     try:
         found = [_read(each) for each in extenders]
     except ValueError as error:
@@ -58,7 +58,7 @@ def _read(given: Mapping[str, Any]) -> ExtenderConfig:
 
 
 def _tls(given: Mapping[str, Any] | None, https: bool) -> Tls | None:
-    """None for what the system trusts. Raises: ValueError."""
+    """None for the system's trust store. Raises: ValueError."""
     given = given or {}
     has_authority = bool(given.get("caFile") or given.get("caData"))
     insecure = bool(given.get("insecure")) or (https and not has_authority)

@@ -1,9 +1,9 @@
-"""The scheduling cycle of a pod that extenders are asked about: find what fits, ask, and rank what still fits.
+"""The scheduling cycle of a pod with extenders: find fitting nodes, call the extenders, and rank what still fits.
 
-While an extender is asked, the loop goes on with all but placing: pods and nodes come and go, bindings end. So nothing
-that was found before the question counts after it: the filters run again on the nodes that the extenders let pass, and
-only then a node is scored, chosen and charged, without a further wait. Other pods wait their turn, as upstream's do:
-one of lower priority must not take the room meanwhile.
+While an extender is called, everything but placement continues: pods and nodes change, bindings end. So earlier
+findings are void afterwards: the filters run again on the accepted nodes, and only then a node is scored, chosen and
+charged, without awaiting. Other pods wait their turn, as upstream's do: a pod of lower priority must not take the room
+meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Gone(Exception):
-    """The pod left the queue's hands while extenders were asked."""
+    """The pod left the queue while extenders were called."""
 
 
 class ExtendedCycle:
@@ -71,7 +71,7 @@ class ExtendedCycle:
             scheduler.broke(run, queued, error, started_s)
 
     def _still(self, queued: QueuedPodInfo) -> PodInfo:
-        """The pod as it is now. Raises: Gone."""
+        """The current pod. Raises: Gone."""
         known = self._scheduler.pod(queued.pod.key)
         if known is None or known.uid != queued.pod.uid or known.node_name:
             self._scheduler.queue.done(queued.pod.uid)
@@ -119,7 +119,7 @@ class ExtendedCycle:
     async def _on_nominated(
         self, evaluator: Evaluator, queued: QueuedPodInfo, rejected: dict[str, Status]
     ) -> Choice | None:
-        """The node that the pod was promised, if it still passes there. What extenders say of it goes to `rejected`."""
+        """The pod's nominated node, if it still passes there. Extender rejections are added to `rejected`."""
         pod = queued.pod
         _, fits = self._fitting(evaluator, pod, (pod.nominated_node,))
         if not len(fits):
@@ -153,7 +153,7 @@ class ExtendedCycle:
     def _diagnosis(
         self, evaluator: Evaluator, pod: PodInfo, prepared: Prepared, rejected: Mapping[str, Status]
     ) -> Diagnosis:
-        """What the filters and the extenders said; of a node that both turned down, what the extenders said."""
+        """The filters' and extenders' statuses; for a node rejected by both, the extenders'."""
         columns = evaluator.columns
         barred = dict(prepared.barred)
         unknown: list[str] = []
@@ -203,7 +203,7 @@ class ExtendedCycle:
     # --- PostFilter -------------------------------------------------------------------------------------------------
 
     async def _post_filter(self, run: ProfileRun, queued: QueuedPodInfo, diagnosis: Diagnosis) -> str | None:
-        """As the scheduler's own, with preemption through the extenders. Raises: Gone."""
+        """As the scheduler's own, with preemption through extenders. Raises: Gone."""
         profile = run.profile
         if not profile.post_filters:
             return ""

@@ -1,5 +1,5 @@
-"""JSON as Go's encoding/json reads it into structs: names in any case, the first value alone, and its words for what is
-wrong. Answers of extenders are read by it, since those were written to be read by Go. Pure."""
+"""JSON as Go's encoding/json decodes it into structs: case-insensitive names, only the first value, Go's error
+messages. Used for extender responses, which are written for Go. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BadJson(MinikubeError):
 
 class Shape(NamedTuple):
     """A Go type: `kind` is struct, list, map, string or int; `name` is how Go prints it. `fields`: of a struct, by
-    name; `of`: what a list or map holds."""
+    name; `of`: the element type of a list or map."""
 
     kind: str
     name: str
@@ -33,16 +33,16 @@ _ZEROS: Final = {"string": "", "int": 0}
 
 
 class _Number(str):
-    """As it was written."""
+    """A number as written."""
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object, in its order."""
+    """An object, in order."""
 
 
 def read(text: bytes, shape: Shape) -> Any:
-    """The first value of `text`: structs as dictionaries with all their fields, None where nothing was said of what Go
-    holds by reference. Raises: BadJson."""
+    """The first value of `text`: structs as dictionaries with all fields, None for absent values of Go reference types.
+    Raises: BadJson."""
     return _Reader().whole(_parsed(text.decode("utf-8", "replace")), shape)
 
 
@@ -58,14 +58,14 @@ _DECODER: Final = json.JSONDecoder(
 )
 _OUTER_DEPTH: Final = 4
 LARGE_BYTES: Final = 128 << 10
-"""What is longer is to be read in a thread, and lets others go on between the members of what is outermost."""
+"""Longer texts must be read in a thread; the reader yields between the members of the outermost containers."""
 
 
 _Scan = Callable[[str, int], tuple[Any, int]]
 
 
 def _outer(depth: int, inner: Any) -> Any:
-    """Reads the outermost objects and lists in Python, and what is in them as `inner` does."""
+    """Reads the outermost objects and lists in Python, and their contents with `inner`."""
     found: Any = json.JSONDecoder(object_pairs_hook=_Pairs)
     below: _Scan = (_outer(depth - 1, inner) if depth else inner).scan_once
 
@@ -123,7 +123,7 @@ def _quoted(char: str) -> str:
 
 
 def _in_object(before: str) -> bool:
-    """Whether what ends here is an object rather than a list."""
+    """Whether the container that ends here is an object, not a list."""
     open_ones: list[str] = []
     quoted = escaped = False
     for char in before:
@@ -145,7 +145,7 @@ _GO_KINDS: Final = {_Number: "number", str: "string", bool: "bool", list: "array
 
 
 class _Reader:
-    """Of mistakes in types Go tells the first, once it has read the rest."""
+    """Like Go, reports the first type mismatch after reading the rest."""
 
     def __init__(self) -> None:
         self._wrong = ""
@@ -182,7 +182,7 @@ class _Reader:
             name = key if key in shape.fields else folded.get(key.lower())
             if name is None:
                 continue
-            # Go names the outermost struct and the fields on the way from there.
+            # Go names the outermost struct and the field path from there.
             self._path = [*before, name]
             told = self._value(item, shape.fields[name], struct or plain)
             if item is not None or shape.fields[name].kind not in _ZEROS:

@@ -1,4 +1,4 @@
-"""What goes to an extender and what comes back, as k8s.io/kube-scheduler/extender/v1 has it. Pure."""
+"""Extender requests and responses, as defined by k8s.io/kube-scheduler/extender/v1. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BINDING: Final = Shape("struct", "v1.ExtenderBindingResult", {"Error": STRING})
 
 
 class FilterResult(NamedTuple):
-    """`nodes` and `names` are None where the answer does not have them."""
+    """`nodes` and `names` are None if absent from the response."""
 
     nodes: list[str] | None
     names: list[str] | None
@@ -50,7 +50,7 @@ class FilterResult(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """`uids`: of the pods; None for one that is null."""
+    """`uids`: of the pods; None for a null pod."""
 
     uids: list[str | None]
     violations: int
@@ -65,12 +65,12 @@ def node_args(pod: bytes, nodes: Iterable[bytes]) -> bytes:
 
 
 def name_args(pod: bytes, names: Sequence[str]) -> bytes:
-    """ExtenderArgs for an extender that knows the nodes."""
+    """ExtenderArgs for an extender that caches the nodes."""
     return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, orjson.dumps(names))
 
 
 def preemption_args(pod: bytes, victims: Mapping[str, tuple[Sequence[bytes], int]]) -> bytes:
-    """ExtenderPreemptionArgs with whole pods. `victims`: by node, the pods and how many budgets they violate."""
+    """ExtenderPreemptionArgs with whole pods. `victims`: by node, the pods and the number of budget violations."""
     by_node = b",".join(
         b'%b:{"Pods":[%b],"NumPDBViolations":%d}' % (orjson.dumps(node), b",".join(pods), violations)
         for node, (pods, violations) in victims.items()
@@ -79,7 +79,7 @@ def preemption_args(pod: bytes, victims: Mapping[str, tuple[Sequence[bytes], int
 
 
 def meta_preemption_args(pod: bytes, victims: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
-    """As `preemption_args`, with the uids of the pods alone."""
+    """As `preemption_args`, with the pods' uids only."""
     by_node = {
         node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
         for node, (uids, violations) in victims.items()
@@ -92,7 +92,7 @@ def binding_args(name: str, namespace: str, uid: str, node: str) -> bytes:
 
 
 def body_of(obj: Mapping[str, Any], *, trimmed: bool) -> bytes:
-    """An object as upstream's informers hold it: without kind and apiVersion; pods `trimmed`, without managedFields."""
+    """An object as in upstream's informers: without kind and apiVersion; pods are `trimmed` of managedFields."""
     found = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     if trimmed and "managedFields" in found["metadata"]:
         found["metadata"] = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
@@ -136,6 +136,6 @@ def _victims(found: Mapping[str, Any]) -> Victims:
 
 
 def binding_error(text: bytes) -> str:
-    """ "" where it is bound. Raises: BadJson."""
+    """Empty if it is bound. Raises: BadJson."""
     found: str = (read(text, _BINDING) or {}).get("Error") or ""
     return found

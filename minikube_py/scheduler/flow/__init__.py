@@ -1,4 +1,4 @@
-"""Flow scheduling: pods are placed by rounds, each the cheapest flow through a graph that a cost model prices."""
+"""Flow scheduling: pods are placed in rounds, each a minimum-cost flow through a graph priced by a cost model."""
 
 from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, CostModel, Machine, MachineClass, Machines, Task
 

@@ -1,4 +1,4 @@
-"""What a cost model returned, checked before a solver sees it: whole numbers within range, or one clear error."""
+"""Validates a cost model's results before a solver sees them: integers within range, or one clear error."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ T = TypeVar("T")
 
 
 class Asking:
-    """Asks a model about one class of pods. `where` is how the class is called; every error names it, the arc and a
-    pod."""
+    """Queries a model about one class of pods. `where`: the class's name; every error names it, the arc and a pod."""
 
     def __init__(self, model: str, where: str, task: Task) -> None:
         self._model = model

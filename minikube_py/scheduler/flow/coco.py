@@ -1,4 +1,4 @@
-"""CoCo's cost model: what a pod takes of a machine, and how much it and its neighbours disturb each other.
+"""CoCo's cost model: a pod's share of a machine, and the interference with its neighbours.
 
 Source: camsas/firmament, coco_cost_model.cc.
 """
@@ -19,7 +19,7 @@ from minikube_py.scheduler.objects import CPU, MEMORY
 OMEGA: Final = 1000
 PRIORITY_MAX: Final = 10
 PARTS_MAX: Final = 1000
-"""So many times all of a resource is the most that a price tells apart."""
+"""Prices distinguish up to this multiple of a resource's total."""
 
 PENALTY: Final[Mapping[str, Mapping[str, int]]] = {
     "turtle": {"turtle": 50, "sheep": 50, "rabbit": 50, "devil": 50},
@@ -27,11 +27,11 @@ PENALTY: Final[Mapping[str, Mapping[str, int]]] = {
     "rabbit": {"turtle": 10, "sheep": 50, "rabbit": 200, "devil": 1000},
     "devil": {"turtle": 10, "sheep": 200, "rabbit": 1000, "devil": 200},
 }
-"""What a pod of the one type, which runs there, adds to the price of a machine for pods of the other."""
+"""What a running pod of the outer type adds to the machine's price for pods of the inner type."""
 
 
 def penalties_of(machine: Machine) -> dict[str, int]:
-    """By type of what comes, for all that runs there."""
+    """By type of an arriving pod, the sum over all pods that run there."""
     found = dict.fromkeys(TASK_TYPES, 0)
     for pod in machine.info.pods.values():
         for coming, amount in PENALTY[task_type(pod)].items():
@@ -41,7 +41,7 @@ def penalties_of(machine: Machine) -> dict[str, int]:
 
 class Coco(OneClass):
     """args: `resources`: those beside cpu and memory that make up a cost, such as network and disk bandwidth. Firmament
-    has five in all; one that no machine has costs a waiting pod OMEGA and nothing else."""
+    has five in all; a resource no machine has only adds OMEGA to the cost of waiting."""
 
     name = "COCO"
     DIMENSIONS: Final = 5
@@ -82,7 +82,7 @@ class Coco(OneClass):
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         parts = (self.normalized(task.request(r), self._least.get(r, 0)) for r in self._resources)
         base = self._priority(task) + max(self.DIMENSIONS, len(self._resources)) * OMEGA + sum(parts)
-        # 1 each for the type of the machine and for interference; then tenths of seconds.
+        # 1 each for machine type and interference; then tenths of seconds.
         return Arc(base + 2 + int(task.waited_s * 10))
 
     def _class_of(self, task: Task) -> EquivClass:
@@ -104,7 +104,7 @@ class Coco(OneClass):
         return Arc(cost + self.interference(machine), machine.free_slots)
 
     def interference(self, machine: Machine) -> int:
-        """What all that runs there costs whatever comes, more of it the fuller the machine is."""
+        """The total interference of the pods running there; it grows with the machine's load."""
         if not machine.slots:
             return 0
         summed = sum(self._penalties.get(machine.name, {}).values())

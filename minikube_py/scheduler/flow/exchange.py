@@ -1,10 +1,10 @@
-"""Preemption by price: a pod that waits takes the place of running ones where that costs less, all counted. Pure.
+"""Preemption by price: a waiting pod replaces running ones if that lowers the total cost. Pure.
 
-For a class of equal pods and each node where they would pass the filters were some running pods gone, the cheapest to
-displace go. Displacing one costs what the model says of its eviction, at least what it costs to wait again, less what
-it costs to go on. A flow over these nodes then says which of the class's pods go where, or that it is cheaper to wait.
-Source: Firmament prices a running task's arc by TaskContinuation and its unscheduled arc by TaskPreemption; it has
-neither dimensions nor disruption budgets, which a trial of the profile's filters and a look at the budgets judge here.
+For a class of equal pods, each node where they would pass the filters without some running pods is an offer; the
+cheapest pods to displace are the victims. Displacing one costs its eviction price minus its continuation price, and at
+least the price of waiting again. A flow over these nodes decides which pods go where, or that waiting is cheaper.
+Source: Firmament prices a running task's arc by TaskContinuation and its unscheduled arc by TaskPreemption. It has
+neither dimensions nor disruption budgets, which are checked here by trials of the filters and by the budgets.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import by_budget, importance
 
 NODES_MAX: Final = 256
-"""Nodes that are tried in one round, for all its classes; each goes on after the one before."""
+"""Nodes tried per round, over all classes; each search resumes where the last one stopped."""
 
 
 class Offer(NamedTuple):
-    """A node where one of the class's pods would fit without `victims`. `price`: to displace them all."""
+    """A node where one pod of the class fits without `victims`. `price`: of displacing them all."""
 
     node: NodeInfo
     victims: tuple[PodInfo, ...]
@@ -37,7 +37,7 @@ class Offer(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """One pod of the class takes the place of the offer's victims. `price`: all together; `staying`: of waiting."""
+    """One pod of the class replaces the offer's victims. `price`: the total; `staying`: of waiting."""
 
     offer: Offer
     price: int
@@ -45,7 +45,7 @@ class Exchange(NamedTuple):
 
 
 class Relieved(Machines):
-    """Machines as they would be without the victims of an offer each."""
+    """Machines without the victims of their offers."""
 
     __slots__ = ("_offers",)
 
@@ -78,8 +78,8 @@ class Relieved(Machines):
 
 
 def displacing(model: CostModel, task: Task) -> int:
-    """What it costs to evict one running pod, less what it would cost to go on, and never less than that it waits
-    again: or two equal pods that cost to go on would take turns. Raises: ModelError."""
+    """The price of evicting one running pod, minus that of its continuation, and at least that of waiting again:
+    otherwise two equal pods with expensive continuations would displace each other forever. Raises: ModelError."""
     asking = Asking(model.name, "running", task)
     evicted = asking.arc("running -> unscheduled", model.task_preemption, task).cost
     waits = asking.arc("task -> unscheduled", model.task_to_unscheduled_agg, task).cost
@@ -94,7 +94,7 @@ def offers(
     running: Callable[[PodInfo], Task],
     model: CostModel,
 ) -> dict[int, Offer]:
-    """By slot. Only pods of the same scheduler, that run, of no higher priority, and that no budget protects.
+    """By slot. Victims are running pods of the same scheduler, of no higher priority and not protected by a budget.
 
     Raises: ModelError, PluginError."""
     found = {}
@@ -110,7 +110,7 @@ def offers(
             continue
         prices = {other.uid: displacing(model, running(other)) for other in free}
         victims = []
-        # The most expensive come back first, and of equals the most important.
+        # The most expensive are restored first, and among equals the most important.
         for other in sorted(free, key=lambda other: -prices[other.uid]):
             trial.add(other)
             if trial.rejection() is not None:
@@ -127,9 +127,9 @@ def may_go(other: PodInfo, pod: PodInfo) -> bool:
 
 
 def exchanges(graph: Graph, solver: Solver, task: Task, found: Mapping[int, Offer]) -> list[Exchange]:
-    """Which of the offers the class takes: one a pod, and only where it costs less than to wait.
+    """The offers that the class takes: one per pod, and only if cheaper than waiting.
 
-    `graph`: one that looks at machines as `Relieved`. Raises: ModelError, Infeasible."""
+    `graph`: must see machines as `Relieved`. Raises: ModelError, Infeasible."""
     slots = np.array(sorted(found), np.int64)
     problem = graph.build([TaskClass(task, slots, np.ones(len(slots), np.int64))])
     if graph.failed:

@@ -1,8 +1,8 @@
-"""The graph of one round: classes of equal pods, what a cost model puts between them and machines, machines, the sink.
+"""The graph of one round: classes of equal pods, the model's arcs to machines, machines, the sink.
 
-Everything between a class and the machines is the class's own copy, so that machines that its filters turn down are
-left out, and no arc carries more of its pods than fit there by themselves. Classes meet at the machines (and at machine
-classes, of which each takes one pod of whatever class) and at their jobs' unscheduled aggregators.
+Everything between a class and the machines is the class's own copy, so that machines rejected by its filters are left
+out, and no arc carries more pods than fit there. Classes meet at the machines (and at machine classes, each of which
+takes one pod of any class) and at their jobs' unscheduled aggregators.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNDER_WAY = -1
 
 
 class TaskClass(NamedTuple):
-    """`slots`: where the pods pass the filters, ascending; `room`: how many of them fit each of these by themselves."""
+    """`slots`: where the pods pass the filters, ascending; `room`: how many of them fit each slot on their own."""
 
     task: Task
     slots: IntArray
@@ -56,7 +56,7 @@ class Placement(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Arcs to machines: of a class, from `node`; the arc `first + i` leads to the machine at `positions[i]`."""
+    """Arcs of a class to machines, from `node`; arc `first + i` leads to the machine at `positions[i]`."""
 
     node: int
     first: int
@@ -65,7 +65,7 @@ class _Part(NamedTuple):
 
 
 class _Own:
-    """What a class has in the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label)."""
+    """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label)."""
 
     __slots__ = ("inner", "node", "parts", "unscheduled")
 
@@ -77,7 +77,7 @@ class _Own:
 
 
 class Graph:
-    """`failed`: classes about which the model said nothing that can be used, with the error; they are left out."""
+    """`failed`: classes left out because the model gave no usable result, with the error."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Graph:
         seen: Callable[[Machines], Machines] | None = None,
         extra: Mapping[int, int] | None = None,
     ) -> None:
-        """`seen`: how the model sees machines, where not as they are; `extra`: by slot, what a machine costs on top of
-        the model's price. A machine with such a price takes one pod."""
+        """`seen`: maps machines to the model's view, if it differs; `extra`: by slot, a price on top of the model's. A
+        machine with such a price takes one pod."""
         self._model = model
         self._seen = seen
         self._extra = extra or {}
@@ -108,7 +108,7 @@ class Graph:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Nodes and arcs."""
+        """Number of nodes and of arcs."""
         return self._nodes, self._arcs
 
     # --- building ---------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Graph:
         cost: IntArray | int,
         lower: int = 0,
     ) -> int:
-        """Returns the first arc's number."""
+        """Returns the number of the first arc."""
         chunk = np.broadcast_arrays(
             *(np.atleast_1d(np.asarray(a, np.int64)) for a in (start, end, capacity, cost, lower))
         )
@@ -138,7 +138,7 @@ class Graph:
         return self._arcs - len(chunk[0])
 
     def build(self, classes: Sequence[TaskClass]) -> Problem:
-        """Raises: ModelError, where it concerns all classes."""
+        """Raises: ModelError, if it concerns all classes."""
         model = self._model
         machines = self._machines(self.machine_slots)
         asking = Asking(model.name, "all", Task(classes[0].task.pod))
@@ -162,13 +162,13 @@ class Graph:
         for node, count in self._supply:
             supply[node] = count
         supply[SINK] = -supply.sum()
-        # Twice the price, and 1 for staying: of two cheapest flows, whoever solves, the one that places more pods.
+        # Twice the price, plus 1 for staying: of equally cheap flows every solver prefers the one placing more pods.
         cost = 2 * cost
         cost[[own.unscheduled for own in self._classes if own is not None]] += 1
         return Problem(supply, start, end, capacity, cost, lower if lower.any() else None)
 
     def _machine_classes(self, most: int) -> list[int]:
-        """For each index, the first of the nodes that stand for the machines; each leads to its machine."""
+        """For each index, the first of its machine nodes; each leads to its machine."""
         count = len(self.machine_slots)
         first = [self._nodes + index * count for index in range(most)]
         self._nodes += most * count
@@ -189,7 +189,7 @@ class Graph:
         self._add(1 + np.arange(len(machines)), SINK, capacity, self._leaf_cost)
 
     def _class(self, number: int, of: TaskClass) -> _Own | None:
-        """None where the model failed: what was begun stays, without supply."""
+        """None if the model failed: nodes already added stay, without supply."""
         own = _Own(self._node())
         try:
             self._arcs_of(own, of)
@@ -273,7 +273,7 @@ class Graph:
         label: str,
         base: int = 1,
     ) -> None:
-        """Arcs to those machines that have room; `base` is the first of their nodes, or of their machine classes'."""
+        """Arcs to the machines that have room; `base`: the first of their nodes or of their machine classes' nodes."""
         capacity = np.broadcast_to(capacity, len(positions))
         used = np.flatnonzero(capacity > 0)
         if not len(used):
@@ -286,7 +286,7 @@ class Graph:
     # --- reading the flow -------------------------------------------------------------------------------------------
 
     def placements(self, number: int, flow: IntArray, problem: Problem) -> Iterator[Placement]:
-        """Of a class's pods, those that go somewhere, one by one."""
+        """The class's placed pods, one by one."""
         own = self._classes[number]
         if own is None:
             return
@@ -307,7 +307,7 @@ class Graph:
                     yield Placement(slot, path, int(self._leaf_cost[place]))
 
     def unscheduled_price(self, number: int, problem: Problem) -> int:
-        """What it costs to leave one of its pods where it is, up to the aggregator."""
+        """The price of leaving one of its pods unscheduled, up to the aggregator."""
         own = self._classes[number]
         return 0 if own is None else _price(problem, own.unscheduled)
 
@@ -323,7 +323,7 @@ def _back(
     left: dict[int, int],
     problem: Problem,
 ) -> list[Step]:
-    """A way from the class's node to `node` that has flow left; it is taken off."""
+    """A path from the class's node to `node` with remaining flow, which it consumes."""
     steps: list[Step] = []
     while node != root:
         arc, start, label = next(each for each in into[node] if left[each[0]])
@@ -335,7 +335,7 @@ def _back(
 
 
 class _Nobody:
-    """Stands in messages for a pod where arcs belong to none."""
+    """Placeholder in messages for arcs that belong to no pod."""
 
     key = "(none)"
     name = "(none)"

@@ -1,7 +1,7 @@
-"""What a cost model says of the graph: the methods of Firmament's `CostModelInterface`, by name.
+"""The cost model interface: the methods of Firmament's `CostModelInterface`, by name.
 
-A task here is a class of equal pods. The methods that price an arc to one machine have a second form that prices the
-arcs to many at once, as numpy arrays; without it, the first is asked for each. Both, where given, must agree.
+A task here is a class of equal pods. Methods that price an arc to one machine have a vectorised form for many machines
+as numpy arrays; without it, the first is called for each. If both exist, they must agree.
 Source: camsas/firmament, src/scheduling/flow/cost_model_interface.h.
 """
 
@@ -19,15 +19,15 @@ from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 
 EquivClass = Hashable
 CLUSTER: Final = "cluster"
-"""The equivalence class that stands for any machine: Firmament's cluster aggregator."""
+"""The equivalence class for any machine: Firmament's cluster aggregator."""
 
 TASK_TYPE: Final = "minikube-py.io/task-type"
-"""Label of a pod: sheep, rabbit, devil or turtle; a turtle where it is absent."""
+"""Pod label: sheep, rabbit, devil or turtle; default turtle."""
 TASK_TYPES: Final = ("turtle", "sheep", "rabbit", "devil")
 
 
 class Arc(NamedTuple):
-    """`capacity`: how many pods may go this way; `min_flow`: how many must."""
+    """`capacity`: how many pods may use the arc; `min_flow`: how many must."""
 
     cost: int
     capacity: int = 1
@@ -47,8 +47,8 @@ def task_type(pod: PodInfo) -> str:
 
 
 class Task:
-    """Pods that are alike. `pod` is one of them, `count` how many they are; `waited_s` since that one was first tried;
-    `node` and `ran_s` where they run, "" and 0 where they wait."""
+    """Equal pods. `pod` is one of them, `count` their number; `waited_s` since that one's first attempt; `node` and
+    `ran_s` if they run, "" and 0 if they wait."""
 
     __slots__ = ("count", "job", "node", "pod", "ran_s", "waited_s")
 
@@ -79,7 +79,7 @@ class Task:
 
 
 class Machine:
-    """A node, as one arc sees it."""
+    """A node, as an arc to it sees it."""
 
     __slots__ = ("info",)
 
@@ -114,7 +114,7 @@ class Machine:
 
 
 class Machines:
-    """Nodes in order, each figure an array with one entry a node: never write to them."""
+    """Nodes in order; each figure is an array with one entry per node: never write to them."""
 
     __slots__ = ("nodes", "slots")
 
@@ -148,17 +148,17 @@ class Machines:
         return np.maximum(0, self.free(PODS))
 
     def positions(self, names: Sequence[str]) -> IntArray:
-        """Where those of `names` stand that are here."""
+        """The positions of those of `names` that are present."""
         wanted = self.nodes.columns.slots_of(names)
         return np.flatnonzero(np.isin(self.slots, wanted))
 
     def values(self, key: str, otherwise: int) -> IntArray:
-        """A label that reads as a whole number."""
+        """The values of an integer label."""
         valid, values = self.nodes.label_ints(key)
         return np.where(valid, values, otherwise)
 
     def fit(self, task: Task) -> IntArray:
-        """How many of the task's pods each takes by what is free of all that they ask for."""
+        """How many of the task's pods each takes, by the free amounts of all requested resources."""
         found = self.free_slots
         for resource, amount in task.pod.spec.requests:
             found = np.minimum(found, np.maximum(0, self.free(resource)) // amount)
@@ -166,21 +166,21 @@ class Machines:
 
 
 class MachineClass(NamedTuple):
-    """The machine as it is once it has taken `number` more pods: one more may go through it."""
+    """The machine after taking `number` more pods: one more may go through it."""
 
     machine: Machine
     number: int
 
 
 class ModelError(Exception):
-    """A cost model failed, or returned what is no price or no room; the message names class, arc and pod."""
+    """A cost model failed or returned an invalid price or capacity; the message names class, arc and pod."""
 
 
 class CostModel:
-    """Subclass this. `args`: those of the configuration; `rng`: the only source of chance.
+    """Subclass this. `args`: from the configuration; `rng`: the only source of randomness.
 
-    `machine_classes`: so many times may pods of one round go to a machine, each time by an arc of its own price
-    (`equiv_class_to_machine_classes`); 0 where a class has one arc to a machine."""
+    `machine_classes`: how many pods of a round may go to a machine, each by an arc with its own price
+    (`equiv_class_to_machine_classes`); 0 if a class has one arc to a machine."""
 
     name = ""
     machine_classes = 0
@@ -192,31 +192,31 @@ class CostModel:
     # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
-        """A node is there."""
+        """A node was added."""
 
     def remove_machine(self, name: str) -> None:
-        """It is gone."""
+        """A node was removed."""
 
     def add_task(self, task: Task) -> None:
-        """A class of pods takes part in a round, before anything else is required of it."""
+        """A class of pods joins a round; called before anything else about it."""
 
     def remove_task(self, task: Task) -> None:
-        """The flow was found: it has no more to do with the round."""
+        """The flow was found: the task leaves the round."""
 
     def prepare_stats(self, machines: Machines) -> None:
         """A round begins."""
 
     def gather_stats(self, machine: Machine) -> None:
-        """The machine, or what runs there, changed since the last round."""
+        """The machine or its pods changed since the last round."""
 
     def update_stats(self, machines: Machines) -> None:
-        """All that changed has been told."""
+        """All changes were reported."""
 
     # --- arcs -------------------------------------------------------------------------------------------------------
 
     def task_key(self, task: Task) -> Hashable:
-        """What prices depend on beside the specification, the owner and the priority: pods that differ in it are
-        different tasks."""
+        """What prices depend on besides specification, owner and priority: pods that differ in it are different
+        tasks."""
         return None
 
     def get_task_equiv_classes(self, task: Task) -> Sequence[EquivClass]:
@@ -235,15 +235,15 @@ class CostModel:
     # --- costs ------------------------------------------------------------------------------------------------------
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
-        """The price of leaving one pod of it where it is; upon later calls it must not fall."""
+        """The price of leaving one of its pods unscheduled; it must not fall over time."""
         raise NotImplementedError
 
     def unscheduled_agg_to_sink(self, job: str) -> Arc:
-        """Only its cost counts: there is always room."""
+        """Only the cost counts: capacity is unlimited."""
         return Arc(0)
 
     def task_to_equiv_class_aggregator(self, task: Task, ec: EquivClass) -> Arc:
-        """The capacity is for each pod: 1, or 0 for none."""
+        """The capacity is per pod: 1, or 0 for none."""
         return Arc(0)
 
     def task_to_resource_node(self, task: Task, machine: Machine) -> Arc:
@@ -262,7 +262,7 @@ class CostModel:
         return _each(lambda machine: self.equiv_class_to_equiv_class(ec, MachineClass(machine, index)), machines)
 
     def resource_node_to_resource_node(self, machine: Machine) -> Arc:
-        """From a machine to what executes there."""
+        """From a machine to its processing units."""
         return Arc(0, machine.free_slots)
 
     def resource_nodes_to_resource_nodes(self, machines: Machines) -> Arcs:
@@ -275,16 +275,16 @@ class CostModel:
         return _each(self.leaf_resource_node_to_sink, machines)
 
     def task_continuation(self, task: Task) -> Arc:
-        """The price of a running pod's staying where it is, with `preemption`."""
+        """The price of a running pod's continuation, with `preemption`."""
         return Arc(0)
 
     def task_preemption(self, task: Task) -> Arc:
-        """The price of evicting it; to wait again is the least that an eviction costs."""
+        """The price of evicting it, which is at least that of waiting again."""
         return Arc(0)
 
 
 def _each(price: Callable[[Machine], Arc], machines: Machines) -> Arcs:
     arcs = [price(machine) for machine in machines]
-    # As they came: what is no whole number is for the graph to refuse, with the machine's name.
+    # Unconverted: the graph rejects non-integers, naming the machine.
     cost, capacity = np.array([arc[0] for arc in arcs]), np.array([arc[1] for arc in arcs])
     return Arcs(cost, capacity) if arcs else Arcs(np.zeros(0, np.int64), np.zeros(0, np.int64))

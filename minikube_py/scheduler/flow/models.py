@@ -1,7 +1,7 @@
 """Firmament's cost models, with its constants, and one that minimises electricity.
 
-What Firmament learns from a task's final report or its data layer, a cluster does not tell: the args say it, by labels
-of pods and nodes. Source: camsas/firmament, src/scheduling/flow/*_cost_model.cc; Huawei-PaaS/firmament for CPU_MEM.
+What Firmament learns from final task reports or its data layer comes from args here, by labels of pods and nodes.
+Source: camsas/firmament, src/scheduling/flow/*_cost_model.cc; Huawei-PaaS/firmament for CPU_MEM.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from minikube_py.scheduler.objects import CPU, MEMORY, PodSpec
 MAX_ARC_COST: Final = 100_000_000
 OMEGA: Final = 1000
 RUNTIME: Final = "minikube-py.io/runtime-seconds"
-"""Label of a pod: how long its like run on average."""
+"""Pod label: the average runtime of such pods."""
 IDLE_WATTS, PEAK_WATTS = "minikube-py.io/idle-watts", "minikube-py.io/peak-watts"
-"""Labels of a node."""
+"""Node labels."""
 
 
 class Trivial(Slots):
-    """Any machine is as good as any other; one at random is a little better. args: `preferences` (1) for each pod."""
+    """All machines are equal; random preferences are slightly better. args: `preferences` (1) per pod."""
 
     name = "TRIVIAL"
 
@@ -48,7 +48,7 @@ class Trivial(Slots):
 
 
 class Random(Slots):
-    """Every price by chance, at most MAX_ARC_COST; to leave a pod is the most expensive."""
+    """Random prices up to MAX_ARC_COST; leaving a pod costs most."""
 
     name = "RANDOM"
 
@@ -71,7 +71,7 @@ class Random(Slots):
 
 
 class ShortestJobFirst(Slots):
-    """Short pods go first; waiting makes any of them worth its place. The label RUNTIME says how long."""
+    """Short pods go first; waiting eventually makes every pod worth placing. The label RUNTIME gives the runtime."""
 
     name = "SJF"
 
@@ -94,7 +94,7 @@ class ShortestJobFirst(Slots):
 
 
 class Octopus(Slots):
-    """Spreads: a machine costs 100 for each pod that runs there."""
+    """Spreads pods: a machine costs 100 per pod running there."""
 
     name = "OCTOPUS"
     BUSY: Final = 100
@@ -122,7 +122,7 @@ class Octopus(Slots):
 
 
 class Void(Slots):
-    """Nothing costs anything, not even to leave a pod where it is."""
+    """Nothing costs anything, not even leaving a pod unscheduled."""
 
     name = "VOID"
 
@@ -131,7 +131,7 @@ class Void(Slots):
 
 
 class SpecClass(NamedTuple):
-    """The equivalence class of a specification: equal ones are one object."""
+    """The equivalence class of a specification; equal specifications share one object."""
 
     spec: PodSpec
 
@@ -140,7 +140,7 @@ class SpecClass(NamedTuple):
 
 
 class _Tiers(Slots, OneClass):
-    """Each further pod on a machine has its own price. args: `machineClasses`, how many a round may put there (10)."""
+    """Each further pod on a machine has its own price. args: `machineClasses`, the pods per machine and round (10)."""
 
     UNSCHEDULED: Final = 2_560_000
 
@@ -156,7 +156,7 @@ class _Tiers(Slots, OneClass):
 
 
 class Net(_Tiers):
-    """Where most network bandwidth is left. args: `resource`, which stands for it in requests and nodes
+    """Prefers the most free network bandwidth. args: `resource`, the bandwidth in requests and nodes
     (minikube-py.io/net-rx-bandwidth)."""
 
     name = "NET"
@@ -177,8 +177,8 @@ class Net(_Tiers):
 
 
 class CpuMem(_Tiers):
-    """Poseidon's: where least of cpu and memory is taken, and both alike. Of its other costs, those for affinities are
-    here what they are for a pod that prefers nothing, 1,000 each; that of taints is 0."""
+    """Poseidon's: prefers the least and most balanced use of cpu and memory. Affinity costs are those of a pod without
+    preferences, 1,000 each; the taint cost is 0."""
 
     name = "CPU_MEM"
     NO_PREFERENCE: Final = 2 * OMEGA
@@ -190,9 +190,9 @@ class CpuMem(_Tiers):
         for resource in (CPU, MEMORY):
             wanted, free, all_of_it = task.request(resource), machines.free(resource), machines.allocatable(resource)
             room &= free >= wanted * (index + 1)
-            # As floats of 32 bits, as Firmament has them.
+            # As 32-bit floats, like Firmament.
             part = (all_of_it - free + index * wanted) / np.maximum(all_of_it, 1).astype(np.float32)
-            # More than all of it may be taken, where a node has less than it had.
+            # Usage can exceed the capacity if a node has shrunk.
             taken.append(np.clip(part, 0, 1).astype(np.float32))
         cpu, memory = taken
         mean = (cpu + memory) / np.float32(2)
@@ -203,12 +203,12 @@ class CpuMem(_Tiers):
 
 
 class Electricity(_Tiers):
-    """Least electricity: what a pod adds to the power that its machine draws, times the price of a kWh where that is.
+    """Minimises electricity: the power a pod adds to its machine, times the local price of a kWh.
 
-    A machine draws IDLE_WATTS when it is on, and evenly more up to PEAK_WATTS at full cpu. A pod on a machine that
-    runs nothing pays that share of its idle power that it takes of its cpu (the fixed cost, spread: a flow cannot pay
-    it once). Costs are in thousandths of a cent an hour. args: `idleWatts` (100) and `peakWatts` (250) for nodes
-    without labels; `centsPerKwh`: by the value of `zoneLabel` (topology.kubernetes.io/zone), `otherwise` (30)."""
+    A machine draws IDLE_WATTS when on, rising linearly to PEAK_WATTS at full cpu. A pod on an empty machine pays the
+    idle power in proportion to its cpu share (the fixed cost, spread: a flow cannot charge it once). Costs are in
+    thousandths of a cent per hour. args: `idleWatts` (100) and `peakWatts` (250) for nodes without labels;
+    `centsPerKwh`: by the value of `zoneLabel` (topology.kubernetes.io/zone), `otherwise` (30)."""
 
     name = "ELECTRICITY"
 
@@ -244,7 +244,7 @@ MODELS: Final[Mapping[str, type[CostModel]]] = {
 
 
 def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> CostModel:
-    """One of `MODELS`, or `FILE.py:CLASS` or `MODULE:CLASS`. Raises: ConfigError, which says where and what to do."""
+    """One of `MODELS`, `FILE.py:CLASS` or `MODULE:CLASS`. Raises: ConfigError, with the location and a remedy."""
     kind: Callable[..., Any] | None = MODELS.get(target)
     if kind is None:
         if not target.rpartition(":")[0]:

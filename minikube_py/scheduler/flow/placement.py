@@ -26,9 +26,9 @@ NAME: Final = "FlowPlacement"
 
 @dataclass(frozen=True, slots=True)
 class FlowArgs:
-    """`cost_model`: one of `flow.models`, or FILE.py:CLASS; `model_args` are its own. `max_pods` of a round, and
-    `max_arcs` from machine classes. `retry_seconds`: after so long pods that a price kept waiting are priced again.
-    `preemption`: running pods are evicted where a waiting one is worth more."""
+    """`cost_model`: one of `flow.models`, or FILE.py:CLASS; `model_args` are its own. `max_pods` per round, `max_arcs`
+    from machine classes. `retry_seconds`: when pods that a price kept waiting are priced again. `preemption`: evicts
+    running pods if a waiting one is worth more."""
 
     cost_model: str = "CPU_MEM"
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def _camel(name: str) -> str:
 
 
 class FlowPlacement:
-    """Takes part in no point: the profile's pods are placed in rounds. Raises from the constructor: ConfigError."""
+    """Implements no point: the profile's pods are placed in rounds. Raises from the constructor: ConfigError."""
 
     name = NAME
     places_in_rounds = True
@@ -84,11 +84,11 @@ class FlowPlacement:
         self._budgets = handle.informer(BUDGETS, project_budget) if self.args.preemption else None
 
     def budgets(self) -> Budgets:
-        """As they are known now; with `preemption`."""
+        """The known budgets; used with `preemption`."""
         return Budgets(self._budgets.store.values() if self._budgets is not None else ())
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """What may change a price."""
+        """Events that may change a price."""
         return (
             EventRegistration(ClusterEvent(POD, Action.DELETE | Action.ADD)),
             EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE | Action.DELETE)),

@@ -1,6 +1,6 @@
-"""A minimum-cost flow problem as arrays, and what must hold of an answer, whoever gave it.
+"""A minimum-cost flow problem as arrays, and the checks of a solution.
 
-Solvers see problems without lower bounds and without negative costs: `reduced` brings any problem there.
+Solvers get problems without lower bounds and negative costs: `reduced` transforms any problem.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import numpy as np
 from minikube_py.scheduler.framework import IntArray
 
 COST_MAX: Final = 1 << 40
-"""So that a path through a million nodes stays within int64."""
+"""Keeps the cost of a path through a million nodes within int64."""
 AMOUNT_MAX: Final = 1 << 31
 
 
 class Infeasible(Exception):
-    """Not all supply reaches where it is wanted."""
+    """Not all supply can reach the demand."""
 
 
 class Problem(NamedTuple):
-    """`supply`: by node, below 0 where flow is wanted; they add up to 0. The others by arc; `lower` is the least flow,
-    None for 0 everywhere. All int64."""
+    """`supply`: by node, negative for demand, sum 0. The others by arc; `lower` is the minimum flow, None for 0
+    everywhere. All int64."""
 
     supply: IntArray
     start: IntArray
@@ -32,13 +32,13 @@ class Problem(NamedTuple):
     lower: IntArray | None = None
 
     def price(self, flow: IntArray) -> int:
-        # As Python ints: the sum of many large products may leave int64.
+        # As Python ints: the sum of many large products may exceed int64.
         used = np.flatnonzero(flow)
         return sum(int(f) * int(c) for f, c in zip(flow[used].tolist(), self.cost[used].tolist(), strict=True))
 
 
 class Reduced(NamedTuple):
-    """`flow = base + sign * (what a solver finds for the problem)`."""
+    """`flow = base + sign * (solution of the problem)`."""
 
     problem: Problem
     base: IntArray
@@ -46,8 +46,8 @@ class Reduced(NamedTuple):
 
 
 def reduced(problem: Problem) -> Reduced:
-    """The same problem with lower bounds of 0 and costs of 0 or more: what must flow has flowed, and an arc that pays
-    is full, with a way back that costs as much."""
+    """The equivalent problem with lower bounds of 0 and costs of 0 or more: required flow is already sent, and an arc
+    with negative cost is full, with a reverse arc of the opposite cost."""
     lower = np.zeros(len(problem.start), np.int64) if problem.lower is None else problem.lower
     pays = problem.cost < 0
     base = np.where(pays, problem.capacity, lower)
@@ -70,10 +70,10 @@ def reduced(problem: Problem) -> Reduced:
 
 
 def faults(problem: Problem, flow: IntArray) -> list[str]:
-    """Why `flow` is no cheapest flow; empty where it is one.
+    """Why `flow` is not a minimum-cost flow; empty if it is.
 
-    It is the cheapest if and only if no cycle of the residual graph costs less than nothing; then distances within
-    that graph are potentials under which every reduced cost is 0 or more."""
+    It is optimal if and only if no cycle of the residual graph has a negative cost; then distances within that graph
+    are potentials under which every reduced cost is 0 or more."""
     lower = 0 if problem.lower is None else problem.lower
     found = []
     if ((flow < lower) | (flow > problem.capacity)).any():

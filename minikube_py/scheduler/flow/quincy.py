@@ -17,11 +17,11 @@ from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
 
 INPUT: Final = "minikube-py.io/input"
-"""Label of a pod: the name of its input, whose size and places the args tell."""
+"""Pod label: the name of its input; the args give its size and locations."""
 
 
 class Rack(NamedTuple):
-    """The machines that share a value of the rack label."""
+    """The machines with one value of the rack label."""
 
     name: str
 
@@ -30,7 +30,7 @@ class Rack(NamedTuple):
 
 
 class _Input(NamedTuple):
-    """GiB: in all, and by node."""
+    """GiB: total, and by node."""
 
     size: float
     on: Mapping[str, float]
@@ -71,11 +71,11 @@ class Quincy(Slots):
         return self._inputs.get(task.labels.get(INPUT, ""), _Input(0.0, {}))
 
     def _on_rack(self, data: _Input, rack: str) -> float:
-        """At most all of it: machines of a rack may hold the same blocks, of which the args do not tell."""
+        """At most the total: machines of a rack may hold the same blocks, which the args do not describe."""
         return min(data.size, sum(gib for node, gib in data.on.items() if self._racks.of(node) == rack))
 
     def transfer_cost(self, remote: float, on_rack: float) -> int:
-        """GiB that are not on the machine, and of these, those that are in its rack."""
+        """`remote`: GiB not on the machine; `on_rack`: those of them in its rack."""
         return int(self.TOR_COST * on_rack + self.CORE_COST * (remote - on_rack))
 
     def _to_machine(self, data: _Input, name: str) -> int:
@@ -84,7 +84,7 @@ class Quincy(Slots):
         return self.transfer_cost(data.size - here, max(0.0, there - here))
 
     def _to_rack(self, data: _Input, rack: str) -> int:
-        """Its worst machine's."""
+        """The cost of its worst machine."""
         return max(self._to_machine(data, name) for name in self._racks.names(rack))
 
     def _to_cluster(self, data: _Input) -> int:
@@ -123,7 +123,7 @@ class Quincy(Slots):
         return [Rack(rack) for rack in self._racks] if ec == CLUSTER else ()
 
     def equiv_class_to_equiv_class(self, ec: EquivClass, to: EquivClass) -> Arc:
-        # Room is where the machines are: a rack's is theirs added up.
+        # Capacity is limited at the machines; a rack's is their sum.
         return Arc(0, 1 << 31)
 
     def get_outgoing_equiv_class_pref_arcs(self, ec: EquivClass, machines: Machines) -> IntArray | Sequence[int]:
@@ -133,8 +133,8 @@ class Quincy(Slots):
 
 
 class QuincyInterference(Quincy):
-    """Quincy's prices, and on each machine what CoCo says that its neighbours cost, for a pod of whatever type. In
-    Firmament this model is a name: all its costs are 0, and its tasks lead nowhere."""
+    """Quincy's prices plus, on each machine, CoCo's interference costs of its neighbours, for pods of all types. In
+    Firmament this model is an empty shell: all costs are 0, and tasks have no arcs."""
 
     name = "QUINCY_INTERFERENCE"
 

@@ -1,8 +1,8 @@
-"""Rounds of a profile that is placed by flow: graph, solver, repair, and the binding cycle of every other pod.
+"""Rounds of a profile that is placed by flow: graph, solver, repair, and the usual binding cycle.
 
-A round takes the pods that wait, those of the highest priority first, as classes of equal ones. Its placements are put
-to the profile's filters one by one as they are committed, since a flow knows nothing of dimensions and the nodes may
-have changed: what fails goes through a second graph, and then alone. Bindings go on beside the next round.
+A round takes the waiting pods, highest priority first, as classes of equal pods. As placements are committed, each is
+checked by the profile's filters, since a flow ignores dimensions and the nodes may have changed: rejected pods go
+through a second graph, and then are placed alone. Bindings overlap with the next round.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ logger = logging.getLogger(__name__)
 
 TURN_S = 0.002
 REST = 2
-"""So many times as long as its graphs and solvers took, pods gather after a round: the next costs the same for many."""
+"""After a round, pods gather for this multiple of its graph and solver time: a larger round costs no more."""
 REST_MAX_S = 1.0
 PASSES = 2
-"""A round's graph, and one more for what its repair turned down."""
+"""A round's graph, and one more for pods rejected during its repair."""
 AGAIN_SHARE = 16
-"""What a pass left because there was no more room in its graph goes again, where it placed at least this part of it."""
+"""Pods left over by a full graph are retried at once if the pass placed at least this fraction of them."""
 
 
 class Decision(NamedTuple):
-    """How a pod was placed. `path`: the arcs up to the sink; `alternative`: the price of leaving it."""
+    """How a pod was placed. `path`: the arcs to the sink; `alternative`: the price of leaving it unscheduled."""
 
     round: int
     node: str
@@ -62,7 +62,7 @@ class Decision(NamedTuple):
 
 
 class _Promise(NamedTuple):
-    """The pod's key, the node, and the uids of those that leave it."""
+    """The pod's key, the node, and the uids of its victims."""
 
     pod: str
     node: str
@@ -70,7 +70,7 @@ class _Promise(NamedTuple):
 
 
 class _Class:
-    """Equal pods on their way through a round, in the queue's order."""
+    """Equal pods in a round, in queue order."""
 
     __slots__ = ("feasible", "job", "of", "pods", "prepared", "room")
 
@@ -84,7 +84,7 @@ class _Class:
 
 
 class Rounds:
-    """`take` pods, then `run`. `rounds`, `passes`, `arcs` and `repaired` count work."""
+    """Call `take` for pods, then `run`. `rounds`, `passes`, `arcs` and `repaired` count work."""
 
     def __init__(
         self, scheduler: Scheduler, run: ProfileRun, plugin: FlowPlacement, bindings: Bindings, timers: Timers
@@ -103,11 +103,11 @@ class Rounds:
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
         self._kept_waiting: dict[str, PodInfo] = {}
         wide = run.profile.wide
-        # Nothing is scored.
+        # Scoring is not used.
         self._wide = wide._replace(pre_scorers={}, scorers=())
         self._local = run.profile.local._replace(pre_scorers={}, scorers=())
         self._promised: dict[str, _Promise] = {}
-        """By uid of a pod that takes the place of others."""
+        """By uid of a pod that replaces others."""
         self._tried = self._trials_left = 0
         self.rounds = self.passes = self.arcs = self.repaired = self.exchanged = 0
 
@@ -126,7 +126,7 @@ class Rounds:
         return bool(self._waiting) and self._scheduler.clock.monotonic_s() >= self._due_s
 
     async def run(self) -> None:
-        """Places all that was taken, at its time."""
+        """Places all taken pods once a round is due."""
         while self._waiting:
             if not self.is_due:
                 if self._asked_for_s != self._due_s:
@@ -135,7 +135,7 @@ class Rounds:
                 return
             self._busy_s = 0.0
             batch, self._waiting = self._waiting, []
-            # The queue's order stays within a priority.
+            # Queue order is kept within a priority.
             priorities = sorted({queued.pod.priority for queued in batch}, reverse=True)
             for priority in priorities:
                 alike = [queued for queued in batch if queued.pod.priority == priority]
@@ -152,7 +152,7 @@ class Rounds:
         alone = [queued for queued in pods if queued.pod.nominated_node]
         left = [queued for queued in pods if not queued.pod.nominated_node]
         if self._plugin.args.preemption:
-            # Who was promised a place takes it before others look for theirs.
+            # Pods with a nominated node take it before the others are placed.
             await self._alone(alone)
             alone = []
         for _ in range(PASSES):
@@ -167,7 +167,7 @@ class Rounds:
                 await self._breathe(0.0)
 
     async def _pass(self, pods: Sequence[QueuedPodInfo], started_s: float) -> list[QueuedPodInfo]:
-        """Returns those whose placement was turned down."""
+        """Returns the pods whose placement was rejected."""
         self.passes += 1
         began_s = self._scheduler.clock.monotonic_s()
         classes = self._classes(pods, started_s)
@@ -201,7 +201,7 @@ class Rounds:
     # --- classes ----------------------------------------------------------------------------------------------------
 
     def _is_waiting(self, queued: QueuedPodInfo) -> bool:
-        """Whether the pod is still there and without a node; it is then as it is now."""
+        """Whether the pod still exists unassigned; updates it to its current version."""
         known = self._scheduler.pod(queued.pod.key)
         if known is None or known.uid != queued.pod.uid or known.node_name or known.deleting:
             self._scheduler.queue.done(queued.pod.uid)
@@ -235,7 +235,7 @@ class Rounds:
         return Task(queued.pod, count, now_s - first_s if first_s is not None else 0.0, _job_of(queued.pod))
 
     def _prepare(self, each: _Class, started_s: float) -> bool:
-        """Where its pods pass the filters. False where a plugin failed."""
+        """Finds where the class's pods pass the filters. False if a plugin failed."""
         pod, columns = each.pods[0].pod, self._columns
         each.feasible = each.room = np.zeros(0, np.int64)
         each.of = Task(pod)
@@ -281,17 +281,17 @@ class Rounds:
             try:
                 model.remove_task(each.of)
             except Exception:
-                # What it keeps is its own affair; the pods were placed.
+                # The model's own cleanup failed, but the pods are placed.
                 logger.exception("remove_task of cost model %s", model.name)
 
     def _tell_of_machines(self) -> None:
-        """Tells the model which machines came, changed and went. Raises: ModelError."""
+        """Reports added, changed and removed machines to the model. Raises: ModelError."""
         columns, model = self._columns, self._plugin.model
         changed = columns.changed_since(self._version) if self._version >= 0 else None
         slots: Iterable[int] = range(columns.size) if changed is None else dict.fromkeys(changed)
         name = ""
         try:
-            # A name may have moved to another slot meanwhile: first who went.
+            # A name may have moved to another slot: removals first.
             for name in [n for n in self._known if n not in columns.by_name or not columns.by_name[n].present]:
                 del self._known[name]
                 model.remove_machine(name)
@@ -316,7 +316,7 @@ class Rounds:
     async def _commit(
         self, each: _Class, placements: Sequence[Placement], alternative: int, started_s: float
     ) -> list[QueuedPodInfo]:
-        """Returns those that a filter turned down."""
+        """Returns the pods that a filter rejected."""
         scheduler, turned_down = self._scheduler, []
         count = len(each.feasible)
         turn_ends_s = scheduler.clock.monotonic_s() + TURN_S
@@ -338,7 +338,7 @@ class Rounds:
         return turned_down
 
     async def _breathe(self, turn_ends_s: float) -> float:
-        """Lets others go when the turn is over, and waits where too many bindings are under way."""
+        """Yields to the event loop at the end of a turn, and waits while too many bindings are in flight."""
         if self._scheduler.clock.monotonic_s() < turn_ends_s and self._bindings.has_room:
             return turn_ends_s
         await asyncio.sleep(0)
@@ -347,7 +347,7 @@ class Rounds:
         return self._scheduler.clock.monotonic_s() + TURN_S
 
     def _passes(self, each: _Class, pod: PodInfo, node: NodeInfo | None) -> CycleState | None:
-        """The state for the points to come, None where a filter of the profile turns the pod down there as things are.
+        """The cycle state for the next points; None if a filter of the profile now rejects the pod there.
 
         Raises: PluginError."""
         if node is None or not node.present or each.prepared is None:
@@ -388,7 +388,7 @@ class Rounds:
     # --- preemption by price ----------------------------------------------------------------------------------------
 
     def _holds_for(self, queued: QueuedPodInfo, started_s: float) -> bool:
-        """Whether those whose place the pod takes are still on their way out; it is then not tried."""
+        """Whether the pod's victims are still terminating; then it is not tried yet."""
         promise = self._promised.get(queued.pod.uid)
         node = self._columns.by_name.get(promise.node) if promise is not None else None
         there = [node.pods[uid] for uid in promise.victims if uid in node.pods] if promise and node else []
@@ -400,7 +400,7 @@ class Rounds:
         return False
 
     def _exchanged(self, each: _Class, pods: Sequence[QueuedPodInfo], started_s: float) -> Sequence[QueuedPodInfo]:
-        """Lets pods of a class take the place of running ones where the price says so; returns the others."""
+        """Lets pods of a class replace running ones if the price is right; returns the others."""
         pods = [queued for queued in pods if self._is_waiting(queued)] if self._plugin.args.preemption else pods
         if not pods or not self._plugin.args.preemption or pods[0].pod.preemption_policy == "Never":
             return pods
@@ -504,7 +504,7 @@ def _job_of(pod: PodInfo) -> str:
 
 
 def _labels_that_matter(pod: PodInfo) -> Hashable:
-    """Those of a pod that asks for others by their labels: its like may be asked for as well."""
+    """The labels of a pod that selects others by labels: equal pods may be selected, too."""
     spec = pod.spec
     if not (spec.pod_affinity or spec.pod_anti_affinity or spec.spread):
         return None

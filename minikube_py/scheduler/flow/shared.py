@@ -1,4 +1,4 @@
-"""What several cost models have in common: slots as room, one class for each task, machines by a label."""
+"""Common parts of cost models: slots as capacity, one class per task, machines by label."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikube_py.scheduler.flow.model import Arcs, CostModel, EquivClass, Machin
 
 
 class Slots(CostModel):
-    """What most of Firmament's models share: a class reaches every machine at one price, as often as it has slots."""
+    """Common to most of Firmament's models: a class reaches every machine at one price, up to its free slots."""
 
     def equiv_class_to_resource_nodes(self, ec: EquivClass, machines: Machines) -> Arcs:
         return Arcs(0, machines.free_slots)
@@ -23,7 +23,7 @@ class Slots(CostModel):
 
 
 class OneClass(CostModel):
-    """A task belongs to one equivalence class, from which its arcs are priced."""
+    """Each task has one equivalence class, from which its arcs are priced."""
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
@@ -42,7 +42,7 @@ class OneClass(CostModel):
 
 
 class ByLabel:
-    """The names of machines by the value of one of their labels; "" where it is absent."""
+    """Machine names by the value of one label; "" if it is absent."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -50,7 +50,7 @@ class ByLabel:
         self._value_of: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """The values that some machine has."""
+        """The values that occur."""
         return iter(self._names)
 
     def __len__(self) -> int:

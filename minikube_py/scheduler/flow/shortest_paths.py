@@ -1,10 +1,10 @@
-"""Minimum-cost flow by successive shortest paths with scaled costs, in numpy.
+"""Minimum-cost flow by successive shortest paths with cost scaling, in numpy.
 
-Costs are taken bit by bit, the highest first (Röck). A flow that is cheapest for the bits so far stays so for the next
-one but on arcs that the bit makes more expensive than the way around; these are emptied, and what they carried is sent
-again. Each phase of that finds the distances of all nodes from those with something to send (Bellman-Ford over arcs,
-under reduced costs), then sends along the arcs on shortest paths all that goes through them at once (a blocking flow by
-levels, Dinic). So phases are as many as costs have bits, times a few, and not as many as there are prices or pods.
+Costs are refined bit by bit, highest bit first (Röck). A flow that is optimal for the bits so far stays optimal for the
+next bit except on arcs that this bit makes more expensive than a detour; these are emptied, and their flow is sent
+again. Each phase computes the distances of all nodes from those with excess (Bellman-Ford over arcs, under reduced
+costs), then sends as much as possible along shortest paths at once (a blocking flow by levels, Dinic). So the number of
+phases depends on the bits of the costs, not on the number of prices or pods.
 Source: Ahuja, Magnanti, Orlin, Network Flows, chapters 9.7, 9.8 and 10.
 """
 
@@ -19,7 +19,7 @@ _FAR = np.int64(1 << 62)
 
 
 def successive_shortest_paths(problem: Problem) -> IntArray:
-    """Of a problem without lower bounds and negative costs, the flow of each arc. Raises: Infeasible."""
+    """The flow of each arc, for a problem without lower bounds and negative costs. Raises: Infeasible."""
     residual = _Residual(problem)
     residual.send_all()
     for bit in reversed(range(int(problem.cost.max()).bit_length())):
@@ -29,7 +29,7 @@ def successive_shortest_paths(problem: Problem) -> IntArray:
 
 
 class _Residual:
-    """Arc i goes ahead, arc i + count back. `left`: what a node still has to send, below 0 what it still wants."""
+    """Arc i is forward, arc i + count backward. `left`: a node's excess, negative for demand."""
 
     def __init__(self, problem: Problem) -> None:
         self.nodes = len(problem.supply)
@@ -40,7 +40,7 @@ class _Residual:
         self.left = problem.supply.copy()
         self._cost = np.zeros(2 * self.count, np.int64)
         self._potential = np.zeros(self.nodes, np.int64)
-        # Grouped by where they end, so that the least of each group is one reduceat.
+        # Grouped by end node, so that one reduceat finds the minimum of each group.
         self._by_end = np.argsort(self.end, kind="stable")
         ends = self.end[self._by_end]
         self._firsts = np.flatnonzero(np.concatenate(([True], ends[1:] != ends[:-1])))
@@ -48,7 +48,7 @@ class _Residual:
         self._starts_by_end = self.start[self._by_end]
 
     def refine(self, bit: IntArray) -> None:
-        """One bit more of each cost."""
+        """Adds one bit to each cost."""
         count = self.count
         self._cost *= 2
         self._cost[:count] += bit
@@ -72,7 +72,7 @@ class _Residual:
             nearest = distance[self.left < 0].min(initial=_FAR)
             if nearest >= _FAR:
                 raise Infeasible("not all supply reaches where it is wanted")
-            # Nodes farther than the nearest keep their order: their reduced costs stay 0 or more.
+            # Nodes beyond the nearest demand keep their order: their reduced costs stay 0 or more.
             self._potential += np.minimum(distance, nearest)
             self._send(self._reduced() == 0)
 
@@ -98,7 +98,7 @@ class _Residual:
         _block(self, arcs)
 
     def _levels(self, start: IntArray, end: IntArray) -> IntArray:
-        """How many arcs away each node is; -1 for those beyond the nearest that wants something."""
+        """The distance of each node in arcs; -1 beyond the nearest demand."""
         level = np.where(self.left > 0, 0, -1)
         wanting = self.left < 0
         depth = 0
@@ -113,7 +113,7 @@ class _Residual:
 
 
 def _block(residual: _Residual, arcs: IntArray) -> None:
-    """Depth first, each arc looked at until it is full or leads nowhere."""
+    """Depth first; each arc is visited until it is full or a dead end."""
     ends, room = residual.end[arcs].tolist(), residual.room[arcs].tolist()
     first = np.searchsorted(residual.start[arcs], np.arange(residual.nodes + 1))
     at, stop = first[:-1].tolist(), first[1:].tolist()
@@ -129,7 +129,7 @@ def _block(residual: _Residual, arcs: IntArray) -> None:
                 left[node] += amount
                 for arc in path:
                     room[arc] -= amount
-                # Back to before the first arc that is full.
+                # Back up to the first full arc.
                 kept = next((i for i, arc in enumerate(path) if not room[arc]), 0)
                 del path[kept:], nodes[kept + 1 :]
             elif at[node] < stop[node]:

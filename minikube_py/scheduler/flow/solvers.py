@@ -1,6 +1,6 @@
-"""Solvers of minimum-cost flow behind one protocol: one in numpy that is always there, LEMON's by pylmcf, OR-tools'.
+"""Solvers of minimum-cost flow behind one protocol: numpy (built in), LEMON (pylmcf) and OR-tools.
 
-All find flows of equal cost; which of several cheapest flows, is each one's own choice, and always the same.
+All find flows of equal cost; among several optimal flows each solver chooses its own, deterministically.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Solver(Protocol):
 
 
 class _Reducing:
-    """`core` is handed problems without lower bounds and without negative costs."""
+    """`core` only gets problems without lower bounds and negative costs."""
 
     def __init__(self, name: str, core: Callable[[Problem], IntArray]) -> None:
         self.name = name
@@ -59,7 +59,7 @@ def _lemon(problem: Problem) -> IntArray:
 
 
 def _beyond_lemon(problem: Problem) -> IntArray:
-    """Where the largest cost times the number of nodes to the third is above 2^58, LEMON's arithmetic has no room."""
+    """LEMON's arithmetic overflows if the largest cost times the cube of the node count exceeds 2^58."""
     return _ortools(problem) if find_spec("ortools") is not None else successive_shortest_paths(problem)
 
 
@@ -80,18 +80,18 @@ _WITH_PACKAGE: Final[Mapping[str, tuple[str, str, Solver]]] = {
     "ortools": ("ortools", "flow-ortools", _Reducing("ortools", _ortools)),
     "lemon": ("pylmcf", "flow", _Reducing("lemon", _lemon)),
 }
-"""By name: the package, the extra that installs it, the solver. The first that is there is the fastest."""
+"""By name: the package, its extra, the solver. The first available is the fastest."""
 NAMES: Final = (AUTO, NUMPY.name, *_WITH_PACKAGE)
 
 
 def available() -> dict[str, Solver]:
-    """The solvers whose packages are installed, the fastest first."""
+    """The solvers whose packages are installed, fastest first."""
     found = {name: solver for name, (package, _, solver) in _WITH_PACKAGE.items() if find_spec(package) is not None}
     return {**found, NUMPY.name: NUMPY}
 
 
 def solver_named(name: str) -> Solver:
-    """`auto` is the fastest that is installed. Raises: ConfigError."""
+    """`auto` is the fastest installed solver. Raises: ConfigError."""
     there = available()
     if name == AUTO:
         return next(iter(there.values()))

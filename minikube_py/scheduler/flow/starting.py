@@ -1,4 +1,4 @@
-"""The door to flow scheduling from the scheduler: cost models and solvers load when a profile asks for them."""
+"""Entry point from the scheduler to flow scheduling: loads cost models and solvers when a profile needs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def rounds_of(scheduler: Scheduler, bindings: Bindings, timers: Timers) -> list[Rounds]:
-    """Gives them to those of the scheduler's profiles that are placed by flow."""
+    """Creates the rounds of those scheduler profiles that are placed by flow."""
     for run in scheduler.profiles.values():
         if (placer := run.profile.placer) is not None:
             from minikube_py.scheduler.flow.rounds import Rounds

@@ -1,4 +1,4 @@
-"""Whare-Map's cost model: pods go to the type of machine, and to the neighbours, with which their like ran fastest.
+"""Whare-Map's cost model: pods prefer the machine type and the neighbours with which equal pods ran fastest.
 
 Source: camsas/firmament, wharemap_cost_model.cc; Mars and Tang, ISCA 2013.
 """
@@ -16,7 +16,7 @@ from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
 
 APP: Final = "minikube-py.io/app"
-"""Label of a pod: what it runs; samples are kept by it."""
+"""Pod label: the application; samples are grouped by it."""
 MAX_ARC_COST: Final = 100_000_000
 PREFERRED_ARCS: Final = 2
 PICOSECONDS: Final = 1_000_000_000_000
@@ -40,7 +40,7 @@ class MachineType(NamedTuple):
 
 
 class WhareMap(Slots):
-    """args: `machineTypeLabel` of nodes (node.kubernetes.io/instance-type); `samples`: what Firmament takes from final
+    """args: `machineTypeLabel` of nodes (node.kubernetes.io/instance-type); `samples`: replace Firmament's final
     reports, `{app, machineType, coRunners: [idle, devils, rabbits, sheep, turtles], runtimeSeconds, instructions}`."""
 
     name = "WHARE"
@@ -59,7 +59,7 @@ class WhareMap(Slots):
             self.record(str(each["app"]), machine, beside, float(each["runtimeSeconds"]), int(each["instructions"]))
 
     def record(self, app: str, machine_type: str, beside: CoRunners, runtime_s: float, instructions: int) -> None:
-        """One finished run: picoseconds an instruction."""
+        """Records one finished run, as picoseconds per instruction."""
         pspi = int(runtime_s) * PICOSECONDS // instructions
         self._psi.setdefault((app, machine_type), []).append(pspi)
         self._xi.setdefault((app, beside, machine_type), []).append(pspi)
@@ -89,7 +89,7 @@ class WhareMap(Slots):
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         averages = self._averages(self._psi, task.labels.get(APP, ""))
-        # Picoseconds an instruction of all runs, in hundredths of the best machine type's.
+        # Picoseconds per instruction over all runs, in hundredths of the best machine type's.
         best = min(averages, default=0)
         normalized = _average(averages) * 100 // best + 1 if best else 100
         return Arc(self.COST_LOWER_BOUND + 1 + max(int(task.waited_s * 10), normalized))
@@ -108,7 +108,7 @@ class WhareMap(Slots):
         return [MachineType(kind) for kind in self._types] if isinstance(ec, App) else ()
 
     def equiv_class_to_equiv_class(self, ec: EquivClass, to: EquivClass) -> Arc:
-        """From what runs to a type of machine; without samples there is no such arc."""
+        """From an application to a machine type; without samples there is no arc."""
         assert isinstance(ec, App) and isinstance(to, MachineType)
         samples, averages = self._psi.get((ec.name, to.name)), self._averages(self._psi, ec.name)
         return Arc(_average(samples) * 100 // max(1, min(averages)), 1 << 31) if samples else Arc(0, 0)
@@ -124,7 +124,7 @@ class WhareMap(Slots):
         return [i for cost, i in sorted(priced) if cost < worst][:PREFERRED_ARCS]
 
     def _co_runs(self, app: str, machines: Iterable[Machine]) -> Iterator[int]:
-        """What it costs to run the app on each, beside what runs there."""
+        """The cost of running the app on each machine, beside its current pods."""
         best = max(1, min(self._averages(self._xi, app), default=1))
         for machine in machines:
             beside = self._beside.get(machine.name, (machine.free_slots, 0, 0, 0, 0))

@@ -1,1 +1,1 @@
-"""Groups of pods that are scheduled together: behind upstream's gates GenericWorkload and GangScheduling."""
+"""Pod groups that are scheduled together, behind upstream's gates GenericWorkload and GangScheduling."""

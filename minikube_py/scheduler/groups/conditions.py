@@ -1,4 +1,4 @@
-"""The condition PodGroupScheduled of PodGroups, written beside scheduling: nobody waits for it."""
+"""Writes the condition PodGroupScheduled of PodGroups asynchronously."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class GroupConditions:
-    """One request a group at a time; of several verdicts the last one counts. A group that was scheduled once stays
-    so, whatever becomes of further pods."""
+    """One request per group at a time; of several results the last one is written. A group once scheduled stays so,
+    whatever happens to later pods."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -44,7 +44,7 @@ class GroupConditions:
             self._scheduler.kinds.run(self._send(group))
 
     def forget(self, group: str) -> None:
-        """Its last pod is gone."""
+        """The group's last pod is gone."""
         self._sent.pop(group, None)
 
     def _view(self, group: str) -> PodGroupView | None:
@@ -58,7 +58,7 @@ class GroupConditions:
                 if view is not None:
                     await self._patch(view, *wanted)
         except MinikubeError as error:
-            # The next attempt to schedule the group writes it again.
+            # The group's next attempt writes it again.
             self._sent.pop(group, None)
             logger.warning("condition of pod group %s: %s", group, error)
         finally:

@@ -1,9 +1,9 @@
-"""The scheduling cycle of a group: its pods are placed one after the other in memory, and bound if that suffices.
+"""The scheduling cycle of a group: its pods are placed in memory one by one, and bound if enough fit.
 
-Each pod is assumed where it was placed, so that the next one sees it there, and all are taken back at the end. Then, if
-a Permit said that the group can go, each pod that has a place is assumed again and goes to its binding cycle; otherwise
-all return to the queue. Nothing waits in between, so what was found still holds. Source:
-pkg/scheduler/schedule_one_podgroup.go, with the gates TopologyAwareWorkloadScheduling and WorkloadAwarePreemption off.
+Each placed pod is assumed, so that the next one sees it, and all are reverted at the end. Then, if a Permit accepted
+the group, each placed pod is assumed again and enters its binding cycle; otherwise all return to the queue. Nothing
+awaits in between, so results stay valid. Source: pkg/scheduler/schedule_one_podgroup.go, with the gates
+TopologyAwareWorkloadScheduling and WorkloadAwarePreemption off.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to co
 
 @dataclass(slots=True)
 class Try:
-    """What became of one pod. `node`: where it was placed, "" for nowhere. `fail`: puts it back into the queue for its
-    own reason; None where it has a place and needs nobody's room. `error`: what broke the attempt, "" for nothing."""
+    """The result for one pod. `node`: where it was placed, or "". `fail`: requeues it with its own reason; None if it
+    was placed without preemption. `error`: what aborted the attempt, or ""."""
 
     queued: QueuedPodInfo
     started_s: float
@@ -49,7 +49,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of the group. `code`: Success, Unschedulable or Error."""
+    """The group's result. `code`: Success, Unschedulable or Error."""
 
     code: Code
     message: str = ""
@@ -66,7 +66,7 @@ class GroupCycle:
         return self._conditions
 
     def run(self, first: QueuedPodInfo) -> None:
-        """Schedules the group of a popped pod: all its pods that the queue has."""
+        """Schedules the group of a popped pod, with all its queued pods."""
         scheduler, group = self._scheduler, first.pod.group
         members = self._members(first)
         if problem := self._problem(members):
@@ -89,7 +89,7 @@ class GroupCycle:
             self._tell(run, group, outcome, started_s)
 
     def _members(self, first: QueuedPodInfo) -> list[QueuedPodInfo]:
-        """By priority, then by who was first tried earlier."""
+        """By priority, then by first attempt."""
         scheduler = self._scheduler
         known = scheduler.groups.get(first.pod.group)
         others = [pod for pod in known.unscheduled.values() if pod.uid != first.pod.uid] if known is not None else []
@@ -98,7 +98,7 @@ class GroupCycle:
         return found
 
     def _problem(self, members: Sequence[QueuedPodInfo]) -> str:
-        """What keeps the group from being scheduled at all; "" if nothing does."""
+        """Why the group cannot be scheduled at all, or ""."""
         scheduler = self._scheduler
         names = list(dict.fromkeys(queued.pod.scheduler_name for queued in members))
         if len(names) > 1:
@@ -135,7 +135,7 @@ class GroupCycle:
         return tries, outcome
 
     def _try(self, run: ProfileRun, queued: QueuedPodInfo, reverts: list[Callable[[], None]]) -> Try:
-        """Places one pod beside those that were placed before it. `reverts` gets what takes it back."""
+        """Places one pod in addition to the earlier ones. Its undo is appended to `reverts`."""
         scheduler, pod = self._scheduler, queued.pod
         tried = Try(queued, scheduler.clock.monotonic_s())
         try:
@@ -147,7 +147,7 @@ class GroupCycle:
                 tried.fail = self._unfit(run, tried, error.code, error.message, error.diagnosis, nominated)
                 if not nominated:
                     return tried
-                # To the next ones it counts as if it ran there already, and its victims were gone.
+                # Later pods see it as running there, with its victims gone.
                 node, state = nominated, run.evaluator.prepare(pod).state
             self._assume(run, tried, state, node, reverts)
         except NoNodesAvailable as error:
@@ -160,7 +160,7 @@ class GroupCycle:
     def _assume(
         self, run: ProfileRun, tried: Try, state: CycleState, node: str, reverts: list[Callable[[], None]]
     ) -> None:
-        """Raises what plugins raise."""
+        """Raises the plugins' errors."""
         scheduler, pod = self._scheduler, tried.queued.pod
 
         def revert() -> None:

@@ -1,4 +1,4 @@
-"""Makes the cycle of groups, and loads it, where the gate for it is on."""
+"""Loads and creates the group cycle if its gate is on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which pods of a group are known, and which of them have a node or are promised one. Pure.
+"""Which pods of a group are known, assigned or assumed. Pure.
 
-A group exists here from its first pod to its last, whether or not there is a PodGroup object of its name. Source:
+A group exists here from its first pod to its last, with or without a PodGroup object of that name. Source:
 pkg/scheduler/backend/cache/podgroupstate.go.
 """
 
@@ -22,7 +22,7 @@ SCHEDULED: Final = "PodGroupScheduled"
 
 
 class PodGroupView(NamedTuple):
-    """A PodGroup. `min_count`: of its gang policy, 0 where it has the basic one."""
+    """A PodGroup. `min_count`: of its gang policy, 0 for the basic policy."""
 
     key: str
     uid: str
@@ -56,7 +56,7 @@ POD_GROUPS: Final = NeededKind(ResourceRef("scheduling.k8s.io", "v1alpha2", "pod
 
 
 def in_groups(project: Callable[[Any], PodInfo | None]) -> Callable[[Any], PodInfo | None]:
-    """`project`, and which PodGroup the pod names."""
+    """`project`, plus the pod's PodGroup."""
 
     def grouped(obj: Any) -> PodInfo | None:
         pod, named = project(obj), obj["spec"].get("schedulingGroup")
@@ -68,7 +68,7 @@ def in_groups(project: Callable[[Any], PodInfo | None]) -> Callable[[Any], PodIn
 
 
 class Group:
-    """By uid. Each pod is unscheduled, assumed or assigned."""
+    """Pods by uid, each unscheduled, assumed or assigned."""
 
     __slots__ = ("assigned", "assumed", "pods", "unscheduled")
 
@@ -84,7 +84,7 @@ class Group:
 
 
 class Groups:
-    """By `PodInfo.group`. Pods without a group are not to be handed in."""
+    """By `PodInfo.group`. Only for pods that have a group."""
 
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
@@ -96,7 +96,7 @@ class Groups:
         return len(self._groups)
 
     def put(self, pod: PodInfo) -> None:
-        """The pod as it now is: new, changed, or bound."""
+        """The current pod: new, changed, or bound."""
         group = self._groups.get(pod.group)
         if group is None:
             group = self._groups[pod.group] = Group()
@@ -116,7 +116,7 @@ class Groups:
             group.assumed[pod.uid] = pod
 
     def forget(self, pod: PodInfo) -> None:
-        """The pod is not promised a node any more; it may be gone meanwhile."""
+        """The pod is no longer assumed; it may be gone by now."""
         group = self._groups.get(pod.group)
         if group is not None and group.assumed.pop(pod.uid, None) is not None:
             group.unscheduled[pod.uid] = group.pods[pod.uid]

@@ -1,1 +1,1 @@
-"""GPUs by thousandths, device by device, and policies that pack them."""
+"""GPUs shared by thousandths, per device, and policies that pack them."""

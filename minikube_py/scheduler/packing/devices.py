@@ -1,7 +1,7 @@
-"""What is left of each GPU of each node, kept up by the log of the columns.
+"""The free amount of each GPU of each node, updated from the columns' log.
 
-Nodes have their GPUs as an extended resource by thousandths, 1,000 for each device. A pod asks for up to 1,000, which
-have to be on one device, or for a multiple of 1,000, which are as many whole devices.
+Nodes have their GPUs as an extended resource by thousandths, 1,000 for each device. A pod requests up to 1,000, which
+must be on one device, or a multiple of 1,000: that many whole devices.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from minikube_py.scheduler.packing.fragmentation import WHOLE
 
 WIDTH_MIN: Final = 8
 SHARING: Final = 1
-"""Bit 0 of `kinds`: a pod that shares a device; bit n: one that has n whole devices."""
+"""Bit 0 of `kinds`: pods that share a device; bit n: pods with n whole devices."""
 
 
 def asks_oddly(wanted: int) -> bool:
-    """More than one device, but not so many whole ones."""
+    """More than one device, but not a whole number of them."""
     return wanted > WHOLE and wanted % WHOLE != 0
 
 
@@ -33,7 +33,7 @@ def fits(wanted: int, left: Iterable[int]) -> bool:
 
 
 def tightest(wanted: int, left: Sequence[int]) -> tuple[int, ...]:
-    """The device with least left of those that have enough, or the first whole ones; () where there are none."""
+    """The fitting device with the least left, or the first whole ones; () if none fit."""
     if wanted < WHOLE:
         fitting = [(have, device) for device, have in enumerate(left) if have >= wanted]
         return (min(fitting)[1],) if fitting else ()
@@ -47,9 +47,8 @@ def first_whole(wanted: int, left: Sequence[int]) -> tuple[int, ...]:
 
 
 class Seen:
-    """Some nodes as a policy looks at them, a row each. `left`: of each device, 0 where there is none; `count`: how
-    many devices there are; `kinds`: which kinds of pods run there. `slots`: where the rows stand in the columns, None
-    where they were made for the occasion."""
+    """Nodes as a policy sees them, one per row. `left`: per device, 0 beyond the node's devices; `count`: the number of
+    devices; `kinds`: kinds of pods running there. `slots`: the rows' slots in the columns, None for ad hoc rows."""
 
     __slots__ = ("count", "cpu", "kinds", "left", "models", "slots")
 
@@ -67,8 +66,8 @@ class Seen:
 
 
 class Devices:
-    """`chosen`: by uid of a pod, its devices. A pod that was placed by others has those that it would get now.
-    `follow`: gets the slots whose rows changed."""
+    """`chosen`: by pod uid, its devices. Pods placed by others are assumed on the devices they would get now. `follow`:
+    receives the slots whose rows changed."""
 
     def __init__(
         self, columns: NodeColumns, resource: str, model_label: str, follow: Callable[[IntArray], None]
@@ -89,7 +88,7 @@ class Devices:
     # --- free amounts -----------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Brings all rows up to date."""
+        """Updates all rows."""
         columns = self._columns
         if self._version == columns.version and not self._stale:
             return
@@ -128,7 +127,7 @@ class Devices:
         self._placed[slot] = placed
 
     def left_of(self, node: NodeInfo, but: str = "") -> list[int]:
-        """Without the pod `but`."""
+        """What is left without the pod `but`."""
         left = [WHOLE] * (node.allocatable.get(self.resource, 0) // WHOLE)
         others = []
         for wanted, pod in self._asking(node):
@@ -166,7 +165,7 @@ class Devices:
     # --- nodes as policies see them ---------------------------------------------------------------------------------
 
     def many(self, nodes: Nodes) -> Seen:
-        """`catch_up` comes first."""
+        """Call `catch_up` first."""
         cpu, index = nodes.free(CPU), nodes.index
         count = self.count[index]
         if isinstance(nodes, Emptied):
@@ -184,14 +183,14 @@ class Devices:
         return Seen(np.array([cpu], np.int64), self.left[row], self.count[row], self.kinds[row], slots=row)
 
     def made(self, node: NodeInfo, left: Sequence[int], cpu: int) -> Seen:
-        """A node with so much left."""
+        """A node with the given amounts left."""
         row = np.array([left], np.int64).reshape(1, -1)
         kinds = np.array([self._kinds_on(node)], np.int64)
         model = node.labels.get(self.model_label, "")
         return Seen(np.array([cpu], np.int64), row, np.array([len(left)], np.int64), kinds, (model,))
 
     def known(self, node: NodeInfo) -> list[int]:
-        """What is left on a node; of one that the columns do not hold as it is (a dry run's), worked out."""
+        """What is left on a node; computed for a node not in the columns (a dry run's)."""
         if self._columns.by_name.get(node.name) is node:
             self.catch_up()
             return self.lists[node.slot]

@@ -1,9 +1,9 @@
-"""How much of the idle GPU is of no use to the pods that are expected: the measure of Weng et al., Beware of
-Fragmentation (USENIX ATC 2023), section 4.
+"""How much idle GPU is useless to the expected pods: the measure of Weng et al., Beware of Fragmentation (USENIX ATC
+2023), section 4.
 
-A node loses, for each typical pod, all its idle GPU where the pod does not fit or asks for none, and what is idle on
-devices that have too little left for it where it does. What a node loses is the mean over the typical pods, by weight.
-All figures are integers (weight times thousandths), so that equal states lose exactly as much.
+For each typical pod, a node loses all its idle GPU if the pod does not fit or requests none, otherwise what is idle on
+devices with too little left for it. A node's loss is the weighted mean over the typical pods. All figures are integers
+(weight times thousandths), so that equal states have exactly equal losses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POPULAR: Final = 0.95
 
 
 class Shape(NamedTuple):
-    """What a pod asks for: of each of its `gpus`, `gpu_milli`. `models`: those it accepts, empty for any."""
+    """A pod's request: `gpu_milli` of each of its `gpus`. `models`: those it accepts, empty for any."""
 
     cpu_milli: int
     gpu_milli: int
@@ -30,8 +30,8 @@ class Shape(NamedTuple):
 
 
 def typical(counts: Mapping[Shape, int], share: float = POPULAR) -> dict[Shape, int]:
-    """The most frequent shapes that come to `share` of all pods, with how often they come; of equally frequent ones
-    the larger first."""
+    """The most frequent shapes that make up `share` of all pods, with their counts; of equally frequent ones the larger
+    first."""
     wanted = share * sum(counts.values())
     found: dict[Shape, int] = {}
     reached = 0
@@ -44,11 +44,11 @@ def typical(counts: Mapping[Shape, int], share: float = POPULAR) -> dict[Shape, 
 
 
 class Fragmentation:
-    """`weight`: the sum of all weights; what `lost` returns is this times thousandths.
+    """`weight`: the sum of all weights; `lost` returns this times thousandths.
 
-    Typical pods that differ in cpu alone are one group: how much of its weight fits is a step function of the node's
-    free cpu. `usable` and `fitting` of a node say, for each amount that a typical pod asks of a device, what the
-    devices with as much left have together, and how many they are."""
+    Typical pods that differ only in cpu form a group: the weight that fits is a step function of the node's free cpu.
+    For each amount that a typical pod requests per device, `usable` and `fitting` are the total left on devices with
+    that much left, and the number of these devices."""
 
     def __init__(self, weights: Mapping[Shape, int]) -> None:
         self.weight = sum(weights.values())
@@ -57,9 +57,9 @@ class Fragmentation:
         left = np.arange(WHOLE + 1, dtype=np.int64)[:, None]
         enough = left >= np.array(amounts, np.int64)[None, :]
         self.fits: IntArray = enough.astype(np.int64)
-        """By what is left of a device, for each amount whether it is enough."""
+        """By the amount left of a device, for each requested amount whether it suffices."""
         self.worth: IntArray = self.fits * left
-        """The same, times what is left."""
+        """The same, times the amount left."""
         groups = sorted({shape._replace(cpu_milli=0) for shape in asking})
         self._amount: IntArray = np.array([amounts.index(group.gpu_milli) for group in groups], np.int64)
         self._gpus: IntArray = np.array([group.gpus for group in groups], np.int64)
@@ -73,7 +73,7 @@ class Fragmentation:
         self._takes: IntArray = np.zeros((0, len(groups)), np.int64)
 
     def model(self, name: str) -> int:
-        """Its number, for `lost`."""
+        """The model's number, for `lost`."""
         found = self._models.get(name)
         if found is None:
             found = self._models[name] = len(self._models)
@@ -82,18 +82,18 @@ class Fragmentation:
         return found
 
     def of_devices(self, left: IntArray) -> tuple[IntArray, IntArray]:
-        """(usable, fitting) of nodes, a row each, by what is left of each device."""
+        """(usable, fitting) per node, from rows of the amounts left per device."""
         return self.worth[left].sum(axis=1), self.fits[left].sum(axis=1)
 
     def lost(self, cpu: IntArray, model: IntArray, idle: IntArray, usable: IntArray, fitting: IntArray) -> IntArray:
-        """By node. `idle`: what is left of all devices together."""
+        """By node. `idle`: the amount left over all devices."""
         weights = self._by_cpu[np.searchsorted(self._steps, cpu, side="right")]
         hosts = (fitting[:, self._amount] >= self._gpus) * self._takes[model]
         used: IntArray = (usable[:, self._amount] * weights * hosts).sum(axis=1)
         return idle * self.weight - used
 
     def share(self, free: Iterable[tuple[int, str, Sequence[int]]]) -> float:
-        """Thousandths lost on nodes given as (free cpu, model, what is left of each device)."""
+        """Thousandths lost on nodes given as (free cpu, model, amount left per device)."""
         nodes = list(free)
         width = max((len(left) for _, _, left in nodes), default=0)
         rows = np.zeros((len(nodes), width), np.int64)

@@ -2,8 +2,8 @@
 
 The formulas are those of the simulator behind Weng et al., Beware of Fragmentation (USENIX ATC 2023)
 (hkust-adsl/kubernetes-scheduler-simulator): DotProduct after Tetris, GpuClustering after Gandiva, GpuPacking after
-Antman. Each is meant to be the only plugin that scores. Where theirs is normalised afterwards, the order of nodes is
-the same without.
+Antman. Each is meant to be the only scoring plugin. The simulator's normalisation is omitted; it does not change the
+order.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MAX_GPU_MILLI: Final = 8 * WHOLE
 NO_DEVICE: Final = Status(Code.UNSCHEDULABLE, "node(s) had no GPU with enough left")
 ODD: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "pod asks for more than one GPU, but not for whole ones")
 _LEVELS: Final = 64
-"""More than a node has devices."""
+"""Exceeds any node's device count."""
 
 
 class GpuPolicy:
-    """Filters by devices and chooses them; scores nothing. `resource`, `modelLabel` (args): thousandths of GPUs, and
-    the label of nodes that says which model they are."""
+    """Filters by devices and chooses them, without scoring. `resource`, `modelLabel` (args): the resource for
+    thousandths of GPUs, and the node label with the model."""
 
     name = ""
     node_local = True
@@ -58,7 +58,7 @@ class GpuPolicy:
         self.devices = Devices(handle.columns, self.resource, label, self._rows_changed)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Room comes where a pod goes or a node comes or grows."""
+        """A deleted pod, a new node or more capacity may free room."""
         return (
             EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE)),
             EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),
@@ -106,13 +106,13 @@ class GpuPolicy:
         self.devices.release(pod, None if node is None else node.slot)
 
     def pick(self, pod: PodInfo, wanted: int, node: NodeInfo, left: Sequence[int]) -> tuple[int, ...]:
-        """The devices, on a node that has them; `left` is without the pod, which is counted on the node already."""
+        """Chooses the devices on a fitting node; `left` excludes the pod, which the node already counts."""
         return tightest(wanted, left)
 
     # --- the nodes --------------------------------------------------------------------------------------------------
 
     def _rows_changed(self, slots: IntArray) -> None:
-        """For what a policy works out from the rows."""
+        """Hook for data that a policy derives from the rows."""
 
     def _seen(self, nodes: Nodes) -> Seen:
         self.devices.catch_up()
@@ -120,7 +120,7 @@ class GpuPolicy:
 
 
 class GpuRandom(GpuPolicy):
-    """A node by chance, which is what the framework does where nothing scores, and a device by chance."""
+    """A random node, the framework's choice without scores, and a random device."""
 
     name = "GpuRandom"
 
@@ -132,7 +132,7 @@ class GpuRandom(GpuPolicy):
 
 
 class _Scoring(GpuPolicy):
-    """Both forms by one formula: one node is a single row."""
+    """One formula for both forms: a single node is one row."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         return int(self._scores(pod, self.devices.one(node))[0])
@@ -149,7 +149,7 @@ class _Scoring(GpuPolicy):
 
 
 class GpuDotProduct(_Scoring):
-    """The less alike what is wanted and what is free, the better."""
+    """Prefers the least similarity between requested and free amounts."""
 
     name = "GpuDotProduct"
 
@@ -161,7 +161,7 @@ class GpuDotProduct(_Scoring):
 
 
 class GpuClustering(_Scoring):
-    """Nodes that run the same kind of pod alone, then those that run it too, then idle ones; fuller ones first."""
+    """Nodes that run only the same kind of pod, then those that also run it, then idle ones; fuller ones first."""
 
     name = "GpuClustering"
 
@@ -176,7 +176,7 @@ class GpuClustering(_Scoring):
 
 
 class GpuPacking(_Scoring):
-    """Devices in use first, then idle ones of nodes in use, then idle nodes with few devices."""
+    """Devices in use first, then idle ones on nodes in use, then idle nodes with few devices."""
 
     name = "GpuPacking"
 
@@ -194,7 +194,7 @@ class GpuPacking(_Scoring):
 
 
 class GpuBestFit(_Scoring):
-    """The node that is left with least, cpu and GPU counting alike."""
+    """The node with the least left, cpu and GPU weighted equally."""
 
     name = "GpuBestFit"
 
@@ -206,7 +206,7 @@ class GpuBestFit(_Scoring):
 
 
 class GpuFragmentation(_Scoring):
-    """Fragmentation gradient descent: where the least becomes of no use to the pods that are expected.
+    """Fragmentation gradient descent: prefers the node where the least GPU becomes useless to the expected pods.
 
     `typicalPods` (args): `[{cpuMilli, gpuMilli, gpus, models, weight}]`; `gpuMilli` of each of its `gpus`."""
 
@@ -251,7 +251,7 @@ class GpuFragmentation(_Scoring):
         return (_LEVELS - 1 - int(best[0]) % _LEVELS,)
 
     def _best(self, cpu: int, wanted: int, seen: Seen) -> IntArray:
-        """By node, the best score times _LEVELS, and how far from the last the first device with it is."""
+        """By node, the best score times _LEVELS, plus the distance of its first device from the last level."""
         tables, left = self.fragmentation, seen.left
         if seen.slots is None:
             model = np.array([tables.model(name) for name in seen.models], np.int64)
@@ -288,7 +288,7 @@ class GpuFragmentation(_Scoring):
 
 
 def _distinct(left: IntArray) -> BoolArray:
-    """Which devices are the first of their node that are left with as much: the others would do no better."""
+    """Marks the first device of each amount left on a node: equal ones would score the same."""
     before = np.tri(left.shape[1], k=-1, dtype=np.bool_)
     found: BoolArray = ~((left[:, :, None] == left[:, None, :]) & before).any(axis=2)
     return found

@@ -1,5 +1,5 @@
-"""Extended resources that devices serve on nodes that have none by themselves: what NodeResourcesFit leaves to
-DynamicResources, and how such nodes score. Source: `shouldDelegateResourceToDRA` and
+"""Extended resources backed by devices, on nodes without a native amount: NodeResourcesFit leaves them to
+DynamicResources, and scores such nodes by devices. Source: `shouldDelegateResourceToDRA` and
 `calculateDRAExtendedResourceAllocatableRequest` of plugins/noderesources.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 Classes = Mapping[str, ClassView]
-"""By resource, the class that stands for it."""
+"""By resource, the class that backs it."""
 NO_CLASSES: Final[Classes] = {}
 
 
 class ByDevices:
-    """For a plugin; without a cluster, no class stands for anything."""
+    """Used by one plugin; without a cluster, no class backs any resource."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -42,7 +42,7 @@ class ByDevices:
         return (CLASSES,)
 
     def sign_pod(self, pod: PodInfo) -> object:
-        """Devices come and go without any change of the node."""
+        """Devices change without any change of the node."""
         return None if self.of(pod) else ()
 
     def of(self, pod: PodInfo) -> Classes:
@@ -52,11 +52,11 @@ class ByDevices:
         return {name: view for name in names_in(pod.spec) if (view := class_of(name)) is not None}
 
     def totals(self, node: NodeInfo, view: ClassView) -> tuple[int, int]:
-        """How many devices the node can reach, and how many of them are in use."""
+        """How many devices the node can reach, and how many are in use."""
         return Devices.of(self._handle).totals(node, view)
 
     def columns(self, nodes: Nodes, view: ClassView, capacity: IntArray, used: IntArray) -> tuple[IntArray, IntArray]:
-        """The two with devices where the capacity is 0."""
+        """Both arrays, with device counts where the capacity is 0."""
         capacity, used = capacity.copy(), used.copy()
         Devices.of(self._handle).begin()
         for place, node in enumerate(nodes.infos()):

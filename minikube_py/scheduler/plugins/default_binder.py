@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DefaultBinder:
-    """Bind. Raises what the client raises; the scheduler tells a refusal from an unknown outcome."""
+    """Bind. Raises the client's errors; the scheduler distinguishes refusals from unknown outcomes."""
 
     name = "DefaultBinder"
 

@@ -1,10 +1,9 @@
-"""DefaultPreemption: makes room for a pod that fits nowhere, at the cost of pods of lower priority.
+"""DefaultPreemption: makes room for a pod that fits nowhere by evicting pods of lower priority.
 
-Nodes that the filters turned down for good are no candidates. On each of the others all pods of lower priority are
-supposed to be gone; where the pod then fits, as many of them as possible are let back in, the most important first.
-The best candidate is chosen, its victims are evicted while other pods are scheduled, and the pod is nominated to the
-node. Disruption budgets are preferred, not guaranteed.
-
+Nodes that the filters rejected as unresolvable are no candidates. On each of the others, all pods of lower priority are
+assumed gone; if the pod then fits, as many of them as possible are restored, the most important first. The best
+candidate is chosen, its victims are evicted while other pods are scheduled, and the pod is nominated to the node.
+Disruption budgets are preferred, not guaranteed.
 Source: pkg/scheduler/framework/plugins/defaultpreemption and pkg/scheduler/framework/preemption, 1.36.
 """
 
@@ -47,15 +46,15 @@ TERMINATING = "preemption: not eligible due to a terminating pod on the nominate
 NO_CANDIDATE = Status(Code.UNSCHEDULABLE, "preemption: no candidate node for preemption")
 UNDER_WAY = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "waiting for the preemption for this pod to be finished")
 PRIORITY_OFFSET = 1 << 31
-"""Added to each priority, so that a few victims of negative priority do not seem to cost more than many."""
+"""Added to each priority, so that a few victims of negative priority do not sum to more than many."""
 TOGETHER_MIN, TOGETHER_MAX = 32, 256
-"""Nodes that are tried together: some cost little more than one."""
+"""Nodes tried together: a few cost little more than one."""
 STARTED_NEVER = "9999"
-"""Sorts behind every start: a pod that has not started yet counts as started now."""
+"""Sorts after every start: a pod that has not started counts as started now."""
 
 
 class Candidate(NamedTuple):
-    """`victims`: the most important first. `violations`: how many of them a disruption budget should protect."""
+    """`victims`: most important first. `violations`: how many of them a disruption budget protects."""
 
     node: NodeInfo
     victims: tuple[PodInfo, ...]
@@ -75,11 +74,11 @@ class DefaultPreemption:
     # --- the queue --------------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """While its victims are being evicted, the pod is not tried."""
+        """A pod is not tried while its victims are being evicted."""
         return UNDER_WAY if self._handle.is_preempting(pod.uid) else None
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """A pod that waits behind `pre_enqueue` is woken by what its other plugins ask for, once a pod is deleted."""
+        """A pod held back by `pre_enqueue` is woken on pod deletions, as its other plugins decide."""
         return (EventRegistration(ClusterEvent(POD, Action.DELETE), _no_help),)
 
     # --- PostFilter -------------------------------------------------------------------------------------------------
@@ -96,7 +95,7 @@ class DefaultPreemption:
     async def post_filter_through(
         self, extenders: Extenders, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """As `post_filter`, where extenders may turn candidates down or name other victims."""
+        """As `post_filter`; extenders may reject candidates or name other victims."""
         try:
             candidates, instead = self._find(pod, diagnosis)
             if instead is not None:
@@ -113,7 +112,7 @@ class DefaultPreemption:
     def _find(
         self, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[list[Candidate], tuple[PostFilterResult | None, Status] | None]:
-        """The candidates, or what is to be said in their place."""
+        """The candidates, or the result if there are none."""
         why_not = self._ineligible(pod, diagnosis)
         if why_not:
             return [], (None, Status(Code.UNSCHEDULABLE, why_not))
@@ -128,10 +127,10 @@ class DefaultPreemption:
         return PostFilterResult(best.node.name), Status(Code.SUCCESS)
 
     def candidate(self, pod: PodInfo, diagnosis: Diagnosis) -> Candidate | None:
-        """Whom it would choose now, without doing so; None where nobody would be evicted."""
+        """The candidate it would choose now, without evicting; None if there is none."""
         if self._ineligible(pod, diagnosis):
             return None
-        # Later decisions must not depend on who asked.
+        # Queries must not influence later decisions.
         before = self._handle.rng.getstate()
         try:
             candidates, _ = self._candidates(pod, diagnosis)
@@ -140,18 +139,18 @@ class DefaultPreemption:
         return best_of(candidates) if candidates else None
 
     def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
-        """Why the pod must not preempt others; "" where it may."""
+        """Why the pod must not preempt others, or ""."""
         if pod.preemption_policy == "Never":
             return NEVER
         node = self._handle.columns.by_name.get(pod.nominated_node) if pod.nominated_node else None
         if node is None or node.slot not in diagnosis.unschedulable_slots:
-            # Beyond help, or not there: the pod may look for another.
+            # Unresolvable or missing: the pod may look for another node.
             return ""
         going = any(other.preempted and other.priority < pod.priority for other in node.pods.values())
         return TERMINATING if going else ""
 
     def _candidates(self, pod: PodInfo, diagnosis: Diagnosis) -> tuple[list[Candidate], list[Status]]:
-        """Enough of them, those that violate no budget first; and why the other nodes that were tried are none."""
+        """Enough candidates, those without budget violations first; and why the other nodes tried are none."""
         slots = diagnosis.unschedulable_slots
         if not slots:
             return [], []
@@ -169,7 +168,7 @@ class DefaultPreemption:
         statuses: list[Status] = []
         order = [*slots[offset:], *slots[:offset]]
         while order:
-            # As many as could be enough; once they are, but all violate a budget, one that does not may be far.
+            # As many as may suffice; if there are enough but all violate a budget, one that does not may be far off.
             lacking = enough - len(clean) - len(violating)
             number = max(lacking, TOGETHER_MIN) if lacking > 0 else TOGETHER_MAX
             nodes = [node for slot in order[:number] if (node := columns.by_slot[slot]) is not None]
@@ -184,12 +183,12 @@ class DefaultPreemption:
         return clean[:enough] + violating[:enough], statuses
 
     def enough(self, nodes: int) -> int:
-        """How many candidates are looked for among `nodes`."""
+        """How many candidates suffice among `nodes`."""
         return min(max(nodes * self._percentage // 100, self._least), nodes)
 
 
 def _as_it_is(candidate: Candidate) -> Candidate | None:
-    """Without the victims that went while extenders were asked; None where it is no candidate any more."""
+    """Without victims that left during extender calls; None if it is no longer a candidate."""
     node = candidate.node
     staying = tuple(victim for victim in candidate.victims if victim.uid in node.pods)
     return candidate._replace(victims=staying) if node.present and staying else None
@@ -214,14 +213,14 @@ def _no_candidate(nodes: int, statuses: Sequence[Status]) -> Status:
 
 
 def importance(pod: PodInfo) -> tuple[int, str]:
-    """Sorts the most important first: the highest priority, then who has run longest."""
+    """Sort key, most important first: highest priority, then longest running."""
     return -pod.priority, pod.started or STARTED_NEVER
 
 
 def select_in_all(
     dry_run: DryRuns, pod: PodInfo, nodes: Sequence[NodeInfo], budgets: Budgets
 ) -> list[Candidate | Status]:
-    """What `select_victims` says of each of `nodes`. Raises: PluginError."""
+    """`select_victims` for each of `nodes`. Raises: PluginError."""
     if not dry_run.can_go_together:
         return [select_victims(dry_run, pod, node, budgets) for node in nodes]
     found: dict[int, Candidate | Status] = {}
@@ -246,7 +245,7 @@ def select_in_all(
 
 
 def _victims_of_all(lockstep: Lockstep, orders: Mapping[int, Sequence[PodInfo]]) -> dict[int, list[PodInfo]]:
-    """By place, who must go; `orders`: by place, the pods in the order in which they are let back in."""
+    """By index, the victims; `orders`: by index, the pods in the order of their restoration."""
     victims: dict[int, list[PodInfo]] = {place: [] for place in orders}
     for turn in range(max(map(len, orders.values()), default=0)):
         places = [place for place, order in orders.items() if turn < len(order)]
@@ -261,7 +260,7 @@ def _victims_of_all(lockstep: Lockstep, orders: Mapping[int, Sequence[PodInfo]])
 def select_victims(
     dry_run: Callable[[NodeInfo], Trial], pod: PodInfo, node: NodeInfo, budgets: Budgets
 ) -> Candidate | Status:
-    """The fewest pods of `node` that must go for `pod`, or why none would help. Raises: PluginError."""
+    """The fewest pods to evict from `node` for `pod`, or why none would help. Raises: PluginError."""
     potential = _below(pod, node)
     if not potential:
         return NO_VICTIMS
@@ -296,7 +295,7 @@ def _candidate(node: NodeInfo, victims: Sequence[PodInfo], violations: int) -> C
 
 
 def by_budget(pods: Sequence[PodInfo], budgets: Budgets) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Those whose eviction would violate a disruption budget, given that all before them go too, and the others."""
+    """The pods whose eviction would violate a disruption budget if all before them are evicted too, and the others."""
     if not budgets:
         return [], list(pods)
     left: dict[str, int] = {}
@@ -331,6 +330,6 @@ def best_of(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _start_of_highest(candidate: Candidate) -> str:
-    """When the first of the victims with the highest priority started."""
+    """The earliest start among the victims of the highest priority."""
     highest = candidate.victims[0].priority
     return min(victim.started or STARTED_NEVER for victim in candidate.victims if victim.priority == highest)

@@ -1,7 +1,7 @@
-"""DynamicResources: a pod with claims goes where devices are for them; they are allocated to it before it is bound.
+"""DynamicResources: places a pod where devices for its claims are available, and allocates them before it is bound.
 
-Extended resources that DeviceClasses stand for are asked for by a special claim, which is made as the pod is bound;
-what of them a node has by itself, as from a device plugin, is not asked for there.
+Extended resources backed by DeviceClasses are requested by a special claim, created when the pod is bound; it omits
+resources that the node itself offers, for example by a device plugin.
 
 Source: `plugins/dynamicresources/dynamicresources.go`, `extendeddynamicresources.go`, with the gates that are on by
 default in 1.36.
@@ -76,12 +76,12 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class Unusable(Exception):
-    """One of the pod's claims is not there, or cannot be used."""
+    """One of the pod's claims is missing or cannot be used."""
 
 
 class _Wanted(NamedTuple):
-    """What is looked for on some nodes: `finder` None: nothing. `special`: the special claim as it is there, last of
-    what the finder looks for; None where the node has all the extended resources by itself."""
+    """What to allocate on some nodes: `finder` None: nothing. `special`: the special claim for these nodes, the last
+    one of the finder; None if the node itself offers all the extended resources."""
 
     finder: Finder | None
     special: ClaimView | None = None
@@ -89,9 +89,9 @@ class _Wanted(NamedTuple):
 
 
 class _State:
-    """One pod's claims in one cycle. `reached`: of those that are allocated, where; None for everywhere. `promised`: by
-    the claim's place, what Reserve has given it. `unavailable`: the places of claims that some node cannot use.
-    `special`: the claim for extended resources, which is the last one. `names`: those resources."""
+    """One pod's claims in one cycle. `reached`: where allocated claims are usable; None for everywhere. `promised`: by
+    claim index, its allocation from Reserve. `unavailable`: indexes of claims that some node cannot use. `special`: the
+    claim for extended resources, the last one. `names`: those resources."""
 
     def __init__(self, pod: PodInfo, claims: list[ClaimView], special: ClaimView | None, devices: Devices) -> None:
         self.pod = pod
@@ -111,11 +111,11 @@ class _State:
 
     @property
     def is_left_over(self) -> bool:
-        """Whether the special claim is from an earlier try."""
+        """Whether the special claim is from an earlier attempt."""
         return self.special is not None and self.special.name != IN_MEMORY
 
     def on(self, node: NodeInfo) -> _Wanted | Status:
-        """What is looked for on the node, or why it cannot be had there."""
+        """What to allocate on the node, or why it is impossible there."""
         if self.special is None:
             return self._wanted[()]
         if self.is_left_over:
@@ -155,12 +155,12 @@ class DynamicResources:
     def kinds_needed(self, pod: PodInfo) -> Sequence[NeededKind]:
         if not self._may_want(pod):
             return ()
-        # What it hears of them counts from the first one on.
+        # Its handlers must run from the first sync on.
         Devices.of(self._handle)
         return ALL
 
     def _may_want(self, pod: PodInfo) -> bool:
-        """Without a cluster, no class stands for anything."""
+        """Without a cluster, no class backs any resource."""
         return bool(pod.claims) or (bool(names_in(pod.spec)) and getattr(self._handle, "kinds", None) is not None)
 
     def claims_of(self, pod: PodInfo) -> list[ClaimView]:
@@ -170,7 +170,7 @@ class DynamicResources:
             if each.problem:
                 raise Unusable(each.problem)
             if each.claim is None:
-                # None was made, on purpose.
+                # None is needed.
                 continue
             claim = Devices.of(self._handle).claim(f"{pod.namespace}/{each.claim}")
             if claim is None:
@@ -204,7 +204,7 @@ class DynamicResources:
         except Unusable:
             return QueueingHint.SKIP
         if old is not None and old.allocation is not None and new.allocation is None:
-            # What it held may serve another claim.
+            # The devices it held may serve another claim.
             return QueueingHint.QUEUE
         helps = is_used and (old is None or old.status != new.status)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -296,7 +296,7 @@ class DynamicResources:
         return None
 
     def _is_out(self, found: _State, place: int, claim: ClaimView, node: NodeInfo) -> bool:
-        """Whether a claim that is allocated cannot be used on the node, or at all."""
+        """Whether an allocated claim cannot be used on the node, or at all."""
         terms = found.reached[place]
         if terms is not None and not any(term.matches(node) for term in terms):
             return True
@@ -314,7 +314,7 @@ class DynamicResources:
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         if diagnosis.pre_filter_message and self.name not in diagnosis.unschedulable_plugins:
-            # Upstream's plugin looks for what its own PreFilter wrote.
+            # Upstream's plugin looks up the state of its own PreFilter.
             return None, Status(Code.ERROR, "not found")
         uid, found = self._latest
         if uid != pod.uid or found is None:
@@ -338,25 +338,25 @@ class DynamicResources:
             await delete_special(self._handle, special)
             await devices.until(lambda: devices.special_of(pod) is None, clock, clock.monotonic_s() + SEEN_AFTER_MAX_S)
         finally:
-            # No event that it asks for says so.
+            # None of its registered events reports this.
             self._handle.activate([pod])
 
     async def _deallocate(self, claim: ClaimView, pod: PodInfo) -> None:
         try:
             await deallocate(self._handle, claim)
         except MinikubeError:
-            # Nothing may come that wakes it.
+            # No event may come to wake the pod.
             self._handle.activate([pod])
             raise
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:
-        """Only alternatives make one node better than another."""
+        """Nodes differ in score only by alternatives."""
         found = _state_of(state) if pod.claims else None
         has_choice = found is not None and any(wish.has_choice for claim in found.claims for wish in claim.wishes)
         return None if has_choice else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """The earlier the alternatives that it offers, the better."""
+        """Earlier alternatives score higher."""
         found: _State = state.read(_STATE)
         wanted = found.on(node)
         outcome = wanted.finder.on(node) if isinstance(wanted, _Wanted) and wanted.finder is not None else None
@@ -441,14 +441,14 @@ class DynamicResources:
         return None
 
     async def _bind_special(self, found: _State, allocation: Allocation, pod: PodInfo) -> None:
-        """Makes the special claim, gives it its devices, and tells the pod. Raises: BindingFailed, and what the client
-        raises."""
+        """Creates the special claim, allocates its devices, and updates the pod. Raises: BindingFailed, and the
+        client's errors."""
         devices, clock, (_, special, mappings) = Devices.of(self._handle), self._handle.clock, found.chosen
         assert found.special is not None and special is not None
         try:
             made = found.claims[-1] = await create_special(self._handle, special)
             found.claims[-1] = await bind(self._handle, devices, made, allocation, pod)
-            # Its devices are held by the promise until then.
+            # Until then the pending allocation holds its devices.
             deadline_s = clock.monotonic_s() + SEEN_AFTER_MAX_S
             await devices.until(lambda: devices.claim(made.key) is not None, clock, deadline_s)
         finally:
@@ -467,13 +467,13 @@ class DynamicResources:
             await devices.until(lambda: self._unready(devices, found) is None, clock, until_s)
 
     def _unready(self, devices: Devices, found: _State) -> ClaimView | None:
-        """The first claim whose devices may not be used yet. Raises: BindingFailed."""
+        """The first claim with devices that are not ready. Raises: BindingFailed."""
         for place, claim in enumerate(found.claims):
             if claim.name == IN_MEMORY:
                 continue
             now = devices.claim(claim.key)
             if now is None or now.uid != claim.uid:
-                # What stands there under its name is another pod's.
+                # The claim of that name belongs to another pod.
                 raise BindingFailed(f'could not find ResourceClaim "{claim.key}"')
             found.claims[place] = now
             if not is_ready(now):

@@ -1,8 +1,7 @@
 """GangScheduling: pods of a PodGroup with a gang policy are bound once `minCount` of them have a place, or not at all.
 
-PreEnqueue holds them back until so many are there; Permit makes those that have a place wait for the others, for five
-minutes at most. Behind the gates GenericWorkload and GangScheduling. Source:
-pkg/scheduler/framework/plugins/gangscheduling; KEP-4671.
+PreEnqueue holds them back until that many exist; at Permit, placed pods wait for the others, for at most five minutes.
+Behind the gates GenericWorkload and GangScheduling. Source: pkg/scheduler/framework/plugins/gangscheduling; KEP-4671.
 """
 
 from __future__ import annotations

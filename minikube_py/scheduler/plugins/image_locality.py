@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 LEAST_BYTES: Final = 23 << 20
 MOST_BYTES: Final = 1000 << 20
-"""A container's images count up to this."""
+"""The size limit per container's image."""
 
 
 class ImageLocality:
-    """Score: the bytes that need not be pulled; each image by the share of nodes that have it, so that pods do not all
-    go to the few that do."""
+    """Score: the bytes that need not be pulled; each image is weighted by the share of nodes that have it, so that pods
+    do not all go to a few nodes."""
 
     name = "ImageLocality"
     bounded = True

@@ -1,7 +1,7 @@
-"""InterPodAffinity: near which pods a pod must or would rather be, and away from which.
+"""InterPodAffinity: required and preferred co-location with other pods, and separation from them.
 
-What a pod asks for, and what running pods ask of it, is read from counts that `scheduler.topology` keeps up. All
-formulas are upstream's, rounding included. Source: pkg/scheduler/framework/plugins/interpodaffinity.
+The terms of the pod and of running pods are evaluated by counts that `scheduler.topology` maintains. All formulas are
+upstream's, rounding included. Source: pkg/scheduler/framework/plugins/interpodaffinity.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _NO_CHANGES: Final[Changes] = {}
 
 
 class Counted(NamedTuple):
-    """Pods of a kind by domain. `changes`: by domain, what preemption supposes to be there more, or less."""
+    """Matching pods by domain. `changes`: by domain, the difference assumed by preemption."""
 
     domains: Domains
     counts: IntArray
     changes: Changes = _NO_CHANGES
 
     def any_at(self, slot: int) -> bool:
-        """False for a node that is in no domain."""
+        """False for a node outside all domains."""
         domain = int(self.domains.of[slot])
         if domain < 0:
             return False
@@ -75,7 +75,7 @@ class Counted(NamedTuple):
         return count + self.changes.get(domain, 0) > 0
 
     def any_in(self, nodes: Nodes) -> BoolArray:
-        """The same of many nodes."""
+        """`any_at` for many nodes."""
         table = by_number(self.domains, self.counts) > 0
         for domain, change in self.changes.items():
             table[domain] = self.counts[domain] + change > 0
@@ -93,7 +93,7 @@ class Counted(NamedTuple):
 
 
 def by_number(domains: Domains, counts: IntArray) -> IntArray:
-    """`counts` for all domains, and a 0 for what is in none (-1)."""
+    """`counts` for all domains, plus a 0 for nodes outside all domains (-1)."""
     found = np.zeros(domains.size + 1, np.int64)
     known = min(domains.size, len(counts))
     found[:known] = counts[:known]
@@ -110,8 +110,8 @@ def summed(domains: Domains, parts: Sequence[IntArray]) -> IntArray:
 
 
 class Wanted(NamedTuple):
-    """What the filter goes by. `near`, `apart`: the pods that the pod's own terms mean, by term; `against`: the pods
-    whose anti-affinity means it, by the label of their terms."""
+    """The filter's state. `near`, `apart`: the pods matched by the pod's own terms, by term; `against`: the pods whose
+    anti-affinity matches it, by the terms' topology key."""
 
     near: tuple[Counted, ...]
     means_itself: bool
@@ -120,11 +120,11 @@ class Wanted(NamedTuple):
 
     @property
     def begins(self) -> bool:
-        """The first of its kind: nobody is there that it must be near, and it would be that itself."""
+        """The first of its group: no pod it must be near exists, and it matches its own terms."""
         return self.means_itself and not any(counted.total for counted in self.near)
 
     def rejects(self, node: NodeInfo) -> int:
-        """A code, _FITS where it does not."""
+        """A code, _FITS if it passes."""
         slot = node.slot
         if any(counted.domains.of[slot] < 0 for counted in self.near):
             return _NOT_NEAR
@@ -164,8 +164,8 @@ def project_namespace(obj: Mapping[str, Any]) -> NamespaceLabels:
 
 
 class InterPodAffinity:
-    """Filter: near the pods that required affinity means, away from those of anti-affinity, its own and theirs.
-    Score: the weights of preferred terms, the pod's own and those of running pods that mean it."""
+    """Filter: near pods matched by required affinity, away from those of anti-affinity, its own and others'. Score: the
+    weights of preferred terms, the pod's own and those of running pods that match it."""
 
     name = "InterPodAffinity"
 
@@ -199,7 +199,7 @@ class InterPodAffinity:
                     carried.setdefault(one.term.topology_key, []).append(counts)
         if not carried and not terms.affinity and not terms.anti_affinity:
             return None, SKIP
-        # A pod is near only if all terms mean it.
+        # Only pods matched by all terms count as near.
         selectors = tuple(term.pods for term in terms.affinity)
         near = tuple(counted(topology, selectors, term.topology_key) for term in terms.affinity)
         apart = tuple(counted(topology, (term.pods,), term.topology_key) for term in terms.anti_affinity)

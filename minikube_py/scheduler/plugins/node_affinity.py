@@ -1,8 +1,8 @@
-"""NodeAffinity and NodeName: the nodes that a pod asks for.
+"""NodeAffinity and NodeName: the nodes that a pod requests.
 
 Terms are ORed, the expressions of a term ANDed; an empty term matches nothing. `NotIn` and `DoesNotExist` match a node
-without the label. `Gt` and `Lt` take one value and compare int64s; where either side does not read as one, nothing
-matches. A term that cannot be read matches nothing. Source: "Assigning Pods to Nodes"; component-helpers nodeaffinity.
+without the label. `Gt` and `Lt` take one value and compare int64s; if either side is not an int64, nothing matches. An
+invalid term matches nothing. Source: "Assigning Pods to Nodes"; component-helpers nodeaffinity.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Requirement(NamedTuple):
         return number > self.number if operator == "Gt" else number < self.number
 
     def bound(self) -> Bound | None:
-        """None where there is none: a missing label matches too, or any value does."""
+        """None if it has no bound: a missing label matches too, or any value does."""
         if self.operator == "In":
             return Bound(Dimension(DimensionKind.TEXT, self.key), values=self.values)
         if self.operator == "Gt":
@@ -95,7 +95,7 @@ class Requirement(NamedTuple):
 
 
 class NameRequirement(NamedTuple):
-    """One expression on a field of the node; the only field there is is metadata.name, others read as ""."""
+    """One expression on a node field; the only field is metadata.name, others count as ""."""
 
     key: str
     value: str
@@ -113,7 +113,7 @@ class NameRequirement(NamedTuple):
 
 
 class Term(NamedTuple):
-    """All of its requirements hold. `readable` is False for a term that the API should not have let in."""
+    """All its requirements hold. `readable` is False for an invalid term, which the API should have rejected."""
 
     labels: tuple[Requirement, ...]
     names: tuple[NameRequirement, ...]
@@ -143,7 +143,7 @@ class WeightedTerm(NamedTuple):
 
 
 def _requirement(expression: Mapping[str, Any]) -> Requirement | None:
-    """None where the expression breaks the rules for its operator."""
+    """None if the expression violates its operator's rules."""
     operator, values = expression.get("operator", ""), expression.get("values") or []
     if operator not in _LABEL_OPERATORS or (operator in ("In", "NotIn") and not values):
         return None
@@ -176,7 +176,7 @@ def parse_term(term: Mapping[str, Any]) -> Term | None:
 
 
 def parse_selector(selector: Mapping[str, Any]) -> tuple[Term, ...]:
-    """The terms of a nodeSelector that can match at all."""
+    """The terms of a nodeSelector that can match."""
     terms = (parse_term(term) for term in selector.get("nodeSelectorTerms") or ())
     return tuple(term for term in terms if term is not None)
 
@@ -191,14 +191,14 @@ def parse_preferred(terms: Sequence[Mapping[str, Any]]) -> tuple[WeightedTerm, .
 
 
 def preferred_problem(terms: Sequence[Mapping[str, Any]]) -> str:
-    """What upstream's PreScore says of them: the API lets in preferences that nobody can read. "" for nothing."""
+    """Upstream's PreScore error: the API accepts invalid preferences. "" if all are valid."""
     weighed = [(i, item.get("preference") or {}) for i, item in enumerate(terms) if item.get("weight")]
     found = [str(error) for i, preference in weighed for error in term_errors(preference, f"[{i}]")]
     return aggregate(found) if found else ""
 
 
 def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
-    """The only nodes that a required selector can match by `metadata.name In`; None if it does not pin every term."""
+    """The only nodes that a required selector can match by `metadata.name In`; None if a term does not name any."""
     terms = required.get("nodeSelectorTerms") or ()
     if not terms:
         return None
@@ -216,7 +216,7 @@ def node_names_asked_for(required: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def hull(terms: Sequence[Term]) -> Iterable[Bound]:
-    """What all of the terms ask for, each dimension as widely as the widest of them."""
+    """The bounds common to all terms, each as wide as the widest of them."""
     found: dict[Dimension, Bound] = {}
     for number, term in enumerate(terms):
         own: dict[Dimension, Bound] = {}
@@ -242,7 +242,7 @@ def _either(a: Bound, b: Bound) -> Bound:
 
 
 class _Compiled(NamedTuple):
-    """What of a pod's spec concerns this plugin. `required` None: no required affinity."""
+    """The parts of a pod's spec that concern this plugin. `required` None: no required affinity."""
 
     selector: tuple[tuple[str, str], ...]
     required: tuple[Term, ...] | None
@@ -268,8 +268,8 @@ def compile_affinity(pod: PodInfo) -> _Compiled:
 
 
 class NodeAffinity:
-    """Filter: `nodeSelector` and required node affinity, and what the profile adds to them (`addedAffinity`).
-    Score: the weights of the preferred terms that match."""
+    """Filter: `nodeSelector` and required node affinity, plus the profile's `addedAffinity`. Score: the weights of the
+    preferred terms that match."""
 
     name = "NodeAffinity"
     node_local = True
@@ -364,7 +364,7 @@ def _any(terms: Sequence[Term], nodes: Nodes) -> BoolArray:
 
 
 class NodeName:
-    """Filter: a pod that names its node goes nowhere else. (Pods bound already never reach the scheduler.)"""
+    """Filter: a pod that names its node fits only there. (Bound pods never reach the scheduler.)"""
 
     name = "NodeName"
     node_local = True

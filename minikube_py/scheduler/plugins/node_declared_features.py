@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a pod that needs a feature of its kubelet goes where the node declares it.
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature fits nodes that declare it.
 
 Source: plugins/nodedeclaredfeatures; component-helpers/nodedeclaredfeatures. Upstream's other features (resizes,
 WebSockets) concern pods that run.
@@ -36,12 +36,12 @@ FEATURES: Final[Mapping[str, str]] = {
     "RestartAllContainersOnContainerExits": RESTARTS_ALL,
     "UserNamespacesHostNetworkSupport": SHARES_HOST_NETWORK,
 }
-"""By feature: the use of it that a pod's spec shows."""
+"""By feature: how a pod's spec uses it."""
 _instances = count()
 
 
 class NodeDeclaredFeatures:
-    """Filter: `status.declaredFeatures` of the node holds all that the pod needs. `features`: as FEATURES."""
+    """Filter: the node's `status.declaredFeatures` include all that the pod needs. `features`: as FEATURES."""
 
     name = "NodeDeclaredFeatures"
     node_local = True

@@ -1,4 +1,4 @@
-"""NodePorts: a host port serves one pod a node. 0.0.0.0 conflicts with every address."""
+"""NodePorts: one pod per node and host port. 0.0.0.0 conflicts with every address."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def conflict(wanted: HostPort, used: HostPort) -> bool:
 
 
 class NodePorts:
-    """Filter: none of the pod's host ports is taken on the node."""
+    """Filter: all the pod's host ports are free on the node."""
 
     name = "NodePorts"
     node_local = True

@@ -1,8 +1,8 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation: has a node what the pod asks for, and how well does it sit.
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: whether the pod's requests fit the node, and how well.
 
-All scores are integers by upstream's formulas (1.36), in which division truncates. Quantities are those of
-`NodeInfo`: cpu in milli-units, the rest in whole units. Sources: pkg/scheduler/framework/plugins/noderesources;
-"Resource Bin Packing" in the scheduling documentation; k/k#135573 for the balance.
+All scores are integers by upstream's formulas (1.36), in which division truncates. Quantities are those of `NodeInfo`:
+cpu in milli-units, the rest in whole units. Sources: pkg/scheduler/framework/plugins/noderesources; "Resource Bin
+Packing" in the scheduling documentation; k/k#135573 for the balance.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ TOO_MANY_PODS = "Too many pods"
 HALF_IS_ENOUGH_BELOW = 1 << 44
 HUNDREDFOLD_FITS_BELOW = 1 << 56
 _instances = count()
-"""What a plugin works out from a spec depends on its arguments, so it is kept under the instance's own number."""
+"""Data that a plugin derives from a spec depends on its args, so it is cached by instance number."""
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 MAX_CUSTOM_SCORE = 10
-"""Shape points of RequestedToCapacityRatio are given from 0 to this."""
+"""The maximum score of RequestedToCapacityRatio's shape points."""
 
 
 class ArgsError(ValueError):
-    """The plugin's `args` are wrong; says where and why."""
+    """Invalid plugin `args`; says where and why."""
 
 
 class ResourceWeight(NamedTuple):
@@ -67,7 +67,7 @@ DEFAULT_RESOURCES = (ResourceWeight(CPU, 1), ResourceWeight(MEMORY, 1))
 
 
 def parse_resources(value: Any, where: str) -> tuple[ResourceWeight, ...]:
-    """`[{name, weight}]` of the plugin's args; a weight of 0 or none is 1. Raises: ArgsError."""
+    """`[{name, weight}]` of the plugin's args; a weight of 0 or none counts as 1. Raises: ArgsError."""
     if not value:
         return DEFAULT_RESOURCES
     found = []
@@ -83,7 +83,7 @@ def parse_resources(value: Any, where: str) -> tuple[ResourceWeight, ...]:
 
 
 def _is_scalar(resource: str) -> bool:
-    """True for extended resources, huge pages and the like, which count only where a pod asks for them."""
+    """True for extended resources, huge pages and the like, which count only if a pod requests them."""
     return resource not in NATIVE_RESOURCES
 
 
@@ -108,7 +108,7 @@ def _node_amount(node: NodeInfo, resource: str, use_requested: bool) -> int:
 
 
 class _Wanted(NamedTuple):
-    """A resource that counts for this pod: what the pod adds, and the resource's weight."""
+    """A resource that counts for this pod: the amount it adds, and the resource's weight."""
 
     resource: str
     amount: int
@@ -125,7 +125,7 @@ def _wanted(pod: PodInfo, resources: Sequence[ResourceWeight], use_requested: bo
 
 
 def _nothing_of(resources: Sequence[ResourceWeight]) -> tuple[_Wanted, ...] | None:
-    """A pod that asks for nothing; None where which resources count depends on the pod."""
+    """For a pod without requests; None if the resources that count depend on the pod."""
     if any(_is_scalar(resource.name) for resource in resources):
         return None
     return tuple(_Wanted(name, 0, weight) for name, weight in resources)
@@ -157,17 +157,17 @@ def _most_requested_columns(requested: IntArray, capacity: IntArray) -> IntArray
 
 
 def _one_by_one(score: Callable[[int, int], int], requested: IntArray, capacity: IntArray) -> IntArray:
-    """For amounts of which a hundredfold is no int64 (90 PB): slow, and right."""
+    """For amounts whose hundredfold exceeds int64 (90 PB): slow, but exact."""
     pairs = zip(requested.tolist(), capacity.tolist(), strict=True)
     return np.array([score(r, c) if c else 0 for r, c in pairs], np.int64)
 
 
 def _divide(numerator: IntArray, capacity: IntArray) -> IntArray:
-    """`numerator // capacity` for numerators from 0 to 100 x capacity; 0 where the capacity is.
+    """`numerator // capacity` for numerators from 0 to 100 x capacity; 0 where the capacity is 0.
 
-    numpy divides int64 one by one, and floats in bulk, so this divides floats. Half a unit is added first: the true
-    quotient is then at least .5 / capacity away from every whole, and rounding, which moves it by less than 2**-46,
-    cannot reach one while capacities stay below 2**44."""
+    numpy vectorises division of floats, not of int64, so this divides floats. Half a unit is added first: the true
+    quotient is then at least 0.5 / capacity away from every integer, and a rounding error below 2**-46 cannot reach one
+    while capacities are below 2**44."""
     divisor = np.maximum(capacity, 1)
     if int(divisor.max(initial=1)) >= HALF_IS_ENOUGH_BELOW:
         exact: IntArray = numerator // divisor * (capacity != 0)
@@ -228,10 +228,10 @@ def parse_shape(value: Any, where: str) -> Shape:
 
 
 class NodeResourcesFit:
-    """Filter: the pod's requests fit what the node has left, and its pods stay within their number.
+    """Filter: the pod's requests fit the node's free amounts, and the pod count its limit.
 
-    Score: by `scoringStrategy` LeastAllocated (default), MostAllocated or RequestedToCapacityRatio; containers that ask
-    for no cpu or memory count 100m and 200Mi."""
+    Score: by `scoringStrategy` LeastAllocated (default), MostAllocated or RequestedToCapacityRatio; containers without
+    cpu or memory requests count 100m and 200Mi."""
 
     name = "NodeResourcesFit"
     node_local = True
@@ -285,7 +285,7 @@ class NodeResourcesFit:
         return resource in self.ignored_resources or resource.split("/", 1)[0] in self.ignored_groups
 
     def _checked(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
-        """The requests to hold against the node, native resources first."""
+        """The requests to check against the node, native resources first."""
         found: tuple[tuple[str, int], ...] | None = pod.spec.cache.get(self._key)
         if found is None:
             requests = pod.spec.requests
@@ -328,7 +328,7 @@ class NodeResourcesFit:
         return mask
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
-        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the bit above all: beyond preemption."""
+        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the highest bit: preemption cannot help."""
         checked, by_devices = self._checked(pod), self._devices.of(pod)
         beyond = 1 << (len(checked) + 1)
         codes: IntArray = (nodes.requested(PODS) >= nodes.allocatable(PODS)).astype(np.int64)
@@ -401,7 +401,7 @@ class NodeResourcesFit:
         return MAX_NODE_SCORE if self._nothing is None else self._score_node(self._nothing, node)
 
     def score_ceilings(self, nodes: Nodes) -> IntArray:
-        """With LeastAllocated, the score before any pod is added: more in use never scores more."""
+        """With LeastAllocated, the score without the pod: higher usage never scores more."""
         if self._nothing is None:
             return np.full(len(nodes), MAX_NODE_SCORE, np.int64)
         return self._score_columns(self._nothing, nodes)
@@ -411,13 +411,13 @@ class NodeResourcesFit:
 
 
 def balance(fractions: Sequence[float]) -> int:
-    """100 less the standard deviation of the resources' shares in use, in percent, truncated."""
+    """100 minus the standard deviation of the resources' usage shares, in percent, truncated."""
     if len(fractions) < 2:
         return MAX_NODE_SCORE
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     else:
-        # Not sum(): from Python 3.12 on it compensates for rounding, which upstream and numpy do not.
+        # Not sum(): since Python 3.12 it compensates for rounding, unlike upstream and numpy.
         total = squares = 0.0
         for fraction in fractions:
             total += fraction
@@ -429,9 +429,9 @@ def balance(fractions: Sequence[float]) -> int:
 
 
 class NodeResourcesBalancedAllocation:
-    """Score: 50 to 100, 75 where the pod leaves the balance between resources as it was, more where it mends it.
+    """Score: 50 to 100; 75 if the pod does not change the balance between resources, more if it improves it.
 
-    Pods that request none of the resources are left out: they would all go to one node."""
+    Pods without requests are skipped: they would all go to one node."""
 
     name = "NodeResourcesBalancedAllocation"
     node_local = True
@@ -458,7 +458,7 @@ class NodeResourcesBalancedAllocation:
     def _shares(
         self, wanted: Sequence[_Wanted], node: NodeInfo, by_devices: Classes = NO_CLASSES
     ) -> tuple[list[float], list[float]]:
-        """Of the resources that the node has, the share in use before and after the pod."""
+        """The usage shares of the node's resources before and after the pod."""
         before: list[float] = []
         after: list[float] = []
         allocatable, requested = node.allocatable, node.requested
@@ -473,7 +473,7 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         before, after = self._shares(self._scored(pod), node, self._devices.of(pod))
-        # Not // 2: the halves stay within 0..100, where truncation and flooring agree.
+        # Not // 2: the halves stay within 0..100, where truncation equals flooring.
         return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + balance(after) - balance(before)) // 2
 
     def score_ceiling(self, node: NodeInfo) -> int:
@@ -483,7 +483,7 @@ class NodeResourcesBalancedAllocation:
         return MAX_NODE_SCORE // 2 + (3 * (MAX_NODE_SCORE // 2) - balance(before)) // 2
 
     def score_ceilings(self, nodes: Nodes) -> IntArray:
-        """A pod can at most make the balance perfect."""
+        """At best, a pod makes the balance perfect."""
         if self._nothing is None:
             return np.full(len(nodes), MAX_NODE_SCORE, np.int64)
         before, _, have = self._shares_columns(self._nothing, nodes)
@@ -502,8 +502,7 @@ class NodeResourcesBalancedAllocation:
     def _shares_columns(
         self, wanted: Sequence[_Wanted], nodes: Nodes, by_devices: Classes = NO_CLASSES
     ) -> tuple[list[FloatArray], list[FloatArray], BoolArray | None]:
-        """By resource, the share in use of every node before and after the pod, and which nodes have it; None for
-        all."""
+        """By resource, every node's usage share before and after the pod, and the nodes that have it; None for all."""
         before: list[FloatArray] = []
         after: list[FloatArray] = []
         counted: list[BoolArray] = []
@@ -525,7 +524,7 @@ class NodeResourcesBalancedAllocation:
 
 
 def _balance_columns(fractions: list[FloatArray], counted: BoolArray | None) -> IntArray:
-    """`balance` for every node. `counted`: by resource, which nodes have it; None where all have all."""
+    """`balance` for every node. `counted`: by resource, the nodes that have it; None if all have all."""
     number = len(fractions)
     if number < 2:
         return np.full(len(fractions[0]), MAX_NODE_SCORE, np.int64)
@@ -540,7 +539,7 @@ def _balance_columns(fractions: list[FloatArray], counted: BoolArray | None) -> 
 
 
 def _deviation(fractions: FloatArray, counted: BoolArray | None) -> FloatArray:
-    """The standard deviation of the resources that a node has; of two, half their difference; of fewer, 0."""
+    """The standard deviation over the node's resources; for two, half their difference; for fewer, 0."""
     have = np.ones(fractions.shape, np.bool_) if counted is None else counted
     numbers = have.sum(axis=0)
     shares = np.where(have, fractions, 0.0)
@@ -556,7 +555,7 @@ def _deviation(fractions: FloatArray, counted: BoolArray | None) -> FloatArray:
 
 
 def _pair_deviation(shares: FloatArray, counted: BoolArray) -> FloatArray:
-    """|a - b| / 2 of the two counted resources; meaningless where there are not two."""
+    """|a - b| / 2 of the two counted resources; meaningless unless there are two."""
     first = np.argmax(counted, axis=0)
     last = len(counted) - 1 - np.argmax(counted[::-1], axis=0)
     columns = np.arange(shares.shape[1])

@@ -1,7 +1,7 @@
-"""NodeVolumeLimits: no node attaches more volumes of a CSI driver than its CSINode says it can.
+"""NodeVolumeLimits: no node attaches more volumes of a CSI driver than its CSINode allows.
 
-Volumes of in-tree plugins count for the drivers that replaced them. Source: `plugins/nodevolumelimits/csi.go`, with
-its feature gate VolumeLimitScaling off as in 1.36.
+Volumes of in-tree plugins count for the drivers that replaced them. Source: `plugins/nodevolumelimits/csi.go`, with its
+feature gate VolumeLimitScaling off as in 1.36.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 TOO_MANY = Status(Code.UNSCHEDULABLE, "node(s) exceed max volume count")
 _KINDS: Final = (NODE_DRIVERS, VOLUMES, CLAIMS, CLASSES, ATTACHMENTS)
 _UNBOUND: Final = "\0unbound/"
-"""Before the name of a claim, in place of a handle: no volume has one like it."""
+"""Prefix of a claim's name used as a handle: no volume has such a handle."""
 
 Attached = dict[tuple[str, str], None]
-"""(driver, handle) of volumes."""
+"""(driver, handle) of each volume."""
 
 
 class _Missing(Exception):
-    """A claim of the pod that is to be placed is not there."""
+    """A claim of the pod to be placed is missing."""
 
 
 class _Broken(Exception):
@@ -84,7 +84,7 @@ class NodeVolumeLimits:
             _count(storage, pod, False, True, {})
         except (_Missing, _Broken):
             return None, None
-        # No node has any limit.
+        # No node has a limit.
         return None, SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -117,7 +117,7 @@ _NO_LIMIT: Final = 1 << 63
 
 
 def _count(storage: Storage, pod: PodInfo, migrates: bool, is_new: bool, found: Attached) -> None:
-    """Adds the volumes of a pod. `migrates`: whether the node has drivers at all. Raises: _Missing, _Broken."""
+    """Adds a pod's volumes. `migrates`: whether the node has drivers at all. Raises: _Missing, _Broken."""
     for volume in pod.volumes:
         if not volume.has_claim:
             _count_inline(volume, migrates, found)
@@ -148,7 +148,7 @@ def _count_inline(volume: PodVolume, migrates: bool, found: Attached) -> None:
 
 
 def _driver_of(storage: Storage, claim: ClaimView, migrates: bool) -> tuple[str, str]:
-    """Empty where the volume does not count."""
+    """Empty if the volume does not count."""
     volume = storage.volumes.served(claim.volume_name) if claim.volume_name else None
     if volume is None:
         return _driver_of_class(storage, claim, migrates)
@@ -165,7 +165,7 @@ def _driver_of(storage: Storage, claim: ClaimView, migrates: bool) -> tuple[str,
 
 
 def _driver_of_class(storage: Storage, claim: ClaimView, migrates: bool) -> tuple[str, str]:
-    """Of a volume that is yet to be made."""
+    """Of a volume not provisioned yet."""
     found = storage.classes.get(claim.class_name) if claim.class_name else None
     if found is None:
         return "", ""

@@ -1,7 +1,7 @@
-"""PodTopologySpread: the pods of a kind, spread evenly over the domains of a label.
+"""PodTopologySpread: spreads matching pods evenly over the domains of a label.
 
 A hard constraint keeps a pod off domains that have too many already, a soft one prefers those with few. Both read
-counts that `scheduler.topology` keeps up. All formulas are upstream's, integers and rounding included.
+counts that `scheduler.topology` maintains. All formulas are upstream's, integers and rounding included.
 Source: pkg/scheduler/framework/plugins/podtopologyspread.
 """
 
@@ -54,13 +54,13 @@ PRE_FILTER = "PreFilterPodTopologySpread"
 PRE_SCORE = "PreScorePodTopologySpread"
 FOLLOWED_MAX: Final = 1024
 NOBODY: Final = 2**31 - 1
-"""The least number of pods in a domain, where there is none."""
+"""The minimum pod count over no domains."""
 IGNORED: Final = -1
 _NO_CHANGES: Final[Mapping[int, int]] = {}
 
 
 class Followed(NamedTuple):
-    """A constraint of pods of one namespace, and the counts that stand for it."""
+    """A constraint of pods of one namespace, and its counts."""
 
     constraint: Constraint
     asked: Asked
@@ -68,8 +68,8 @@ class Followed(NamedTuple):
 
 
 class Hard(NamedTuple):
-    """A hard constraint of one pod. `most`: the count up to which a domain takes it. `changes`: by domain, what
-    preemption supposes to be there more, or less."""
+    """A hard constraint of one pod. `most`: the highest count of a domain that still fits. `changes`: by domain, the
+    difference assumed by preemption."""
 
     followed: Followed
     own: bool
@@ -77,7 +77,7 @@ class Hard(NamedTuple):
     changes: Mapping[int, int]
 
     def rejects(self, node: NodeInfo) -> int:
-        """A code, _FITS where it does not."""
+        """A code, _FITS if it passes."""
         view = self.followed.view
         domain = int(view.domains.of[node.slot])
         if domain < 0:
@@ -86,7 +86,7 @@ class Hard(NamedTuple):
         return _FITS if count + self.changes.get(domain, 0) <= self.most else _NOT_MATCHED
 
     def codes(self, nodes: Nodes) -> IntArray:
-        """As `rejects`, of many nodes."""
+        """`rejects` for many nodes."""
         view = self.followed.view
         size, counts = view.domains.size, view.counts
         table = np.full(size + 1, _FITS if self.most >= 0 else _NOT_MATCHED, np.int64)
@@ -94,7 +94,7 @@ class Hard(NamedTuple):
         table[:known] = np.where(counts[:known] <= self.most, _FITS, _NOT_MATCHED)
         for domain, change in self.changes.items():
             table[domain] = _FITS if counts[domain] + change <= self.most else _NOT_MATCHED
-        table[size] = _NO_LABEL  # of what is in no domain, -1
+        table[size] = _NO_LABEL  # for nodes outside all domains, -1
         return table[view.domains.of[nodes.index]]
 
     def changed(self, domain: int, by: int) -> Hard:
@@ -103,7 +103,7 @@ class Hard(NamedTuple):
 
 
 def judged(followed: Followed, own: bool, changes: Mapping[int, int] = _NO_CHANGES) -> Hard:
-    """`own`: the pod is one of those that it counts."""
+    """`own`: whether the constraint counts the pod itself."""
     one, view = followed.constraint, followed.view
     counts = view.counts
     if changes:
@@ -118,8 +118,8 @@ def judged(followed: Followed, own: bool, changes: Mapping[int, int] = _NO_CHANG
 
 
 class PodTopologySpread:
-    """Filter: a node without a constraint's label, or in a domain that would have more than `maxSkew` pods more than
-    the emptiest. Score: few matching pods in the node's domains; small domains weigh less."""
+    """Filter rejects a node without a constraint's label, or in a domain that would exceed the emptiest by more than
+    `maxSkew` pods. Score: few matching pods in the node's domains; small domains weigh less."""
 
     name = "PodTopologySpread"
 
@@ -140,7 +140,7 @@ class PodTopologySpread:
                 topology.use(known.asked)
             return tuple(known._replace(constraint=c) for known, c in zip(found, constraints, strict=True))
         own = frozenset((pod.namespace,))
-        # An empty selector means every pod, and counts none.
+        # An empty selector covers every pod, but counts none.
         selectors = [PodSelector(own, None, one.selector or NOTHING) for one in constraints]
         asked = [topology.asked((selector,), living=True) for selector in selectors]
         keys = tuple(dict.fromkeys(one.key for one in constraints)) if requires_keys else ()
@@ -225,7 +225,7 @@ class PodTopologySpread:
         return None
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-        """`nodes` are all that passed the filters: how many domains they are in counts."""
+        """`nodes` are all that passed the filters: the number of their domains matters."""
         topology, index = self._columns.topology, nodes.index
         soft: tuple[Followed, ...] = state.read(PRE_SCORE)
         inside = [topology.domains(one.constraint.key).of[index] >= 0 for one in soft]
@@ -303,7 +303,7 @@ class PodTopologySpread:
 
 
 def _concerns(other: PodInfo, pod: PodInfo, change: ClusterChange) -> bool:
-    """Whether it is the pod itself, or one of its namespace that has a node."""
+    """Whether it is the pod itself, or one of its namespace with a node."""
     if other.uid == pod.uid:
         return True
     placed = change.event.resource == ASSIGNED_POD or other.node_name or other.nominated_node

@@ -1,4 +1,4 @@
-"""SchedulingGates and PrioritySort: which pods are tried at all, and in what order."""
+"""SchedulingGates and PrioritySort: which pods are tried, and in what order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SchedulingGates:
 
 
 class PrioritySort:
-    """QueueSort: higher `spec.priority` first, then who has waited longer."""
+    """QueueSort: higher `spec.priority` first, then the longest waiting."""
 
     name = "PrioritySort"
 

@@ -32,7 +32,7 @@ SYSTEM_DEFAULTS: Final[Sequence[Mapping[str, Any]]] = (
 
 
 class Constraint(NamedTuple):
-    """`honor_affinity`, `honor_taints`: nodes that the pod's affinity or its tolerations keep it off do not count."""
+    """`honor_affinity`, `honor_taints`: nodes excluded by the pod's affinity or untolerated taints do not count."""
 
     max_skew: int
     key: str
@@ -43,7 +43,7 @@ class Constraint(NamedTuple):
 
 
 class Constraints:
-    """`requires_keys`: of this pod, a node without one of the keys is not scored."""
+    """`requires_keys`: whether a node without one of the keys gets no score for this pod."""
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         self._of_the_system = (args.get("defaultingType") or SYSTEM) == SYSTEM
@@ -96,14 +96,14 @@ def constraint(document: Mapping[str, Any], labels: Mapping[str, str]) -> Constr
 
 
 class Counting(NamedTuple):
-    """Which nodes count for a constraint. `key` tells such tests apart; `holds` None: all that have its label."""
+    """The nodes that count for a constraint. `key` identifies the test; `holds` None: all nodes with its label."""
 
     key: Hashable = None
     holds: Callable[[NodeInfo], bool] | None = None
 
 
 def counting(pod: PodInfo, one: Constraint, keys: tuple[str, ...]) -> Counting:
-    """`keys`: the labels that a node must have."""
+    """`keys`: labels that a node must have."""
     wanted = compile_affinity(pod)
     affinity = one.honor_affinity and (bool(wanted.selector) or wanted.required is not None)
     keys = () if keys == (one.key,) else keys

@@ -1,4 +1,4 @@
-"""TaintToleration and NodeUnschedulable: nodes that keep pods away.
+"""TaintToleration and NodeUnschedulable: nodes that repel pods.
 
 Source: "Taints and Tolerations" in the scheduling documentation.
 """
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class _Table(NamedTuple, Generic[T]):
-    """By taint class; `sets` and `size` say of which columns, and as of when: classes are only ever added."""
+    """By taint class; `sets` and `size`: the columns' classes it covers. Classes are only ever added."""
 
     sets: list[tuple[Taint, ...]]
     size: int
@@ -90,7 +90,7 @@ class TaintToleration:
         return UNTOLERATED
 
     def _tolerated(self, spec: PodSpec, columns: NodeColumns) -> BoolArray | None:
-        """By taint class, whether the pod tolerates it; None where it tolerates all there are."""
+        """By taint class, whether the pod tolerates it; None if it tolerates all."""
         sets = columns.taint_sets
         known: _Table[BoolArray] | None = spec.cache.get("taints/filter")
         if known is None or known.sets is not sets or known.size != len(sets):
@@ -124,7 +124,7 @@ class TaintToleration:
 
 
 class NodeUnschedulable:
-    """Filter: the node is not cordoned (`spec.unschedulable`), or the pod tolerates the taint that says so."""
+    """Filter: the node is not cordoned (`spec.unschedulable`), or the pod tolerates the corresponding taint."""
 
     name = "NodeUnschedulable"
     node_local = True

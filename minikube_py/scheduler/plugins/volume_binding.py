@@ -1,4 +1,4 @@
-"""VolumeBinding: a pod goes where its volumes are, or can be; claims that wait for it are bound before the pod is.
+"""VolumeBinding: places a pod where its volumes are or can be provisioned, and binds its waiting claims first.
 
 Source: `plugins/volumebinding/volume_binding.go`. It scores only behind a feature gate that is off in 1.36
 (StorageCapacityScoring), so it does not score here.
@@ -53,11 +53,11 @@ _CHOSEN: Final = "VolumeBinding/chosen"
 
 
 class Unusable(Exception):
-    """One of the pod's claims is not there, or cannot be used."""
+    """One of the pod's claims is missing or cannot be used."""
 
 
 def claims_of(storage: Storage, pod: PodInfo) -> list[ClaimView]:
-    """The claims of the pod's volumes, in their order. Raises: Unusable."""
+    """The claims of the pod's volumes, in order. Raises: Unusable."""
     found = []
     for volume in pod.volumes:
         if not volume.has_claim:
@@ -80,7 +80,7 @@ def claims_of(storage: Storage, pod: PodInfo) -> list[ClaimView]:
 
 
 def needs_claims(pod: PodInfo, kinds: Sequence[NeededKind]) -> Sequence[NeededKind]:
-    """`kinds`, where the pod has a volume with a claim."""
+    """`kinds` if the pod has a volume with a claim."""
     return kinds if any(volume.has_claim for volume in pod.volumes) else ()
 
 
@@ -145,7 +145,7 @@ class VolumeBinding:
         if claims.are_bound:
             return None
         try:
-            # Looked at again: what was free when the nodes were filtered may be taken.
+            # Searched again: volumes free during filtering may be taken by now.
             found = self._find(state, self._handle.columns.by_name[node_name])
             if found.reasons:
                 return Status(Code.UNSCHEDULABLE, *found.reasons)
@@ -155,7 +155,7 @@ class VolumeBinding:
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Nothing to do once PreBind has begun, which looks after what it does not write."""
+        """After PreBind has started there is nothing to do: it restores what it does not write."""
         chosen = _chosen(state)
         if chosen is not None:
             restore(Storage.of(self._handle), chosen)

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: a disk of one node serves one pod, and a ReadWriteOncePod claim one pod of the cluster.
+"""VolumeRestrictions: a disk serves one pod per node, and a ReadWriteOncePod claim one pod per cluster.
 
 Source: `plugins/volumerestrictions/volume_restrictions.go`.
 """
@@ -71,7 +71,7 @@ _CONFLICTS: Final[Mapping[str, Callable[[_Disk, _Disk], bool]]] = {
     "iscsi": _same_iscsi,
     "rbd": _same_rbd,
 }
-"""By source, whether two volumes keep two pods from sharing a node."""
+"""By source, whether two volumes prevent their pods from sharing a node."""
 
 
 def disks_conflict(pod: PodInfo, other: PodInfo) -> bool:
@@ -89,7 +89,7 @@ def _claim_names(pod: PodInfo) -> list[str]:
 
 
 class _Uses(NamedTuple):
-    """Of the pod's claims those that one pod alone may use, and how often pods on nodes use them."""
+    """The pod's ReadWriteOncePod claims, and how often pods on nodes use them."""
 
     claims: frozenset[str]
     times: int

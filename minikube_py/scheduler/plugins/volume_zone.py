@@ -1,4 +1,4 @@
-"""VolumeZone: a node is in the zones that the labels of a pod's bound volumes name.
+"""VolumeZone: nodes must be in the zones named by the labels of a pod's bound volumes.
 
 Source: `plugins/volumezone/volume_zone.go`.
 """
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 CONFLICT = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had no available volume zone")
 _LABELS: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
-"""A volume's label, and by which one of a node it is looked for where the node lacks it."""
+"""A volume's label, and the node label to use if the node lacks it."""
 _KINDS: Final = (CLAIMS, VOLUMES, CLASSES)
 _STATE: Final = "VolumeZone"
 
 
 class Zone(NamedTuple):
-    """What a node's label must be."""
+    """The required values of a node label."""
 
     key: str
     values: frozenset[str]
@@ -52,7 +52,7 @@ class Zone(NamedTuple):
 
 
 def zones_of(volume: VolumeView) -> tuple[Zone, ...]:
-    """A label that names an empty zone is left out."""
+    """Labels with an empty zone are omitted."""
     labels = volume.obj["metadata"].get("labels") or {}
     found = []
     for key in _LABELS:
@@ -63,7 +63,7 @@ def zones_of(volume: VolumeView) -> tuple[Zone, ...]:
 
 
 class _Refused(Exception):
-    """No node is right for the pod's claims as they are."""
+    """No node suits the pod's claims as they are."""
 
 
 class VolumeZone:
@@ -121,7 +121,7 @@ class VolumeZone:
         return tuple(found)
 
     def _check_class(self, name: str) -> None:
-        """A claim without a volume is in order while it waits for its pod."""
+        """An unbound claim is valid while it waits for its pod."""
         if not name:
             raise _Refused("PersistentVolumeClaim had no pv name and storageClass name")
         found = Storage.of(self._handle).classes.get(name)
@@ -135,7 +135,7 @@ class VolumeZone:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         labels = node.labels
         if not any(key in labels for key in _LABELS):
-            # A cluster of one zone need not say so.
+            # A single-zone cluster need not label its nodes.
             return None
         zones: tuple[Zone, ...] = state.read(_STATE)
         return None if all(zone.has(labels) for zone in zones) else CONFLICT

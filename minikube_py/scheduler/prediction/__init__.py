@@ -1,4 +1,4 @@
-"""Prediction: what pods will use at most, by predictors that can be exchanged, and plugins that place pods by it."""
+"""Prediction of pods' peak usage by exchangeable predictors, and plugins that place pods by it."""
 
 from minikube_py.scheduler.prediction.predictor import Past, Predictor
 

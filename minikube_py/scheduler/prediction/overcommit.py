@@ -1,4 +1,4 @@
-"""Overcommit by prediction: a node is as full as a predictor says that it will be, not as its pods reserve."""
+"""Overcommit by prediction: a node's load is its predicted usage, not its pods' reservations."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _KNOWN: Final = ("predictor", "predictorArgs", "resources")
 
 
 class OvercommitByPrediction:
-    """In place of NodeResourcesFit. Filter: the predicted peak of the node's pods and what the pod reserves are within
-    what the node has; resources that are not predicted count as reserved. Score: the emptier after that, the better.
+    """Replaces NodeResourcesFit. Filter: the predicted peak of the node's pods plus the pod's reservation fit the node;
+    unpredicted resources count as reserved. Score: the emptier after that, the better.
 
     Args: `usage`, `usageArgs`: the source; `predictor` (n-sigma), `predictorArgs`; `resources` ([cpu, memory])."""
 
@@ -55,7 +55,7 @@ class OvercommitByPrediction:
         self.rows = Rows(handle.columns, self.meter, len(self.resources), self._peaks)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Usage that falls is no event: a pod that waits for it is tried again by the queue's timeout."""
+        """Falling usage is no event: pods that wait for it are retried by the queue's timeout."""
         return (
             EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)),
             EventRegistration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),
@@ -71,7 +71,7 @@ class OvercommitByPrediction:
     # --- filter -----------------------------------------------------------------------------------------------------
 
     def _lacking(self, pod: PodInfo, node: NodeInfo, peaks: FloatArray) -> Iterator[tuple[str, bool]]:
-        """What the node has too little of, and whether it would have without pods."""
+        """The lacking resources, and whether each would suffice without other pods."""
         if node.requested[PODS] + 1 > node.allocatable.get(PODS, 0):
             yield TOO_MANY_PODS, True
         used = dict(zip(self.resources, peaks.tolist(), strict=True))
@@ -96,7 +96,7 @@ class OvercommitByPrediction:
         return self.rows.of_slots(nodes.index)[:, self.resources.index(resource)]
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
-        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the bit above all: beyond preemption."""
+        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the highest bit: preemption cannot help."""
         requests = pod.spec.requests
         beyond = 1 << (len(requests) + 1)
         codes: IntArray = (nodes.free(PODS) < 1).astype(np.int64)

@@ -1,8 +1,8 @@
-"""What a predictor is asked and what it may answer: the most that the pods of one node will use together.
+"""The predictor interface: predicts the peak of the total usage of one node's pods.
 
-A predictor sees one resource of one node: what each pod has reserved (its request, which is what Borg calls a limit),
-and what it used until now, in samples of five minutes. Source of the idea and of the built-in ones: Bashir et al.,
-Take It to the Limit: Peak Prediction-driven Resource Overcommitment in Datacenters (EuroSys 2021).
+A predictor sees one resource of one node: each pod's reservation (its request, which Borg calls a limit), and its usage
+so far, in samples of five minutes. Source of the idea and of the built-in predictors: Bashir et al., Take It to the
+Limit: Peak Prediction-driven Resource Overcommitment in Datacenters (EuroSys 2021).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from minikube_py.scheduler.configuration.merging import ConfigError
 
 GROUP: Final = "minikube_py.predictors"
 STEP_MINUTES: Final = 5
-"""A sample is the mean of so many minutes."""
+"""A sample is the mean over this many minutes."""
 FloatArray = npt.NDArray[np.float64]
 
 
 class PredictionError(Exception):
-    """A predictor or a source of usage failed, or answered what is no amount; the message names it and where."""
+    """A predictor or usage source failed or returned an invalid amount; the message names it and where."""
 
 
 class Past:
-    """`reserved`: of each pod, in milli-cores or bytes. `usage`: a row for each pod, a column for each sample, the last
-    being the latest; NaN where the pod did not run yet. `ahead`: rows of what they will use, sample by sample, 0 once
-    they are gone; None but for an oracle. Arrays cannot be written to."""
+    """`reserved`: per pod, in milli-cores or bytes. `usage`: a row per pod, a column per sample, latest last; NaN
+    before the pod ran. `ahead`: rows of future usage by sample, 0 once the pod is gone; None except for an oracle.
+    Arrays are read-only."""
 
     def __init__(self, reserved: FloatArray, usage: FloatArray, ahead: FloatArray | None = None) -> None:
         self.reserved = reserved
@@ -47,17 +47,17 @@ class Past:
 
     @cached_property
     def limit(self) -> float:
-        """All that is reserved."""
+        """The sum of all reservations."""
         return float(self.reserved.sum())
 
     @cached_property
     def total(self) -> FloatArray:
-        """What the pods used together, by sample; a pod that did not run yet counts nothing."""
+        """The pods' total usage by sample; a pod that did not run yet counts 0."""
         total: FloatArray = np.nansum(self.usage, axis=0)
         return total
 
     def known(self, samples: int) -> tuple[Past, float]:
-        """The last `samples` of the pods that have as many, and what the others have reserved."""
+        """The last `samples` of pods that have that many, and the reservations of the others."""
         if self.samples < samples:
             return Past(self.reserved[:0], self.usage[:0]), self.limit
         usage = self.usage[:, self.samples - samples :]
@@ -70,8 +70,8 @@ class Past:
 class Predictor:
     """Subclass this, or write any class with `peak`.
 
-    `args`: those of the configuration, over `defaults`; others are refused. `samples`: how many the past holds at most.
-    `looks_ahead`: it is an oracle, and cannot run in a cluster."""
+    `args`: from the configuration, over `defaults`; unknown ones are errors. `samples`: the maximum kept.
+    `looks_ahead`: the predictor is an oracle, and cannot run in a cluster."""
 
     name = ""
     defaults: Mapping[str, Any] = {}
@@ -95,19 +95,19 @@ class Predictor:
         return float(value)
 
     def count(self, name: str, low: int, high: int) -> int:
-        """A whole number. Raises: ConfigError."""
+        """An integer argument. Raises: ConfigError."""
         value = self.number(name, low, high)
         if value != int(value):
             raise ConfigError(f"predictor {self.name}: {name} is {value!r}; a whole number is wanted")
         return int(value)
 
     def peak(self, past: Past) -> float:
-        """The most that these pods will use together, as long as they run."""
+        """The predicted peak of these pods' total usage while they run."""
         raise NotImplementedError
 
 
 def asked(predictor: Any, past: Past, where: str) -> float:
-    """What it predicts. `where`: of which resource and node. Raises: PredictionError."""
+    """Its prediction. `where`: names the resource and node. Raises: PredictionError."""
     try:
         found = predictor.peak(past)
     except Exception as error:
@@ -124,7 +124,7 @@ def asked(predictor: Any, past: Past, where: str) -> float:
 def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
     """One of `PREDICTORS`, `FILE.py:CLASS`, `MODULE:CLASS`, or the name of an entry point of `minikube_py.predictors`.
 
-    Raises: ConfigError, which says where and what to do."""
+    Raises: ConfigError, with the location and a remedy."""
     from minikube_py.scheduler.prediction.predictors import PREDICTORS
 
     kind: Any = PREDICTORS.get(target)

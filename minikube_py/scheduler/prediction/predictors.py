@@ -1,9 +1,9 @@
-"""The predictors that are built in, by the formulas that were published.
+"""The built-in predictors, by their published formulas.
 
 `limits`, `n-sigma`, `max` and `oracle`, and a pod at its reservation until it is known: Bashir et al., EuroSys 2021.
 `percentile`: their RC-like predictor, after Cortez et al., Resource Central (SOSP 2017). `ewma`: the moving mean and
 variance of RiskMetrics (1996). `holt-winters`: Gardner's damped trend and an additive season (Hyndman, Athanasopoulos,
-Forecasting: Principles and Practice, 8.4), by recursions that statsmodels agrees with to the last bits.
+Forecasting: Principles and Practice, 8.4), by recursions that agree with statsmodels to the last bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGMAS_MAX: Final = 1000.0
 
 
 class Limits(Predictor):
-    """`phi` of all that is reserved: Borg's default."""
+    """`phi` of all reservations: Borg's default."""
 
     name = "limits"
     defaults = {"phi": 0.9}
@@ -38,7 +38,7 @@ class Limits(Predictor):
 
 
 class Known(Predictor):
-    """Predicts pods that have `samples` samples; others count what they reserved. Never more than is reserved."""
+    """Predicts pods that have `samples` samples; others count their reservation. Never more than reserved."""
 
     defaults: Mapping[str, Any] = {"samples": 24}
 
@@ -55,7 +55,7 @@ class Known(Predictor):
 
 
 class NSigma(Known):
-    """Mean and `sigmas` standard deviations of what the pods used together."""
+    """Mean plus `sigmas` standard deviations of the total usage."""
 
     name = "n-sigma"
     defaults = {"sigmas": 5, "samples": 24}
@@ -69,7 +69,7 @@ class NSigma(Known):
 
 
 class Percentile(Known):
-    """The sum of each pod's percentile: as if all had their peaks at once."""
+    """The sum of each pod's percentile, as if all peaked at once."""
 
     name = "percentile"
     defaults = {"percent": 99, "samples": 24}
@@ -83,7 +83,7 @@ class Percentile(Known):
 
 
 class Ewma(Known):
-    """The exponentially weighted mean of what they used together, and `sigmas` deviations by the same weights."""
+    """The exponentially weighted mean of the total usage, plus `sigmas` deviations with the same weights."""
 
     name = "ewma"
     defaults = {"alpha": 0.1, "sigmas": 5, "samples": 24}
@@ -98,7 +98,7 @@ class Ewma(Known):
 
 
 def weighted(values: FloatArray, alpha: float) -> tuple[float, float]:
-    """The latest counts `alpha`, each earlier one 1 - alpha times as much, the first what is left."""
+    """The latest value weighs `alpha`, each earlier one 1 - alpha times as much, the first the remainder."""
     age = np.arange(len(values) - 1, -1, -1, dtype=np.float64)
     weights = alpha * (1 - alpha) ** age
     weights[0] = (1 - alpha) ** age[0]
@@ -107,8 +107,7 @@ def weighted(values: FloatArray, alpha: float) -> tuple[float, float]:
 
 
 class Smoothed(NamedTuple):
-    """What Holt and Winters keep after the last value. `season`: what comes next first. `errors`: of each forecast by
-    one step."""
+    """The Holt-Winters state after the last value. `season`: next value first. `errors`: of the one-step forecasts."""
 
     level: float
     trend: float
@@ -126,7 +125,7 @@ class Smoothed(NamedTuple):
 
 
 def smoothed(values: Sequence[float], alpha: float, beta: float, gamma: float, phi: float, season: int = 0) -> Smoothed:
-    """Begins with the first value and no trend; with a season, with the mean of the first and what differs from it."""
+    """Starts with the first value and no trend; with a season, with its first mean and the deviations from it."""
     level, trend = (math.fsum(values[:season]) / season if season else values[0]), 0.0
     seasons = [value - level for value in values[:season]]
     errors = []
@@ -142,8 +141,8 @@ def smoothed(values: Sequence[float], alpha: float, beta: float, gamma: float, p
 
 
 class HoltWinters(Known):
-    """The highest forecast within `horizon` samples, and `sigmas` deviations of past forecasts. With `season` samples
-    to a season (288 are a day), it wants twice as many of the past."""
+    """The highest forecast within `horizon` samples, plus `sigmas` deviations of past forecasts. With `season` samples
+    per season (288 are a day), it needs two seasons of samples."""
 
     name = "holt-winters"
     defaults = {
@@ -173,7 +172,7 @@ class HoltWinters(Known):
 
 
 class MaxOf(Predictor):
-    """The highest of several: `of`, each a name, or `{predictor, args}`."""
+    """The highest of several predictors: `of`, each a name, or `{predictor, args}`."""
 
     name = "max"
     defaults = {"of": ("n-sigma", "percentile")}
@@ -197,7 +196,7 @@ class MaxOf(Predictor):
 
 
 class Oracle(Predictor):
-    """What they will use together at most. Only where the future is known."""
+    """The true peak of the total usage. Only if the future is known."""
 
     name = "oracle"
     looks_ahead = True

@@ -1,9 +1,9 @@
 """TargetLoadPacking and LoadVariationRiskBalancing of sigs.k8s.io/scheduler-plugins (trimaran), by its formulas.
 
-Source: scheduler-plugins v0.33.5, pkg/trimaran. What differs: usage comes from a source of one's own (`usage`) instead
-of a load watcher, as means of five minutes; the latest sample of a node is its load, and deviations are over `window`
-samples; TargetLoadPacking takes a node's allocatable CPU where theirs takes its capacity; initial containers that go on
-running count as Kubernetes counts them.
+Source: scheduler-plugins v0.33.5, pkg/trimaran. Differences: usage comes from a custom source (`usage`) instead of a
+load watcher, as means of five minutes; the latest sample of a node is its load, and deviations are over `window`
+samples; TargetLoadPacking uses a node's allocatable CPU instead of its capacity; sidecar init containers count as in
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from minikube_py.scheduler.prediction.predictor import FloatArray
 from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, meter_of, refuse_unknown
 
 WINDOW: Final = 3
-"""Samples: 15 minutes, as a load watcher's."""
+"""Samples: 15 minutes, as for a load watcher."""
 _NOT_HERE: Final = ("metricProvider", "watcherAddress")
 
 
 def target_load_score(percent: float, target: float) -> int:
-    """`percent`: of the node's CPU, with the pod. The score rises to the target, then falls to nothing."""
+    """`percent`: of the node's CPU, including the pod. The score rises up to the target, then falls to 0."""
     if percent > 100:
         return 0
     if percent > target:
@@ -56,12 +56,12 @@ def _share(value: float) -> float:
 
 
 def rounded(value: float) -> int:
-    """As Go's math.Round does, of what is not below 0."""
+    """As Go's math.Round, for values of at least 0."""
     return math.floor(value + 0.5)
 
 
 class _ByLoad:
-    """Scores nodes by the load of their pods: by slot, whether it is known, and of each resource mean and deviation."""
+    """Scores nodes by their pods' load: by slot, the unseen load, and mean and deviation of each resource."""
 
     name = ""
     bounded = True
@@ -78,7 +78,7 @@ class _ByLoad:
         self.rows = Rows(handle.columns, self.meter, 1 + 2 * len(RESOURCES), self._load)
 
     def number(self, field: str, usual: float, least: float) -> float:
-        """As upstream's defaults: what is absent or below `least` is `usual`. Raises: ConfigError."""
+        """As upstream's defaults: `usual` if absent or below `least`. Raises: ConfigError."""
         value = self.args.get(field)
         if value is None:
             return usual
@@ -95,7 +95,7 @@ class _ByLoad:
         return found
 
     def unseen(self, node: NodeInfo) -> float:
-        """Of the pods that no sample knows yet."""
+        """The expected load of pods without samples."""
         return 0.0
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -112,7 +112,7 @@ class _ByLoad:
 
 
 class TargetLoadPacking(_ByLoad):
-    """Fills nodes up to `targetUtilization` percent (40) of their CPU, and spreads beyond."""
+    """Fills nodes up to `targetUtilization` percent (40) of their CPU, and spreads above that."""
 
     name = "TargetLoadPacking"
     known = ("targetUtilization", "defaultRequests", "defaultRequestsMultiplier")
@@ -133,7 +133,7 @@ class TargetLoadPacking(_ByLoad):
             raise ConfigError(f'plugin "{self.name}": defaultRequests or their multiplier: {error}') from error
 
     def expected(self, pod: PodInfo) -> int:
-        """What a pod that nobody has seen run will use of CPU: limits; else requests, multiplied; else the default."""
+        """The expected CPU usage of a new pod: limits; else requests times the multiplier; else the default."""
         return pod.spec.cpu.overhead + sum(self._of_container(*each) for each in pod.spec.cpu.each)
 
     def _of_container(self, limit: int | None, request: int | None) -> int:
@@ -153,7 +153,7 @@ class TargetLoadPacking(_ByLoad):
 
 
 class LoadVariationRiskBalancing(_ByLoad):
-    """The least of what CPU and memory score by mean load and its deviation: (1 - risk) x 100."""
+    """The lower of the CPU and memory scores by mean load and deviation: (1 - risk) x 100."""
 
     name = "LoadVariationRiskBalancing"
     known = ("safeVarianceMargin", "safeVarianceSensitivity")

@@ -1,4 +1,4 @@
-"""What pods use: where it comes from, and what is kept of it, sample by sample and node by node.
+"""Pod usage: its sources, and the samples kept per pod and node.
 
 A source is any object with `usage(pod, minute)`; minutes are those of the scheduler's clock since the Unix epoch.
 """
@@ -23,15 +23,14 @@ RESOURCES: Final = (CPU, MEMORY)
 
 
 class UsageSource(Protocol):
-    """`ahead(pod, minute)`, which only an experiment has: what the pod will use from that minute on, as arrays by
-    resource."""
+    """`ahead(pod, minute)`, only in experiments: the pod's usage from that minute on, as arrays by resource."""
 
     def usage(self, pod: PodInfo, minute: int) -> Mapping[str, float] | None:
-        """By resource, in milli-cores and bytes, the mean of that minute; what is absent is 0. None: not known."""
+        """By resource, in milli-cores and bytes, the mean of that minute; absent ones are 0. None: unknown."""
 
 
 class _Kept:
-    """`next_step`: of the sample that comes next. `samples`: by resource, NaN where it was not known."""
+    """`next_step`: of the next sample. `samples`: by resource, NaN if unknown."""
 
     __slots__ = ("next_step", "samples")
 
@@ -41,7 +40,7 @@ class _Kept:
 
 
 class Meter:
-    """Samples of pods, from when they are first asked for. `keep`: so many of each."""
+    """Samples of pods, from the first request on. `keep`: how many per pod."""
 
     def __init__(self, source: UsageSource, name: str, clock: Clock, keep: int) -> None:
         self.source = source
@@ -57,7 +56,7 @@ class Meter:
         return int(self._clock.wall_s() // 60)
 
     def step(self) -> int:
-        """Of the sample that is under way. With a new one, pods that nobody asked for any more are forgotten."""
+        """The current sample's step. At a new step, pods no longer requested are dropped."""
         step = self.minute // STEP_MINUTES
         if step != self._step:
             if self._asked:
@@ -67,11 +66,11 @@ class Meter:
         return step
 
     def samples(self, pod: PodInfo) -> Mapping[str, Sequence[float]]:
-        """Up to the last whole one. Raises: PredictionError."""
+        """Up to the last complete sample. Raises: PredictionError."""
         step = self.step()
         kept = self._kept.get(pod.uid)
         if kept is None:
-            # A step that has begun is no whole one of this pod.
+            # The current step is incomplete for this pod.
             kept = self._kept[pod.uid] = _Kept(step + 1)
         self._asked.add(pod.uid)
         for each in range(max(kept.next_step, step - self.keep), step):
@@ -140,7 +139,7 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
 
 def refuse_unknown(plugin: str, args: Mapping[str, Any], known: Iterable[str]) -> None:
     """Raises: ConfigError."""
-    # A file of a configuration names the kind of the args.
+    # A configuration file includes the kind of the args.
     known = (*known, "usage", "usageArgs")
     for name in args:
         if name not in known and name not in ("kind", "apiVersion"):
@@ -148,8 +147,8 @@ def refuse_unknown(plugin: str, args: Mapping[str, Any], known: Iterable[str]) -
 
 
 class Rows:
-    """A row of numbers for each node, kept up by the log of the columns: those that changed are worked out again, and
-    all of them with each new sample."""
+    """A row of numbers per node, updated from the columns' log: changed nodes are recomputed, and all of them at each
+    new sample."""
 
     def __init__(
         self, columns: NodeColumns, meter: Meter, width: int, of: Callable[[NodeInfo], Sequence[float]]
@@ -180,7 +179,7 @@ class Rows:
         return self._rows
 
     def of(self, node: NodeInfo) -> Sequence[float]:
-        """Of a node as it is, which may be one that is only tried. Raises: PluginError."""
+        """For any node, even a dry run's. Raises: PluginError."""
         try:
             return self._of(node)
         except PredictionError as error:

@@ -1,1 +1,1 @@
-"""Storage as scheduling sees it: volumes, claims and classes, what suits what, and how a choice is written."""
+"""Storage as scheduling sees it: volumes, claims and classes, their matching, and how a choice is written."""

@@ -1,8 +1,7 @@
-"""Choices that are made but not yet seen in what the API server serves.
+"""Choices that the API server does not show yet.
 
-An assumed object stands in for the informer's as long as that one is of the version that the choice was made from: as
-soon as the informer has another, that is the truth, and the choice will be refused when it is written. Source:
-`volumebinding/passive_assume_cache.go`.
+An assumed object replaces the informer's while that has the version the choice was based on; once the informer has
+another version, that one counts, and writing the choice will conflict. Source: `volumebinding/passive_assume_cache.go`.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ V = TypeVar("V", bound=Versioned)
 
 
 class OutOfSync(Exception):
-    """The object has changed, or gone, since the choice was made."""
+    """The object has changed or is gone since the choice."""
 
 
 class AssumedObjects(Generic[V]):
-    """Over the store of an informer, whose handler is to call `changed`."""
+    """Wraps an informer's store; the informer's handler must call `changed`."""
 
     def __init__(self, store: ObjectStore[V]) -> None:
         self._store = store
@@ -46,11 +45,11 @@ class AssumedObjects(Generic[V]):
         return None if known is None else self._newest(known)
 
     def served(self, key: str) -> V | None:
-        """What the informer has, whatever is assumed."""
+        """The informer's object, ignoring assumptions."""
         return self._store.get(key)
 
     def by_index(self, name: str, value: Hashable) -> list[V]:
-        """By what the informer has; each as it is assumed, and in the order of their names."""
+        """Looked up by the informer's objects; returns them as assumed, ordered by name."""
         found = sorted(self._store.by_index(name, value), key=lambda each: each.key)
         return [self._newest(each) for each in found] if self._assumed else found
 
@@ -65,13 +64,13 @@ class AssumedObjects(Generic[V]):
         self._assumed[chosen.key] = chosen
 
     def restore(self, chosen: V) -> None:
-        """Takes the choice back, unless the object has moved on."""
+        """Reverts the choice, unless the object has changed meanwhile."""
         assumed = self._assumed.get(chosen.key)
         if assumed is not None and assumed.resource_version == chosen.resource_version:
             del self._assumed[chosen.key]
 
     def changed(self, key: str) -> None:
-        """The informer has another version of the object, or has it no more."""
+        """The informer has another version of the object, or none."""
         assumed, known = self._assumed.get(key), self._store.get(key)
         if assumed is not None and (known is None or known.resource_version != assumed.resource_version):
             del self._assumed[key]

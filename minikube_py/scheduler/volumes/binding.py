@@ -1,7 +1,7 @@
-"""What a pod's choice of volumes becomes: assumed at once, then written, then waited for.
+"""Carries out a pod's choice of volumes: assumes it, writes it, and waits for the binding.
 
-Source: `volumebinding/binder.go`. Upstream looks each second whether the volumes are bound; here a change of a volume
-or a claim is looked at as it arrives, and the pod and its node each second.
+Source: `volumebinding/binder.go`. Upstream polls each second until the volumes are bound; here changes of volumes and
+claims are checked as they arrive, and the pod and its node each second.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ LOOK_S: Final = 1.0
 
 
 class BindingFailed(Exception):
-    """The pod has to be scheduled again."""
+    """The pod must be scheduled again."""
 
 
 class Chosen(NamedTuple):
-    """Volumes as they name their claims, and claims as they name their node."""
+    """Volumes naming their claims, and claims naming their node."""
 
     bindings: tuple[tuple[VolumeView, ClaimView], ...]
     provisions: tuple[ClaimView, ...]
 
 
 def assume(storage: Storage, found: Found, node: str) -> Chosen:
-    """Raises: OutOfSync; nothing is assumed then."""
+    """Raises: OutOfSync, without assuming anything."""
     bindings: list[tuple[VolumeView, ClaimView]] = []
     provisions: list[ClaimView] = []
     try:
@@ -94,11 +94,11 @@ async def _first(changed: asyncio.Event, pause: Any) -> None:
 
 
 async def write(client: Any, storage: Storage, chosen: Chosen) -> Chosen:
-    """What was written, as the API server answered; it stays assumed until the informer has it, whatever becomes of the
-    pod. If a write fails, it and those after it are assumed no more. One whose answer was lost counts as failed, as in
-    upstream: should two volumes come to name a claim, the binder releases one.
+    """The written objects as returned by the API server; they stay assumed until the informer has them, whatever
+    happens to the pod. If a write fails, it and the later ones are reverted. A lost response counts as a failure, as
+    upstream: if two volumes end up naming a claim, the binder releases one.
 
-    Raises what the client raises."""
+    Raises the client's errors."""
     bindings: list[tuple[VolumeView, ClaimView]] = []
     provisions: list[ClaimView] = []
     try:
@@ -116,7 +116,7 @@ async def write(client: Any, storage: Storage, chosen: Chosen) -> Chosen:
 
 
 def _is_bound(handle: Handle, storage: Storage, pod: PodInfo, node_name: str, written: Chosen) -> bool:
-    """By what the API server serves, not by what is assumed. Raises: BindingFailed."""
+    """By the served objects, not the assumed ones. Raises: BindingFailed."""
     node = handle.columns.by_name.get(node_name)
     if node is None or not node.present:
         raise BindingFailed(f'binding volumes: failed to get node "{node_name}": node "{node_name}" not found')
@@ -153,7 +153,7 @@ def _is_provisioned(storage: Storage, written: ClaimView, node: NodeInfo) -> boo
     if not annotations:
         raise BindingFailed(f'binding volumes: selectedNode annotation reset for PVC "{claim.name}"')
     if annotations.get(SELECTED_NODE) != node.name:
-        # A provisioner that cannot make the volume takes the node away, so that another one is chosen.
+        # A provisioner that cannot create the volume removes the node, so that another one is chosen.
         raise BindingFailed(f'binding volumes: provisioning failed for PVC "{claim.name}"')
     if claim.volume_name:
         volume = storage.volumes.served(claim.volume_name)

@@ -1,4 +1,4 @@
-"""Which volumes a pod would have on a node: those that it has already, those that are there, those yet to be made.
+"""Which volumes a pod would use on a node: already bound, available, or to be provisioned.
 
 Pure. Source: `volumebinding/binder.go`; `component-helpers/storage/volume`.
 """
@@ -31,12 +31,12 @@ NO_SUCH_VOLUME: Final = "node(s) unavailable due to one or more pvc(s) bound to 
 
 
 class FindingError(Exception):
-    """The claim cannot be judged at all."""
+    """The claim cannot be evaluated."""
 
 
 class Found(NamedTuple):
-    """`reasons`: why not on this node. Otherwise `bindings` are the volumes that claims would get, and `provisions` the
-    claims for which volumes would be made."""
+    """`reasons`: why the node does not fit. Otherwise `bindings` are the volumes that claims would get, and
+    `provisions` the claims to provision volumes for."""
 
     reasons: tuple[str, ...] = ()
     bindings: tuple[tuple[VolumeView, ClaimView], ...] = ()
@@ -44,8 +44,8 @@ class Found(NamedTuple):
 
 
 class PodClaims(NamedTuple):
-    """A pod's claims. `waiting`: those that get a volume once the pod has a node, smallest first; `selected`: those for
-    which a node was chosen before, with its name."""
+    """A pod's claims. `waiting`: bound once the pod has a node, smallest first; `selected`: those with a node chosen
+    earlier, with its name."""
 
     bound: tuple[ClaimView, ...] = ()
     waiting: tuple[tuple[ClaimView, Candidates], ...] = ()
@@ -57,7 +57,7 @@ class PodClaims(NamedTuple):
         return not (self.waiting or self.selected or self.immediate)
 
     def are_everywhere(self, storage: Storage) -> bool:
-        """Whether all are bound to volumes that every node reaches, so that no node need be looked at."""
+        """Whether all are bound to volumes reachable from every node, so that no node needs checking."""
         if not self.are_bound:
             return False
         volumes = [storage.volumes.get(claim.volume_name) for claim in self.bound]
@@ -65,10 +65,10 @@ class PodClaims(NamedTuple):
 
 
 class Candidates:
-    """The volumes that would suit a claim, from whichever nodes they are reached.
+    """The volumes that suit a claim, regardless of the nodes that reach them.
 
-    One that names the claim already is the only one. Of the others the smallest is taken; those that name a label of
-    the nodes that reach them are looked up by it, so that a node does not look at the volumes of all others."""
+    A volume that already names the claim is the only candidate. Of the others the smallest is taken; volumes bound to a
+    node label are indexed by it, so that a node does not scan the volumes of all others."""
 
     __slots__ = ("_anywhere", "_pinned", "named")
 
@@ -113,7 +113,7 @@ class Candidates:
         self._anywhere.append((rank, volume))
 
     def best(self, labels: Mapping[str, str], excluded: Collection[str]) -> VolumeView | None:
-        """The best one for a node with these labels."""
+        """The best volume for a node with these labels."""
         if self.named is not None:
             return self.named if self.named.reached_from(labels) else None
         lists = [self._anywhere]
@@ -143,7 +143,7 @@ def _selector(claim: ClaimView) -> LabelSelector | None:
 
 
 def sorted_claims(storage: Storage, claims: Iterable[ClaimView]) -> PodClaims:
-    """A pod's claims by what is to be done for them. Raises: FindingError."""
+    """A pod's claims by the action they need. Raises: FindingError."""
     bound: list[ClaimView] = []
     immediate: list[ClaimView] = []
     waiting: list[ClaimView] = []
@@ -193,7 +193,7 @@ def find(storage: Storage, claims: PodClaims, node: str, labels: Mapping[str, st
 def _check_bound(
     storage: Storage, claims: Sequence[ClaimView], node: str, labels: Mapping[str, str]
 ) -> tuple[bool, bool]:
-    """Whether the node reaches all of the volumes, and whether they exist; the first that fails decides."""
+    """Whether all the volumes exist and the node reaches them; the first that fails decides."""
     for claim in claims:
         volume = storage.volumes.get(claim.volume_name)
         if volume is None:
@@ -217,7 +217,7 @@ def _check_provisions(storage: Storage, claims: Sequence[ClaimView], labels: Map
 
 
 def _has_room(storage: Storage, claim: ClaimView, of: ClassView, labels: Mapping[str, str]) -> bool:
-    """Only drivers that publish their capacities are asked for them."""
+    """Only for drivers that publish their capacities."""
     driver = storage.drivers.get(of.provisioner)
     if driver is None or not driver.counts_capacity or not claim.asks_for_storage:
         return True

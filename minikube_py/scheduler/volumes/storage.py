@@ -1,4 +1,4 @@
-"""All that the scheduler knows of storage: one for the plugins of all profiles, with what they have assumed."""
+"""The scheduler's view of storage, shared by the plugins of all profiles, including assumed objects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALL: Final = (VOLUMES, CLAIMS, CLASSES, NODE_DRIVERS, DRIVERS, CAPACITIES, ATTAC
 
 
 class Storage:
-    """`volumes` and `claims` are as assumed; `served` of them as the API server has them."""
+    """`volumes` and `claims` include assumptions; their `served` returns the API server's objects."""
 
     def __init__(self, kinds: LentKinds) -> None:
         volumes, claims = kinds.of(VOLUMES), kinds.of(CLAIMS)
@@ -70,7 +70,7 @@ class Storage:
             told()
 
     def watch(self, told: Callable[[], None]) -> None:
-        """Calls `told` whenever a volume or a claim has changed."""
+        """Calls `told` whenever a volume or a claim changes."""
         self._watchers[told] = None
 
     def unwatch(self, told: Callable[[], None]) -> None:
@@ -86,8 +86,8 @@ class Storage:
         return self._attachments.by_index(BY_NODE, node)
 
     def terms_on(self, volume: VolumeView, node: str) -> tuple[Term, ...] | None:
-        """The volume's node affinity as that node has it to meet: where a driver has replaced the volume's plugin, in
-        the driver's terms. Raises: TranslationError."""
+        """The volume's node affinity for that node: in the driver's terms if a driver replaced the volume's plugin.
+        Raises: TranslationError."""
         found = translation.in_tree_of(volume.obj["spec"])
         if found is None or not found[0].is_on:
             return volume.terms

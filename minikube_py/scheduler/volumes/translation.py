@@ -1,7 +1,7 @@
-"""Volumes of plugins that were once part of Kubernetes, as the CSI drivers that replaced them know them.
+"""Translates volumes of former in-tree plugins to the CSI drivers that replaced them.
 
-As much of it as scheduling needs: which plugin a volume is of, which driver attaches it, under which handle, and from
-which topology it is reached. Source: `csi-translation-lib`.
+Only what scheduling needs: a volume's plugin, its driver, its handle, and the topology that reaches it. Source:
+`csi-translation-lib`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 class TranslationError(Exception):
-    """The volume is not one that its driver could know."""
+    """The volume is invalid for its driver."""
 
 
 class InTree(NamedTuple):
-    """`handle(source, labels)`: the volume's handle; labels are None for a volume that a pod names itself.
-    `topology_key`: the label of nodes by which the driver knows a zone, "" for none. `is_on`: whether the scheduler
-    takes the plugin as replaced at all."""
+    """`handle(source, labels)`: the volume's handle; labels are None for a pod's inline volume. `topology_key`: the
+    node label that the driver uses for zones, "" for none. `is_on`: whether the scheduler treats the plugin as
+    replaced."""
 
     plugin: str
     driver: str
@@ -98,12 +98,12 @@ IN_TREE: Final[Mapping[str, InTree]] = {
     "portworxVolume": InTree("kubernetes.io/portworx-volume", "pxd.portworx.com", _id_handle),
     "vsphereVolume": InTree("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", _id_handle, is_on=_OFF),
 }
-"""By the field of a volume that names the source."""
+"""By the volume field of the source."""
 BY_PLUGIN: Final[Mapping[str, InTree]] = {each.plugin: each for each in IN_TREE.values()}
 
 
 def in_tree_of(spec: Mapping[str, Any]) -> tuple[InTree, Mapping[str, Any]] | None:
-    """The plugin that a persistent volume's spec is of, and its source."""
+    """The in-tree plugin of a persistent volume's spec, and its source."""
     for field, plugin in IN_TREE.items():
         source = spec.get(field)
         if source is not None:
@@ -112,7 +112,7 @@ def in_tree_of(spec: Mapping[str, Any]) -> tuple[InTree, Mapping[str, Any]] | No
 
 
 def translated_affinity(volume: Mapping[str, Any], topology_key: str) -> Mapping[str, Any]:
-    """The volume's spec with zones under the driver's key: those of its node affinity, or else those of its labels."""
+    """The volume's spec with zones under the driver's key, from its node affinity or else from its labels."""
     spec, labels = volume["spec"], volume["metadata"].get("labels") or {}
     required = (spec.get("nodeAffinity") or {}).get("required") or {}
     terms = [dict(term) for term in required.get("nodeSelectorTerms") or ()]
@@ -143,14 +143,14 @@ def _keys(terms: list[dict[str, Any]]) -> set[str]:
 
 
 def _values(terms: list[dict[str, Any]], key: str) -> bool:
-    """Whether some expression names a value of the label."""
+    """Whether an expression has values for the label."""
     return any(
         each["key"] == key and each.get("values") for term in terms for each in term.get("matchExpressions") or ()
     )
 
 
 def _labels_in_use(terms: list[dict[str, Any]], labels: Mapping[str, str]) -> tuple[str, str]:
-    """The labels of zone and region by which the volume is described: today's, or those of long ago."""
+    """The zone and region labels that describe the volume: current or beta."""
     keys = _keys(terms)
     if ZONE not in keys and (BETA_ZONE in keys or (ZONE not in labels and BETA_ZONE in labels)):
         return BETA_ZONE, BETA_REGION

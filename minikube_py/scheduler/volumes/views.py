@@ -1,4 +1,4 @@
-"""The kinds of storage, as much of each as scheduling looks at; volumes and claims whole: they are written, too."""
+"""The storage kinds, reduced to what scheduling reads; volumes and claims are whole, since they are also written."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class _View:
 
 
 class VolumeView(_View):
-    """`terms`: the node affinity, None for a volume that every node reaches. `claim`: the claimRef, None where there is
-    none."""
+    """`terms`: the node affinity, None for a volume reachable from every node. `claim`: the claimRef, None if
+    absent."""
 
     __slots__ = ("claim", "class_name", "obj", "resource_version", "size", "terms")
 
@@ -82,7 +82,7 @@ class ClaimView(_View):
         return "deletionTimestamp" in self.obj["metadata"]
 
     def why_not_of(self, pod_key: str, pod_uid: str) -> str:
-        """What keeps the claim of an ephemeral volume from a pod of its namespace; "": it was made for that pod."""
+        """Why the claim does not belong to the pod's ephemeral volume; "" if it was created for that pod."""
         owners = self.obj["metadata"].get("ownerReferences") or ()
         if any(owner.get("controller") and owner.get("uid") == pod_uid for owner in owners):
             return ""
@@ -103,15 +103,15 @@ class ClassView(_View):
         return self.mode == "WaitForFirstConsumer"
 
     def allows(self, labels: Mapping[str, str]) -> bool:
-        """Whether a volume may be made for a node with these labels."""
+        """Whether a volume may be provisioned for a node with these labels."""
         if not self.topologies:
             return True
         return any(_topology_matches(term.get("matchLabelExpressions") or (), labels) for term in self.topologies)
 
 
 class NodeDriversView(_View):
-    """A CSINode. `limits`: by driver, how many volumes it attaches; `migrated`: the in-tree plugins that a driver has
-    replaced on the node."""
+    """A CSINode. `limits`: by driver, the maximum of attached volumes; `migrated`: the in-tree plugins replaced by a
+    driver on the node."""
 
     __slots__ = ("counts", "limits", "migrated")
 
@@ -136,14 +136,14 @@ class DriverView(_View):
 
 
 class CapacityView(_View):
-    """`limit`: the largest volume, None where that is not known; `nodes`: those that reach it, None for none."""
+    """`limit`: the largest volume, None if unknown; `nodes`: those that reach it, None for none."""
 
     __slots__ = ("class_name", "limit", "nodes")
 
     def __init__(self, obj: Object) -> None:
         super().__init__(obj)
         self.class_name: str = obj.get("storageClassName") or ""
-        # Maximum volume size is the more precise one.
+        # The maximum volume size takes precedence.
         text = obj.get("maximumVolumeSize")
         text = obj.get("capacity") if text is None else text
         self.limit: Quantity | None = None if text is None else parse(text)
@@ -204,7 +204,7 @@ def affinity_terms(spec: Mapping[str, Any]) -> tuple[Term, ...] | None:
 
 
 def reached(terms: Iterable[Term], labels: Mapping[str, str]) -> bool:
-    """By labels alone: upstream looks at a nameless node here, and on that it leaves the fields out."""
+    """By labels alone: upstream checks a nameless node here, and then skips the fields."""
     return any(term.readable and all(each.matches(labels) for each in term.labels) for term in terms)
 
 
