@@ -1,7 +1,7 @@
-"""A control plane for one run, in one process or in several, and the transport the load goes through.
+"""A control plane for one run, in one process or in several, and the transport for the load.
 
-In one process the load calls the core directly, as the components do. With the roles as processes of their own the
-load goes over HTTPS from this process, which then does nothing but make it.
+In one process the load calls the core directly, like the components. If each role is a process, the load goes over
+HTTPS from this process, which does nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 
 PlaneMaker = Callable[[ControlPlaneConfig, Clock, Rng, Step, Say], ControlPlane]
-"""Makes the control plane of a run in one process: the plain one, or one that writes down what it is asked."""
+"""Creates a run's in-process control plane: the plain one, or a recording one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ async def cluster(
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
     etcd: EtcdBehind | None = None,
 ) -> AsyncIterator[Cluster]:
-    """A running control plane whose nodes are `shapes`, all registered and Ready; ended on leaving.
+    """A running control plane with the nodes `shapes`, all registered and Ready; stopped on exit.
 
-    Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is none:
-    it is brought up here, and ended by its owner. `chosen`: the scheduler.
+    Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this runs, there is no
+    folder: it is started here and stopped by its owner. `chosen`: the scheduler.
 
     Raises: SetupError, ConfigError, DataDirBusy, RoleFailed.
     """
@@ -103,7 +103,7 @@ async def _in_virtual_time(
 
 
 def require_unused(data_dir: Path | None) -> None:
-    """A run on what another left would not measure what it says. Raises: SetupError."""
+    """Data of another run would falsify the results. Raises: SetupError."""
     if data_dir is not None and ControlPlaneConfig(data_dir).member_folder.exists():
         raise SetupError(f"{data_dir} holds a control plane already; a measurement needs a folder of its own")
 

@@ -1,7 +1,7 @@
-"""The demo: a production trace on fake nodes, and one question asked while they fill.
+"""The demo: a production trace on fake nodes, and one query while they fill.
 
-Which nodes have at least 4 free CPUs, 16Gi and one whole GPU? It is asked through the API when 30, 60 and 95 % of the
-GPUs are allocated, by the index inside the store and by listing everything; the answers must be the same.
+Which nodes have at least 4 free CPUs, 16Gi and one whole GPU? It is queried through the API when 30, 60 and 95 % of the
+GPUs are allocated, by the index inside the store and by listing everything; both results must be equal.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ QUESTION = Question(
 INDEX_ROUNDS = 21
 LISTING_ROUNDS = 3
 FIRST = 10
-# Told by whoever asks the index: the store itself, or the API server's client of it.
+# Reported by the component that queries the index: the store, or the API server's client of it.
 DECODED, QUERIES = "index_objects_decoded_total", "index_queries_total"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The answers at one mark; durations in seconds. `decoded` objects for `queries` index queries, by the server."""
+    """The results at one mark; durations in seconds. `decoded` objects for `queries` index queries, by the server."""
 
     wanted_share: float
     share: float
@@ -204,7 +204,7 @@ DRAWS = (
     _picture, plots.figure, plots.draw_heat, plots.draw_fill, plots.draw_latency_bars, plots.draw_groups,
     Replay._take_sample,
 )  # fmt: skip
-"""What the picture in the README is drawn by; a change of it asks for a new one, by `make demo`."""
+"""The code that draws the README's picture; after a change, draw a new one with `make demo`."""
 
 
 def _tell_next(split: bool) -> None:
@@ -219,7 +219,7 @@ def _tell_next(split: bool) -> None:
 
 
 def program_name() -> str:
-    """How to call this program from here: by its name where the PATH leads to it, by its path otherwise."""
+    """How to call this program from here: by name if found on the PATH, else by path."""
     called = Path(sys.argv[0])
     if called.name != PROGRAM:
         return f"{sys.executable} -m minikube_py"

@@ -1,8 +1,8 @@
-"""The density test: nodes filled with pods, then one pod at a time at a steady rate, as ClusterLoader2 has it.
+"""The density test, as in ClusterLoader2: fill the nodes with pods, then create single pods at a steady rate.
 
-Saturation: all pods as fast as they are taken (or by ReplicationControllers of up to 3,000 replicas, one for each
-namespace, as upstream uses a Deployment each). Latency: single pods at `latency_rate` per second beside the full
-cluster; their 99th percentile must stay under 5 s. API calls are reported from the server's own SLI histogram.
+Saturation: all pods as fast as the API accepts them (or by ReplicationControllers of up to 3,000 replicas, one per
+namespace; upstream uses Deployments). Latency: single pods at `latency_rate` per second beside the full cluster; their
+99th percentile must stay under 5 s. API calls are reported from the server's own SLI histogram.
 Source: https://github.com/kubernetes/perf-tests/tree/master/clusterloader2/testing/density.
 """
 
@@ -56,7 +56,7 @@ class DensityOptions:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a phase took until its last pod was Running, and its pods' latencies."""
+    """The time until the phase's last pod was Running, and its pods' latencies."""
 
     pods: int
     duration_s: float
@@ -80,7 +80,7 @@ async def run_density(
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
     on: Callable[[Sequence[NodeSpec]], AbstractAsyncContextManager[Cluster]] | None = None,
 ) -> bool:
-    """Prints as it goes; returns whether the latency phase met its threshold. `on`: another cluster, with such nodes.
+    """Prints as it goes; returns whether the latency phase met its threshold. `on`: another cluster with these nodes.
 
     Raises: MinikubeError of every kind."""
     report.require_writable(results)
@@ -137,7 +137,7 @@ async def _one_by_one(running: Cluster, options: DensityOptions, load: list[PodB
 async def _phase(
     running: Cluster, group: str, count: int, shown: Progress, feed: Callable[[PodRecorder], Awaitable[None]]
 ) -> Phase:
-    """Raises: LoadError where not all pods become Running."""
+    """Raises: LoadError if not all pods become Running."""
     clock = running.clock
     recorder = PodRecorder(running.transport, clock, f"{RUN_LABEL}={RUN},group={group}")
     await recorder.start()
@@ -161,7 +161,7 @@ async def _phase(
 
 
 def throughput(moments_s: Iterable[float], window_s: float = THROUGHPUT_WINDOW_S) -> dict[str, float]:
-    """How many per second between the first and the last moment: average, and percentiles over windows."""
+    """Pods per second between the first and the last moment: average, and percentiles over windows."""
     ordered = sorted(moments_s)
     if len(ordered) < 2 or ordered[-1] == ordered[0]:
         return {"average": float(len(ordered)), "p50": math.nan, "p90": math.nan, "max": math.nan}
@@ -169,7 +169,7 @@ def throughput(moments_s: Iterable[float], window_s: float = THROUGHPUT_WINDOW_S
     for moment_s in ordered:
         window = int((moment_s - ordered[0]) / window_s)
         counts[window] = counts.get(window, 0) + 1
-    # The last window is cut short by the end.
+    # The end cuts the last window short.
     rates = [counts.get(window, 0) / window_s for window in range(max(1, max(counts)))]
     average = len(ordered) / (ordered[-1] - ordered[0])
     return {
@@ -204,7 +204,7 @@ async def _paced(
 
 
 async def _controllers(running: Cluster, load: list[PodBody], namespaces: int) -> None:
-    """One ReplicationController for each namespace; its pods are like the first of that namespace."""
+    """One ReplicationController per namespace; its pods equal the first of that namespace."""
     for number in range(namespaces):
         own = [body for body in load if body.namespace == f"{RUN}-{number}"]
         template = orjson.loads(own[0].body)

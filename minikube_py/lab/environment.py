@@ -1,4 +1,4 @@
-"""What stands above every figure: the machine, the Python, the disk and how the roles were laid out."""
+"""The header of every report: machine, Python, disk and layout of the roles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYNC_SIZE_BYTES = 4096
 @dataclass(frozen=True, slots=True)
 class Environment:
     """`filesystem` and `fdatasync_p50_ms` are of the data folder; `commit` is empty outside a checkout;
-    `nodes_scored_percent`: of how many of the nodes that fit the scheduler works out a score, 0 without a scheduler."""
+    `nodes_scored_percent`: the share of fitting nodes that the scheduler scores, 0 without a scheduler."""
 
     version: str
     commit: str
@@ -45,7 +45,7 @@ class Environment:
 
 
 def describe(data_dir: Path, layout: str, nodes_scored_percent: int = 0) -> Environment:
-    """Measures the disk under `data_dir` for a moment (64 syncs of 4 KiB)."""
+    """Measures the disk under `data_dir` briefly (64 syncs of 4 KiB)."""
     return Environment(
         version=__version__,
         commit=_commit(),
@@ -60,7 +60,7 @@ def describe(data_dir: Path, layout: str, nodes_scored_percent: int = 0) -> Envi
 
 
 def describe_virtual(layout: str, sync_s: float, nodes_scored_percent: int = 0) -> Environment:
-    """Of a run in virtual time, whose disk is simulated: its syncs take `sync_s` on average."""
+    """For a run in virtual time with a simulated disk: syncs take `sync_s` on average."""
     return Environment(
         version=__version__,
         commit=_commit(),
@@ -75,7 +75,7 @@ def describe_virtual(layout: str, sync_s: float, nodes_scored_percent: int = 0) 
 
 
 def filesystem_of(folder: Path) -> str:
-    """The type of the filesystem `folder` is on (`ext4`, `tmpfs`, ...), or `unknown` where the system does not say."""
+    """The filesystem type of `folder` (`ext4`, `tmpfs`, ...), or `unknown`."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8")
     except OSError:
@@ -84,7 +84,7 @@ def filesystem_of(folder: Path) -> str:
     for line in mounts.splitlines():
         _, point, filesystem, *_ = line.split(" ")
         point = point.encode().decode("unicode_escape")
-        # The last mount over a point hides those before it.
+        # The last mount on a mount point hides earlier ones.
         if path.is_relative_to(point) and len(point) >= best:
             best, kind = len(point), filesystem
     return kind

@@ -1,9 +1,9 @@
-"""False positives of the range filters, measured beside their bounds and the published figures.
+"""False positives of the range filters, compared with their bounds and published figures.
 
 The setting is that of the benches of Grafite and Memento, smaller: uniform keys of 62 bits, ranges of 1, 32 and 1,024
-values that hold no key, begun anywhere ("uniform") or 1 to 64 values after a key ("correlated"). Each row has the share
-of ranges that passed and its confidence interval. A rate is over its bound where the whole interval is; the interval is
-wide (99.9 %), as there are many rows.
+values without keys, starting anywhere ("uniform") or 1 to 64 values after a key ("correlated"). Each row has the share
+of ranges that passed and its confidence interval. A rate exceeds its bound if the whole interval does; the interval is
+wide (99.9 %), since there are many rows.
 
     python -m minikube_py.lab.filter_rates --quick
 """
@@ -29,14 +29,14 @@ from minikube_py.index.structure import IntArray
 KEY_BITS = 62
 WORKLOADS = ("uniform", "correlated")
 NEAREST = 64
-"""Correlated ranges begin at most this many values after a key."""
+"""Correlated ranges start at most this many values after a key."""
 Z_95, Z_999 = 1.959964, 3.290527
 QUERIES = {1: 200_000, 32: 50_000, 1024: 20_000}
 ONE_BY_ONE = 300
 
 
 class Variant(NamedTuple):
-    """A filter as it is measured; `lengths` are those it is asked."""
+    """A measured filter; `lengths`: the range lengths queried."""
 
     name: str
     filter: str
@@ -91,9 +91,9 @@ PUBLISHED_BITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One cell. `rate` of `queries` empty ranges passed; the interval [`low`, `high`] is of 95 %. `expected`: what the
-    theory says for this workload, None where it says nothing; `least`: L 2^-bits, about the least that a filter of this
-    size can reach on every workload (Goswami et al., 2015)."""
+    """One cell. `rate` of `queries` empty ranges passed; the interval [`low`, `high`] is of 95 %. `expected`: the
+    theoretical rate for this workload, None if unknown; `least`: L 2^-bits, about the minimum for a filter of this size
+    over all workloads (Goswami et al., 2015)."""
 
     variant: str
     workload: str
@@ -121,7 +121,7 @@ class Rate:
 
 
 def interval(passed: int, asked: int, z: float = Z_95) -> tuple[float, float]:
-    """Wilson's score interval of a share; (0, 1) of none asked."""
+    """Wilson's score interval of a share; (0, 1) without queries."""
     if asked == 0:
         return 0.0, 1.0
     share = passed / asked
@@ -139,11 +139,10 @@ def uniform_keys(count: int, seed: int) -> IntArray:
 
 
 def empty_ranges(keys: IntArray, length: int, workload: str, count: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Up to `count` ranges of `length` values that hold none of `keys`, which are sorted; as (lows, highs).
+    """Up to `count` ranges of `length` values that contain none of the sorted `keys`; as (lows, highs).
 
-    Correlated ranges are begun at different keys, one each: the ranges near one key pass or fail together, and an
-    interval is only worth something if those asked about are independent.
-
+    Correlated ranges start at distinct keys: ranges near one key pass or fail together, and an interval is only
+    meaningful for independent samples.
     Raises: InvalidRequest for an unknown workload."""
     if workload not in WORKLOADS:
         raise InvalidRequest(f'there is no workload "{workload}": there are {", ".join(WORKLOADS)}')
@@ -167,7 +166,7 @@ def measure(
     queries: Mapping[int, int] | None = None,
     seed: int = 1,
 ) -> Iterator[Rate]:
-    """Each cell when it is measured. `queries`: how many ranges of each length are drawn; those with keys are left out.
+    """Yields each cell once measured. `queries`: ranges drawn per length; those with keys are skipped.
 
     Raises: InvalidRequest for unknown names or options."""
     keys = np.sort(uniform_keys(keys_count, seed))
@@ -217,7 +216,7 @@ def _measured(held: RangeFilter, cell: _Cell, keys: int, lows: IntArray, highs: 
     low_end, high_end = interval(passed, asked)
     bound = held.bound(cell.length) if isinstance(held, Bounded) else None
     if bound is not None and cell.workload == "uniform":
-        # Of some the rate on these keys and ranges is known, where any others may do worse.
+        # For some variants the rate on these keys and ranges is known, although others may do worse.
         bound = min(bound, _expected(held, cell) or 1.0)
     real_bits = held.size_bits() / max(1, keys)
     named = (cell.variant.name, cell.workload, cell.length)
@@ -246,7 +245,7 @@ def _measured(held: RangeFilter, cell: _Cell, keys: int, lows: IntArray, highs: 
 
 
 def _expected(held: RangeFilter, cell: _Cell) -> float | None:
-    """What the theory says of these keys and ranges; of prefixes only where ranges begin anywhere."""
+    """The theoretical rate for these keys and ranges; for prefixes only with uniform ranges."""
     rate = getattr(held, "uniform_rate", None)
     if rate is None or (cell.workload != "uniform" and cell.variant.filter == "prefix-bloom"):
         return held.bound(cell.length) if isinstance(held, Bounded) and held.bound(cell.length) < 1 else None
@@ -280,7 +279,7 @@ WIDTHS = (22, 12, 6, 6, 7, 14, 22, 10, 10, 11, 8)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table; 1 where a rate is over its bound."""
+    """Prints the table; returns 1 if a rate exceeds its bound."""
     parser = argparse.ArgumentParser(prog="filter_rates", description="False positives of the range filters.")
     parser.add_argument("--keys", type=int, default=200_000, help="how many keys (200000)")
     parser.add_argument("--bits", type=float, nargs="+", default=[8, 12, 16, 20], help="bits a key (8 12 16 20)")

@@ -1,6 +1,6 @@
-"""How long one round of flow scheduling takes, without a control plane: the graph, the solver, and repair.
+"""Measures one round of flow scheduling without a control plane: graph, solver, repair.
 
-Repair is every placement put to the filters of the default profile, and charged to its node, one after another.
+Repair checks every placement with the default profile's filters and charges its node, one after another.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MILLI_STEP, MEMORY_STEP_MI = 50, 64
 
 
 class Round(NamedTuple):
-    """Seconds, and what was counted. `turned_down`: by repair."""
+    """Seconds and counters. `turned_down`: rejected during repair."""
 
     model: str
     solver: str
@@ -59,7 +59,7 @@ def measured(
 
 
 def one_round(clock: Clock, model_name: str, solver_name: str, nodes: int, pods: int, classes: int) -> Round:
-    """`pods` in `classes` of equal ones, on nodes of four sizes. Raises: ConfigError."""
+    """`pods` in equal `classes`, on nodes of four sizes. Raises: ConfigError."""
     cache = Cache()
     for i in range(nodes):
         cache.put_node(project_node(_node(i)))

@@ -1,7 +1,7 @@
-"""Whether pods really fit where they were bound, worked out from the objects alone and by no part of the scheduler.
+"""Verifies from the objects alone, without scheduler code, that pods fit where they were bound.
 
-The ledger follows the pods as the watch tells them, in order of revision: at no revision may a node hold more than it
-has, or a pod that its labels do not admit. At the end, whoever is left pending must fit on no node.
+The ledger follows the watch in revision order: at no revision may a node exceed its capacity, or hold a pod that its
+labels do not admit. At the end, pending pods must fit no node.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from minikube_py.lab.predicates import PODS, Amounts, Expression, LabNode, LabPo
 
 
 class Misplaced(MinikubeError):
-    """A pod stands where it does not fit, or stands nowhere though it fits somewhere."""
+    """A pod is bound where it does not fit, or pending although it fits somewhere."""
 
 
 def matches(terms: Sequence[Sequence[Expression]], labels: Mapping[str, str]) -> bool:
-    """Node affinity by its definition: one of the terms holds, with all its expressions."""
+    """Node affinity by definition: one term holds, with all its expressions."""
     return not terms or any(all(_holds(expression, labels) for expression in term) for term in terms)
 
 
@@ -34,8 +34,8 @@ def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
 
 
 class Verdict(NamedTuple):
-    """`bound`: how many bindings were followed; `pending`: the pods left, each of which fits nowhere; `full`: of each
-    resource, what share of the nodes is asked for at the end."""
+    """`bound`: number of bindings followed; `pending`: remaining pods, which fit nowhere; `full`: by resource, the
+    final requested share of the nodes."""
 
     bound: int
     pending: int
@@ -52,7 +52,7 @@ class Ledger:
         self.wrong: list[str] = []
 
     def bound(self, key: str, node: str) -> None:
-        """What the watch told: the pod `namespace/name` is on `node` from now on."""
+        """Watch event: the pod `namespace/name` is bound to `node`."""
         shape = self._shapes[key]
         self.bindings += 1
         self._where[key] = node
@@ -75,7 +75,7 @@ class Ledger:
                 free[resource] += amount
 
     def fits_on(self, key: str) -> str:
-        """A node on which the pod fits as things stand, "" if there is none. Looks at every node."""
+        """A node on which the pod fits now, or "". Checks every node."""
         shape = self._shapes[key]
         wanted = tuple(_with_itself(shape).items())
         for name, free in self._free.items():
@@ -88,7 +88,7 @@ class Ledger:
         return ""
 
     def compare(self, placed: Mapping[str, str]) -> None:
-        """`placed`: pod to node, as a list has it. Raises: Misplaced where that is not what the watch told."""
+        """`placed`: pod to node, from a list. Raises: Misplaced if it differs from the watch."""
         if placed != self._where:
             keys = sorted({*placed.items()} ^ {*self._where.items()})
             raise Misplaced(f"list and watch differ in {len(keys)} places, first {keys[:3]}")
@@ -115,7 +115,7 @@ class Ledger:
 
 
 def _free_of(node: LabNode) -> Amounts:
-    """The bound pod that fills the node is one of its pods."""
+    """The bound pod that fills the node counts as one of its pods."""
     used = {**node.used, PODS: 1}
     return {resource: amount - used.get(resource, 0) for resource, amount in node.allocatable.items()}
 

@@ -1,4 +1,4 @@
-"""Sends objects to the API: in their order, as fast as they are taken, with a bound on what is under way."""
+"""Sends objects to the API in order, as fast as accepted, with bounded concurrency."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DELETE_NOW = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePe
 
 
 class LoadError(MinikubeError):
-    """The API refused part of the load; the run would not be what it says."""
+    """The API refused part of the load; the run would not be as specified."""
 
 
 async def run_bounded(
     tasks: AsyncGenerator[Callable[[], Awaitable[None]], None], in_flight: int = IN_FLIGHT
 ) -> None:
-    """Starts each in order, at most `in_flight` at once. The first failure ends all and is raised."""
+    """Starts each in order, at most `in_flight` at once. The first failure stops all and is raised."""
     slots = asyncio.Semaphore(in_flight)
     try:
         async with aclosing(tasks), asyncio.TaskGroup() as group:
@@ -45,7 +45,7 @@ async def run_bounded(
 
 
 async def create_pod(transport: ApiTransport, pod: PodBody, recorder: PodRecorder) -> None:
-    """Again where its outcome is unknown (504). Raises: LoadError where it is refused for good; Unavailable."""
+    """Retries if the outcome is unknown (504). Raises: LoadError on a permanent refusal; Unavailable."""
     unknown = False
     path = f"/api/v1/namespaces/{pod.namespace}/pods"
     for attempt in range(1, ATTEMPTS + 1):
@@ -69,7 +69,7 @@ async def delete_pod(transport: ApiTransport, pod: PodBody) -> None:
 
 
 async def create_namespaces(transport: ApiTransport, names: Iterable[str]) -> None:
-    """Those that exist already are left as they are. Raises: LoadError."""
+    """Existing namespaces are left as they are. Raises: LoadError."""
     for name in names:
         body = orjson.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         answer = await transport.request("POST", "/api/v1/namespaces", body=body)

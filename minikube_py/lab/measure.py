@@ -1,10 +1,10 @@
-"""Latencies of pods, measured in the two ways they are defined, and the percentiles that are reported.
+"""Pod latencies by both of their definitions, and the reported percentiles.
 
-- **by call**: from the moment the create request was sent to the moment the watch brought the state. This is the
+- **by call**: from the moment the create request was sent to the moment the watch delivered the state. This is the
   official startup SLI's view (creation -> all containers started, observed by watch;
   https://github.com/kubernetes/community/blob/main/sig-scalability/slos/pod_startup_latency.md).
-- **by watch**: from the moment the watch first brought the pod to the moment it brought the state, as ClusterLoader2
-  measures. It leaves out the create call itself.
+- **by watch**: from the watch's first event of the pod to its event with the state, as ClusterLoader2 measures.
+  This excludes the create call itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PERCENTILES = (50, 90, 99)
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """The nearest-rank percentile: the smallest value that at least `percent` % of all do not exceed; nan of none."""
+    """The nearest-rank percentile: the smallest value that at least `percent` % of all do not exceed; nan if empty."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
@@ -39,7 +39,7 @@ def summary_ms(values_s: Sequence[float]) -> dict[str, float]:
 
 
 class PodTimes:
-    """When each thing about one pod was seen; monotonic seconds, None where it was not."""
+    """When each event of one pod was seen; monotonic seconds, None if it was not."""
 
     __slots__ = ("answered_s", "bound_s", "deleted", "node", "running_s", "seen_s", "sent_s")
 
@@ -60,10 +60,10 @@ STAGES = {"created to bound": ("seen_s", "bound_s"), "bound to running": ("bound
 
 
 class PodRecorder:
-    """Follows the pods of one label selector by a watch, and keeps when each was created, bound and Running.
+    """Watches the pods of one label selector, and records when each was created, bound and Running.
 
-    `unschedulable` holds the pods of which the scheduler last said that they fit nowhere. `on_bound` and `on_gone`
-    tell an owner of what arrived: (pod key "namespace/name", node name).
+    `unschedulable`: pods that the scheduler last reported to fit nowhere. `on_bound` and `on_gone` notify an owner:
+    (pod key "namespace/name", node name).
     """
 
     def __init__(self, transport: ApiTransport, clock: Clock, selector: str) -> None:
@@ -78,7 +78,7 @@ class PodRecorder:
         self._failure: BaseException | None = None
 
     async def start(self) -> None:
-        """Watches from what is there now on."""
+        """Watches from the current state on."""
         answer = await self._transport.request("GET", "/api/v1/pods", {"labelSelector": self._selector, "limit": "1"})
         if answer.status != 200:
             raise Unavailable(f"list of pods answered {answer.status}: {answer.body[:200].decode(errors='replace')}")
@@ -97,9 +97,9 @@ class PodRecorder:
         self._times(key).answered_s = self._clock.monotonic_s()
 
     async def wait_until(self, reached: Callable[[], bool], quiet_s: float) -> bool:
-        """Waits until `reached`, or until nothing was seen for `quiet_s`; says whether it was reached.
+        """Waits until `reached`, or until nothing was seen for `quiet_s`; returns whether it was reached.
 
-        Raises: Unavailable where the watch broke.
+        Raises: Unavailable if the watch broke.
         """
         while not reached():
             if self._failure is not None:
@@ -112,12 +112,12 @@ class PodRecorder:
         return True
 
     def durations_s(self, start: str, end: str) -> list[float]:
-        """Over all pods for which both were seen; never below zero, as a watch may outrun the answer of a call."""
+        """Over all pods with both events; never negative, as a watch event may arrive before the call's response."""
         pairs = ((getattr(times, start), getattr(times, end)) for times in self.pods.values())
         return [max(0.0, to - since) for since, to in pairs if since is not None and to is not None]
 
     def summaries(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Both definitions and the stages between, by name; milliseconds."""
+        """Both definitions and the intermediate stages, by name; milliseconds."""
         groups: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "by_call": BY_CALL,
             "by_watch": BY_WATCH,
@@ -178,7 +178,7 @@ class PodRecorder:
 
 
 def is_unschedulable(pod: Mapping[str, Any]) -> bool:
-    """Whether the scheduler has said that the pod fits on no node now."""
+    """Whether the scheduler reports that the pod fits no node now."""
     conditions = pod.get("status", {}).get("conditions", ())
     return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
 

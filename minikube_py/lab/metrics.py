@@ -1,4 +1,4 @@
-"""What a server says of itself: its /metrics, read as numbers; latencies out of its histograms."""
+"""Parses a server's /metrics, and computes latencies from its histograms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def parse(text: str) -> Samples:
-    """The Prometheus text format 0.0.4; comments and timestamps are passed over."""
+    """The Prometheus text format 0.0.4; comments and timestamps are ignored."""
     samples: Samples = {}
     for line in text.splitlines():
         if line.startswith("#") or not (match := _SAMPLE.match(line)):
@@ -36,12 +36,12 @@ async def scrape(transport: ApiTransport) -> Samples:
 
 
 def total_of_suffix(samples: Samples, suffix: str) -> float:
-    """The sum over all samples whose name ends so; 0 where there is none."""
+    """The sum over all samples with this name suffix; 0 if there are none."""
     return sum(value for (name, _), value in samples.items() if name.endswith(suffix))
 
 
 def histogram_quantile(buckets: Mapping[float, float], quantile: float) -> float:
-    """As Prometheus' histogram_quantile: linear within the bucket, the highest bound where it lies above; nan of none.
+    """Like Prometheus' histogram_quantile: linear within the bucket, or the highest bound if above; nan if empty.
 
     `buckets`: cumulative counts by upper bound, inf included.
     """
@@ -68,7 +68,7 @@ def api_call_slis(before: Samples, after: Samples) -> dict[str, dict[str, float]
     """Per `verb resource scope` of the calls between two scrapes: count and p50, p90, p99 in ms, by the server's
     histogram (request received to last byte sent).
 
-    Upstream's buckets begin at 50 ms; a percentile within the first is given as that bound, of which it is below.
+    Upstream's first bucket ends at 50 ms; a percentile within it is reported as that bound.
     """
     buckets: dict[str, dict[float, float]] = {}
     for (name, pairs), value in after.items():

@@ -1,4 +1,4 @@
-"""Waits until the nodes of a run stand."""
+"""Waits until the nodes of a run are Ready."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikube_py.env import ended
 from minikube_py.errors import MinikubeError, Unavailable
 
 READY_WITHIN_S = 300.0
-"""Without one more node that became Ready."""
+"""Timeout without another node becoming Ready."""
 PAGE = 500
 
 
@@ -22,7 +22,7 @@ class NodesNotReady(MinikubeError):
 
 
 async def wait_ready(transport: ApiTransport, count: int, within_s: float = READY_WITHIN_S) -> None:
-    """Until `count` nodes are Ready, by list and watch; while more and more are, it waits on.
+    """Until `count` nodes are Ready, by list and watch; continues while more become Ready.
 
     Raises: NodesNotReady, Unavailable."""
     ready: set[str] = set()

@@ -11,7 +11,7 @@ from typing import Any
 from minikube_py.lab.measure import PERCENTILES, percentile
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096"
-SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: everybody tells them apart.
+SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: safe for the colour-blind.
 MARKERS = ("o", "s", "^", "D")
 MISSING = "no picture: matplotlib is not installed; pip install 'minikube_py[lab]'"
 
@@ -53,16 +53,16 @@ def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[A
 
 
 def source_digest(*functions: Callable[..., Any]) -> str:
-    """Of what draws: a committed picture that names another was drawn by other code."""
+    """Digest of the drawing code: a committed picture with another digest was drawn by other code."""
     text = "".join(map(inspect.getsource, functions)) + repr(sorted(STYLE.items()))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def save(figure: Any, path: Path, drawn_by: str = "") -> Path:
-    """Equal figures give equal bytes. `drawn_by`: kept in the picture as its source."""
+    """Equal figures give equal bytes. `drawn_by`: stored in the picture as its source."""
     import matplotlib
 
-    # By default ids in an .svg are random, and both formats name the day or the program.
+    # By default ids in an .svg are random, and both formats record the date or program.
     matplotlib.rcParams["svg.hashsalt"] = "minikube-py"
     named = "Date" if path.suffix == ".svg" else "Software"
     figure.savefig(path, bbox_inches="tight", metadata={named: None, **({"Source": drawn_by} if drawn_by else {})})
@@ -159,7 +159,7 @@ def draw_intervals(
     line: Any,
     marker: str,
 ) -> None:
-    """A line through values with their intervals: (where on the axis, (value, low, high))."""
+    """A line through values with intervals: (position on the axis, (value, low, high))."""
     values = [value for _, (value, _, _) in points]
     below = [max(0.0, value - low) for _, (value, low, _) in points]
     above = [max(0.0, high - value) for _, (value, _, high) in points]

@@ -1,4 +1,4 @@
-"""Progress of long work: bars by rich on a terminal, now and then a plain line elsewhere."""
+"""Progress of long work: rich progress bars on a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN_EVERY_S = 2.0
 
 
 class Progress(Protocol):
-    """One piece of work with a known number of steps."""
+    """Work with a known number of steps."""
 
     def update(self, done: int, note: str = "") -> None: ...
 

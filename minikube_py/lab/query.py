@@ -1,11 +1,11 @@
-"""`bench query`: which of many nodes have so much free? Four ways to the same answer, timed.
+"""`bench query`: finds nodes with enough free resources in four ways, and times them.
 
-1. **index**: the store's own range query with a `Where`, values included, nothing decoded.
-2. **range, decode, filter**: what a client of etcd does: range over nodes and pods, decode each, sum, compare.
-3. **API, index**: `GET /api/v1/nodes?fieldSelector=free...` in this process, from request to decoded list.
-4. **API, list and filter**: `GET` of all nodes and all pods, decoded, summed and compared.
+1. **index**: the store's own range query with a `Where`, values included, nothing decoded. 2. **range, decode,
+filter**: what an etcd client does: range over nodes and pods, decode, sum, compare. 3. **API, index**: `GET
+/api/v1/nodes?fieldSelector=free...` in this process, from request to decoded list. 4. **API, list and filter**: `GET`
+of all nodes and all pods, decoded, summed and compared.
 
-The nodes and the pods bound to them are written straight into the store, so that 100,000 of them stand in seconds.
+The nodes and the pods bound to them are written straight into the store, so that 100,000 of them exist within seconds.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Seconds, medians. `found` nodes; `rows_examined` by the index for all of them."""
+    """Seconds, medians. `found` nodes; `rows_examined` by the index, in total."""
 
     question: str
     selector: str
@@ -115,7 +115,7 @@ async def fill(storage: Storage, options: QueryOptions) -> None:
 
 
 def _objects(options: QueryOptions) -> Iterator[Put]:
-    """The nodes, then the pods bound to them; a node is drawn again for each pod, so that some fill up."""
+    """The nodes, then the pods bound to them; nodes are drawn with replacement, so that some fill up."""
     rng = random.Random(options.seed)
     shapes = seeded_nodes(rng, options.nodes)
     for number, shape in enumerate(shapes):
@@ -160,7 +160,7 @@ async def _ask_all(storage: Storage, transport: ApiTransport) -> list[Asked]:
 async def _ask(
     storage: Storage, transport: ApiTransport, question: Question, asked: Callable[[int], None]
 ) -> Asked:
-    """`asked` is called with the number of ways that are done."""
+    """`asked` is called with the number of finished ways."""
     where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in question.at_least.items()))
     everything = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), where=where)
     first_s, _ = await _timed(INDEX_ROUNDS, lambda: storage.range(everything._replace(limit=FIRST)))

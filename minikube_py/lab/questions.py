@@ -1,7 +1,7 @@
-"""One question asked two ways: by the index inside the store, and by listing everything and filtering at the client.
+"""One query in two ways: by the store's index, and by listing everything and filtering at the client.
 
-The second is what a client of upstream must do: list the nodes, list the pods, decode all, sum and compare.
-Both are answered at the same revision, so that their answers can be compared while the cluster changes.
+The second is what an upstream client must do: list nodes and pods, decode, sum and compare. Both run at the same
+revision, so that results are comparable while the cluster changes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class QuestionError(MinikubeError):
-    """The API did not answer, or the two ways gave different answers."""
+    """The API did not respond, or the two results differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """At least so much of each resource is free, by its name in `free.*`; quantities as the API writes them."""
+    """At least this much of each resource is free, by its name in `free.*`; quantities in the API's format."""
 
     text: str
     at_least: Mapping[str, str]
@@ -40,7 +40,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Node names, sorted; what it took, in seconds, median of `rounds`; bytes that travelled in one round."""
+    """Sorted node names; the median time of `rounds`, in seconds; bytes transferred in one round."""
 
     names: tuple[str, ...]
     revision: str
@@ -78,7 +78,7 @@ async def ask_by_listing(transport: ApiTransport, question: Question, rounds: in
 def free_at_least(
     nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], question: Question
 ) -> tuple[str, ...]:
-    """The names of the nodes, sorted, that have so much free of what those pods leave: decoded objects in, no index."""
+    """The sorted names of nodes with enough free beside these pods: decoded objects, no index."""
     used: dict[str, dict[str, int]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
@@ -97,14 +97,14 @@ def free_at_least(
 
 
 def _free(resource: str, allocatable: Mapping[str, str], taken: Mapping[str, int]) -> float:
-    """A node that does not have the resource has less than none of it, as a missing field satisfies no inequality."""
+    """A missing resource counts as less than 0, as a missing field satisfies no inequality."""
     if resource not in allocatable:
         return -math.inf
     return resource_units(resource, allocatable[resource]) - taken.get(resource, 0)
 
 
 def _requests(pod: Mapping[str, Any], question: Question) -> dict[str, int]:
-    """Of containers alone: the pods of the runs here have neither init containers nor overhead."""
+    """Containers only: the pods of these runs have neither init containers nor overhead."""
     sums: dict[str, int] = {}
     for container in pod["spec"]["containers"]:
         for resource, text in container.get("resources", {}).get("requests", {}).items():

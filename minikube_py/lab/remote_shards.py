@@ -1,9 +1,9 @@
-"""Remote shards: every row is an object in a store member, a process of its own with a folder of its own.
+"""Remote shards: every row is an object in a store member, a separate process with its own folder.
 
-A row's key is /shards/<shard>/<slot>, and its values are fields that the client declares. A shard is opened by asking
-the member, over TLS, for the keys of its range for which the box holds: through the product's client, its protocol and
-its index, so that opening one costs what asking a member costs. The member's index is over all its rows; of a shard's
-part of the keys, where it is a small one, it looks at the rows alone.
+A row's key is /shards/<shard>/<slot>, and its values are fields declared by the client. Opening a shard means querying
+the member over TLS for the keys in its range that match the box: through the product's client, protocol and index, so
+that it costs as much as any query. The member's index covers all its rows; for a small key range it scans the range's
+rows instead.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def field_set(dimensions: int) -> FieldSet:
 
 
 class RemoteShards:
-    """`ShardReader` over a store member, whose shards are empty at first: one reader at a time. The loop it keeps runs
-    only while something is asked, in the thread that asks; that thread must have no other loop running.
+    """`ShardReader` over a store member, initially empty: one reader at a time. Its event loop runs only during calls,
+    in the caller's thread, which must have no other running loop.
 
-    Raises: Unavailable where the member cannot be reached or is gone. OutcomeUnknown for a change that was not
-    answered: build the shards again."""
+    Raises: Unavailable if the member is unreachable. OutcomeUnknown for a change without a response: rebuild the
+    shards."""
 
     def __init__(self, member: Endpoint, dimensions: int, timeout_s: float = 10.0) -> None:
         self._dimensions = dimensions
@@ -73,7 +73,7 @@ class RemoteShards:
     def close(self) -> None:
         if not self._loop.is_closed():
             self._run(self._client.close())
-            # What the client put off until the next turn.
+            # Lets the client finish work deferred to the next turn.
             self._run(asyncio.sleep(0))
             self._loop.close()
 
@@ -103,7 +103,7 @@ class RemoteShards:
     def find(self, shard: int, box: Box, limit: int = 0) -> Read:
         if box.empty:
             return Read(NO_SLOTS, 0, True)
-        # A missing value lies below all others; to a `where` it only ever fails. What must not fail is tested here.
+        # Missing values sort below all others, but satisfy no `where`: conditions that accept them are tested here.
         here = [place for place, (low, high) in enumerate(zip(box.lows, box.highs)) if low == MISSING and high < HIGH]
         where = Where(tuple(_comparisons(box)))
         key = _shard_key(shard)
@@ -149,7 +149,7 @@ def _key(shard: int, slot: int) -> bytes:
 
 
 def _comparisons(box: Box) -> Iterator[Comparison]:
-    """What a `where` can say of `box`: not that a missing value is below a bound."""
+    """The part of `box` that a `where` can express: not that a missing value is below a bound."""
     for dimension, (low, high) in enumerate(zip(box.lows, box.highs)):
         if low == MISSING:
             continue
@@ -171,10 +171,10 @@ def _below(values: tuple[int | str | None, ...], highs: list[int]) -> bool:
 
 @contextmanager
 def spawned(folder: Path) -> Iterator[Endpoint]:
-    """A store of one member in a process of its own on this machine, as `minikube-py store` starts it: where it is, and
-    the token it takes. Its data, certificate and token lie in `folder`. It ends with the block, or with us.
+    """A single-member store in a local process, as started by `minikube-py store`: its endpoint and token. Its data,
+    certificate and token are in `folder`. It ends with the block or with this process.
 
-    Raises: SetupError; RoleFailed where it does not start."""
+    Raises: SetupError; RoleFailed if it does not start."""
     make_private_folder(folder)
     certificates = ensure_certificates(folder / "pki")
     token_file = folder / "token"

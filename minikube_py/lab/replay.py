@@ -1,8 +1,7 @@
-"""Replays a trace: pods in the order of their arrival, what became of each, and how full the nodes were meanwhile.
+"""Replays a trace: pods in arrival order, their outcomes, and the nodes' fill level over time.
 
-By default none leaves and no time is waited, as in the paper the trace comes from. With `departures` each pod is
-deleted at its time, in the trace's order; `speed` says how many seconds of the trace pass in one (0: as fast as
-they are taken).
+By default pods never leave and arrive without delay, as in the trace's paper. With `departures` each pod is deleted at
+its time, in the trace's order; `speed`: trace seconds per second (0: as fast as the API accepts them).
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ QUIET_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When this share of the GPUs is allocated, the replay pauses until `action` has ended.
+    """When this share of the GPUs is allocated, the replay pauses until `action` ends.
 
-    `action` gets the share that was reached; it is below `share` if the trace ended or nothing more fits."""
+    `action` gets the reached share; it is below `share` if the trace ended or nothing more fits."""
 
     share: float
     action: Callable[[float], Awaitable[None]]
 
 
 class Replay:
-    """One replay of `trace` over `transport`, whose nodes must stand already."""
+    """One replay of `trace` over `transport`; the nodes must exist already."""
 
     def __init__(self, trace: Trace, transport: ApiTransport, clock: Clock, in_flight: int = IN_FLIGHT) -> None:
         self.recorder = PodRecorder(transport, clock, f"{RUN_LABEL}={RUN}")
@@ -67,20 +66,20 @@ class Replay:
 
     @property
     def allocated_share(self) -> float:
-        """GPU thousandths bound to nodes, of all there are."""
+        """Bound GPU thousandths as a share of the total."""
         return sum(self._used_milli) / self._trace.gpu_capacity_milli
 
     def placements_sum(self) -> str:
-        """SHA-256 over each pod and the node that it was bound to, in the trace's order."""
+        """SHA-256 over each pod and its node, in the trace's order."""
         lines = (f"{body.key} {self._node_of.get(body.key, '')}\n" for body in self._bodies)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     async def run(self, shown: Progress, marks: Sequence[Mark] = ()) -> None:
-        """Until every pod is Running or was found to fit nowhere. Raises: LoadError, Unavailable, OutcomeUnknown."""
+        """Until every pod is Running or known to fit nowhere. Raises: LoadError, Unavailable, OutcomeUnknown."""
         await self._around(shown, lambda: self._feed(shown, list(marks)))
 
     async def run_with_departures(self, shown: Progress, speed: float = 0.0) -> None:
-        """Until every pod has come and gone. Raises: as `run`."""
+        """Until every pod has arrived and left. Raises: as `run`."""
         if speed:
             last_s = max(pod.arrival_s + pod.duration_s for pod in self._trace.pods)
             self._sample_every_s = max(SAMPLE_EVERY_S, last_s / speed / SAMPLES_MAX)
@@ -119,7 +118,7 @@ class Replay:
     async def _creations(
         self, waiting: Iterator[PodBody], upto_milli: float | None
     ) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
-        """Pods until those that may still be bound would bring the allocation to `upto_milli`."""
+        """Pods until those not refused would bring the allocation to `upto_milli`."""
         for body in waiting:
             self._sent_milli += self._gpu_milli[body.key]
             self._sent_count += 1
@@ -131,7 +130,7 @@ class Replay:
         return sum(self._gpu_milli[key] for key in self.recorder.unschedulable)
 
     async def _settle(self) -> None:
-        """Every pod sent is Running, or known to fit nowhere."""
+        """Until every pod sent is Running, or known to fit nowhere."""
         recorder = self.recorder
         done = await recorder.wait_until(
             lambda: recorder.running + len(recorder.unschedulable) >= self._sent_count, QUIET_S

@@ -1,4 +1,4 @@
-"""`minikube-py replay`: a control plane of its own, one replay, and what became of it in tables, JSON and a picture."""
+"""`minikube-py replay`: one replay on a separate control plane, with tables, JSON and a chart."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, Chosen
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """`speed`: seconds of the trace per second, 0 for no waiting. `pods`: only the first so many.
-    `day`: only those that arrive on that day, the trace's first being 0; one after the other, each at its time."""
+    """`speed`: trace seconds per second, 0 for no delay. `pods`: only the first ones. `day`: only pods that arrive on
+    that day, counted from 0; in order, each at its time."""
 
     departures: bool = False
     speed: float = 0.0
@@ -48,7 +48,7 @@ async def run_replay(
     chosen: ChosenScheduler = DEFAULT_SCHEDULER,
     etcd: EtcdBehind | None = None,
 ) -> None:
-    """Prints as it goes. Raises: MinikubeError of every kind; nothing is left running."""
+    """Prints progress. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
     trace = load(options.tables)
     if options.day is not None:

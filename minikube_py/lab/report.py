@@ -1,4 +1,4 @@
-"""The report of a run: tables on the terminal, one JSON file and pictures, in a folder of its own."""
+"""A run's report: tables on the terminal, one JSON file and charts, in a new folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Table:
 
 
 def require_writable(base: Path) -> None:
-    """Before a long run rather than after it. Raises: ReportError."""
+    """Fail before a long run, not after it. Raises: ReportError."""
     try:
         base.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=base):
@@ -63,7 +63,7 @@ def results_folder(base: Path, name: str, now: datetime) -> Path:
 
 
 def write_json(folder: Path, name: str, environment: Environment, figures: Mapping[str, Any]) -> Path:
-    """One file with the environment first; figures that are not numbers (nan) are written as null."""
+    """One file with the environment first; nan is written as null."""
     path = folder / f"{name}.json"
     document = {"version": FORMAT_VERSION, "name": name, "environment": environment.as_dict(), **figures}
     path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
@@ -102,7 +102,7 @@ def latency_table(title: str, summaries: Mapping[str, Mapping[str, float]], what
 
 
 def print_latencies(groups: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-    """`groups` as `PodRecorder.summaries` gives them; each table says which of the two definitions it is by."""
+    """`groups` from `PodRecorder.summaries`; each table names its definition."""
     print_table(latency_table("Pod latency by call: from the create request to the watch", groups["by_call"]))
     print_table(latency_table("Pod latency by watch, as ClusterLoader2: from first seen", groups["by_watch"]))
 
@@ -131,7 +131,7 @@ def _print_rich(table: Table, stream: TextIO) -> bool:
     for row in table.rows:
         shown.add_row(*row)
     console = Console(file=stream, highlight=False)
-    # A table's own title would be broken at the table's width.
+    # A table title would wrap at the table's width.
     console.print(f"\n[bold]{table.title}[/bold]")
     console.print(shown)
     return True

@@ -1,4 +1,4 @@
-"""A row of a shard as an object of about the size that stored ones have, for shards that hold objects."""
+"""A shard's row as an object of realistic size, for shards that hold objects."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def field_name(dimension: int) -> str:
 
 
 def object_of(slot: int, point: Sequence[int]) -> bytes:
-    """JSON, with as much beside the values as a stored object has."""
+    """JSON, padded to the size of a stored object."""
     values = {field_name(dimension): value for dimension, value in enumerate(point) if value != MISSING}
     plain = orjson.dumps({"slot": slot, "values": values, "about": ""})
     return plain[:-2] + b"x" * (OBJECT_BYTES - len(plain)) + plain[-2:]
 
 
 def points_of(objects: Iterable[bytes], dimensions: int) -> tuple[IntArray, IntArray]:
-    """Slots, and points of one row each."""
+    """Slots and points, a row each."""
     rows: list[dict[str, Any]] = [orjson.loads(each) for each in objects]
     names = [field_name(dimension) for dimension in range(dimensions)]
     slots = np.array([row["slot"] for row in rows], dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Cold shards, which cost something to open: `Sharded.over(ColdShards(folder, 3), 3, shards=64, filter="grafite")`.
+"""Cold shards, which are costly to open: `Sharded.over(ColdShards(folder, 3), 3, shards=64, filter="grafite")`.
 
-`ColdShards` keeps a file for each shard, which `find` reads, decodes and drops. Changes wait in memory, as in any LSM
-store, and are written into the file once there are FLUSH_CHANGES of them. Two encodings: "columns", int64 side by side
-as a store made for it would keep them, and "objects", JSON of about OBJECT_BYTES for each row, as etcd has them.
+`ColdShards` keeps a file for each shard, which `find` reads, decodes and drops. Changes are buffered in memory, as in
+any LSM store, and flushed to the file at FLUSH_CHANGES. Two encodings: "columns", int64 columns as in a column store,
+and "objects", JSON of about OBJECT_BYTES per row, as in etcd.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _HEADER_BYTES = len(_MAGIC) + 4
 
 
 class ColdShards:
-    """`ShardReader` over the files of `folder`, which holds none yet. `evict`: the system's cache forgets a file before
-    it is read, so that the disk is really asked.
+    """`ShardReader` over the files of `folder`, initially without shards. `evict`: drops a file from the system's cache
+    before reading it, so that the disk is actually read.
 
-    Raises: InvalidRequest for an unknown encoding or a folder with shards in it; Corruption where a file is not what
-    was written."""
+    Raises: InvalidRequest for an unknown encoding or a folder with shards in it; Corruption if a file is not as
+    written."""
 
     def __init__(self, folder: Path, dimensions: int, encoding: str = "columns", evict: bool = False) -> None:
         if encoding not in ENCODINGS:
@@ -71,7 +71,7 @@ class ColdShards:
             file.write(_MAGIC + zlib.crc32(body).to_bytes(4, "little"))
             file.write(body)
             file.flush()
-            # What is not on the disk yet cannot be dropped from the cache.
+            # Dirty pages cannot be dropped from the cache.
             sync_data(file.fileno())
         os.replace(new, self._path(shard))
         self._written.add(shard)
@@ -82,7 +82,7 @@ class ColdShards:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def _read(self, shard: int) -> tuple[IntArray, IntArray]:
-        """Slots, and points in columns, as the file has them."""
+        """Slots, and points in columns, from the file."""
         if shard not in self._written:
             return np.empty(0, dtype=np.int64), np.empty((self._dimensions, 0), dtype=np.int64)
         path = self._path(shard)

@@ -1,8 +1,7 @@
-"""A control plane of store and API server alone, whose nodes and bound pods are written straight into the store.
+"""A control plane of store and API server only, whose nodes and bound pods are written directly to the store.
 
-So 100,000 nodes stand in seconds, and nobody renews their leases: what is measured is what the load itself costs. The
-scheduler runs in this process, in one process with the store and the API server, or over HTTPS beside `members` of a
-store that are processes of their own.
+So 100,000 nodes exist within seconds, and no leases are renewed: only the load itself is measured. The scheduler runs
+in this process, either together with the store and the API server, or over HTTPS with `members` store processes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ TXNS_IN_FLIGHT = 8
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`transport` is an administrator's, `scheduler` that of a scheduler."""
+    """`transport`: an administrator's; `scheduler`: a scheduler's."""
 
     storage: Storage
     transport: ApiTransport
@@ -62,8 +61,8 @@ async def stage(
     step: Step,
     virtual: VirtualCluster | None = None,
 ) -> AsyncIterator[Stage]:
-    """Ended on leaving. Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this
-    runs, there is none: it is brought up here, and ended by its owner.
+    """Stopped on exit. Without `data_dir` a temporary folder is used and removed. With `virtual`, on whose loop this
+    runs, there is no folder: it is started here and stopped by its owner.
 
     Raises: SetupError, DataDirBusy, RoleFailed."""
     if virtual is not None:
@@ -119,7 +118,7 @@ async def _apart(folder: Path, members: int, running: AsyncExitStack, step: Step
 
 
 async def write_all(storage: Storage, puts: Iterable[Put], total: int, title: str) -> None:
-    """Some transactions at once; in which order they land does not matter to objects that do not know each other."""
+    """Runs several transactions concurrently; their order does not matter for independent objects."""
     with progress(title, total) as shown:
         done = 0
         waiting = iter(puts)

@@ -1,4 +1,4 @@
-"""Declares an index of the store through the API, and waits until every row is in it."""
+"""Declares a store index through the API, and waits until it is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READY_WITHIN_S = 300.0
 
 
 class IndexNotReady(MinikubeError):
-    """The store did not take the index, or gave it up."""
+    """The store refused the index, or dropped it."""
 
 
 class StoreIndex(NamedTuple):
@@ -33,7 +33,7 @@ class StoreIndex(NamedTuple):
 
 
 async def declare_and_wait(transport: ApiTransport, index: StoreIndex) -> None:
-    """Over what the nodes have free of cpu, memory and GPUs. Raises: IndexNotReady; Unavailable, OutcomeUnknown."""
+    """Over the nodes' free cpu, memory and GPUs. Raises: IndexNotReady; Unavailable, OutcomeUnknown."""
     body = {"name": index.name, "on": "nodes", "fields": list(FIELDS), "structure": index.structure}
     answer = await transport.request("POST", INDEXES_PATH, body=orjson.dumps(body))
     if answer.status not in (200, 201):
@@ -53,7 +53,7 @@ async def declare_and_wait(transport: ApiTransport, index: StoreIndex) -> None:
 
 
 class Asker:
-    """Asks the store for a node with room for a pod, as a scheduler would that keeps no nodes of its own."""
+    """Queries the store for a node with room for a pod, like a scheduler without its own node cache."""
 
     def __init__(self, transport: ApiTransport, clock: Clock) -> None:
         self._transport, self._clock = transport, clock
@@ -61,7 +61,7 @@ class Asker:
         self.found = 0
 
     async def ask(self, amounts: Mapping[str, int]) -> None:
-        """`amounts`: cpu in milli-units, others whole. Raises: IndexNotReady; Unavailable."""
+        """`amounts`: cpu in milli-units, others in whole units. Raises: IndexNotReady; Unavailable."""
         texts = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
         selector = ",".join(f"free.{name}>={text}" for name, text in texts.items())
         started_s = self._clock.monotonic_s()
@@ -72,7 +72,7 @@ class Asker:
         self.durations_s.append(self._clock.monotonic_s() - started_s)
 
     async def figures(self) -> dict[str, Any]:
-        """How often it asked and found a node, how long that took, and how each index stands."""
+        """Number of queries and hits, their times, and the state of each index."""
         answer = await self._transport.request("GET", INDEXES_PATH)
         items = orjson.loads(answer.body)["items"] if answer.status == 200 else []
         indexes = [{"name": each["name"], "structure": each["structure"], **each["status"]} for each in items]

@@ -1,8 +1,8 @@
-"""`bench schedule`: pods that ask for nodes by inequalities, on nodes that are nearly full, from create to bind.
+"""`bench schedule`: pods with inequality requirements on nearly full nodes, from create to bind.
 
-Each pod goes through the API, the store's log and the scheduler, and is bound; pods that leave make room. What is
-measured is the rate of binding, and what a decision of the scheduler costs. Then all is checked by a ledger that knows
-nothing of the scheduler: `lab.ledger`. Sources: the cases of scheduler_perf; KEP-5598 for pods that are alike.
+Each pod goes through the API, the store's log and the scheduler, and is bound; leaving pods make room. It measures the
+binding rate and the cost of a scheduling decision. Then a ledger independent of the scheduler checks everything:
+`lab.ledger`. Sources: the cases of scheduler_perf; KEP-5598 for equal pods.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ SAMPLINGS = {"all": 100, "original": 0}
 """Name to percentageOfNodesToScore."""
 QUIET_S = 60.0
 SETTLE_S = 15.0
-"""A pod that fits somewhere is in backoff for ten seconds at most."""
+"""A pod that fits somewhere is in backoff for at most ten seconds."""
 DELETES_IN_FLIGHT = 64
 UNDECIDED_PER_CREATE = 4
-"""A create waits while there are so many pods for each create under way that are neither bound nor refused."""
+"""Creates pause while this many pods per concurrent create are neither bound nor refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class StressOptions:
-    """`churn`: of how many of the bound pods each leaves after a while, 0 to 1. `repetition`: how many are alike.
-    `ask_store`: the store is asked for a node with room for each pod, beside what the scheduler does."""
+    """`churn`: the share of bound pods that leave later, 0 to 1. `repetition`: the share of equal pods. `ask_store`:
+    also queries the store for a node for each pod, besides the scheduler's work."""
 
     nodes: int
     pods: int
@@ -84,9 +84,9 @@ class StressOptions:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`decision_us` is the mean over all attempts; `cpu_ms_per_pod` what this process took, all roles in it together;
-    `load_average`: of the machine, at the end. `matcher` counts what the index was asked, empty without one; `store`:
-    as `Asker.figures` has it, empty where the store was not asked."""
+    """`decision_us`: the mean over all attempts; `cpu_ms_per_pod`: CPU time of this process, including all its roles;
+    `load_average`: of the machine, at the end. `matcher`: the index's counters, empty without one; `store`: from
+    `Asker.figures`, empty if the store was not queried."""
 
     options: StressOptions
     pods_per_s: float
@@ -102,13 +102,13 @@ class Outcome:
     load_average: float = 0.0
     store: Mapping[str, Any] = field(default_factory=dict)
     history: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run in virtual time: its digest, and how long it was."""
+    """For a run in virtual time: its digest and duration."""
 
 
 async def run_stress(
     options: StressOptions, *, data_dir: Path | None, step: Step, virtual: VirtualCluster | None = None
 ) -> tuple[Environment, Outcome]:
-    """Raises: Misplaced where a pod is where it does not fit; MinikubeError of every kind."""
+    """Raises: Misplaced if a pod is where it does not fit; MinikubeError of every kind."""
     rng = random.Random(options.seed)
     nodes = lab_nodes(rng, options.nodes, options.utilisation)
     pods = lab_pods(rng, options.pods, options.mix, options.repetition)
@@ -143,7 +143,7 @@ def _objects(nodes: list[LabNode]) -> Iterator[Put]:
 
 
 class _Load:
-    """Creates the pods, lets some go again, and follows all of them."""
+    """Creates the pods, deletes some again, and tracks all of them."""
 
     def __init__(
         self, options: StressOptions, standing: Stage, scheduler: Scheduler, nodes: list[LabNode], pods: list[LabPod]
@@ -197,7 +197,7 @@ class _Load:
         await create_pod(self._transport, pod.body, self._recorder)
 
     def _may_go_on(self) -> bool:
-        """Whether placing and leaving keep up: else the nodes would be fuller than was asked for."""
+        """Whether placements and departures keep up: otherwise the nodes would be fuller than configured."""
         recorder = self._recorder
         undecided = self._created - recorder.bound - len(recorder.unschedulable)
         backlog = self._asked_to_leave - self._left
@@ -245,7 +245,7 @@ class _Load:
         return [key for key, times in self._recorder.pods.items() if times.bound_s is None and not times.deleted]
 
     async def _settle(self, deleting: list[asyncio.Task[None]]) -> Verdict:
-        """Until nobody is left pending who fits somewhere, or for too long nothing changes any more."""
+        """Until no pending pod fits somewhere, or nothing changes for too long."""
         while any(self._ledger.fits_on(key) for key in self._pending()):
             if not await self._recorder.wait_until(partial(self._more_than, self._recorder.bound), SETTLE_S):
                 break
@@ -285,7 +285,7 @@ class _Load:
 
 
 async def _placed(transport: ApiTransport) -> dict[str, str]:
-    """Pod to node, of the pods of this run that are bound, as a list has them."""
+    """Pod to node for this run's bound pods, from a list."""
     params = {"labelSelector": f"{RUN_LABEL}={RUN}"}
     answer = await transport.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods", params)
     if answer.status != 200:

@@ -1,4 +1,4 @@
-"""The report of `bench schedule`: a row for each way, one JSON file and a picture."""
+"""The report of `bench schedule`: one row per variant, one JSON file and a chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of one `bench schedule`: each number of nodes with each sampling and each matcher, from the same seed."""
+"""The runs of one `bench schedule`: all combinations of node count, sampling and matcher, from the same seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILY_FLAG = "family"
 
 @dataclass(frozen=True, slots=True)
 class StressPlan:
-    """As the command's flags say it; `store_indexes`: texts NAME=STRUCTURE."""
+    """From the command's flags; `store_indexes`: texts NAME=STRUCTURE."""
 
     nodes: Sequence[int]
     samplings: Sequence[str]
@@ -87,7 +87,7 @@ def _store_index(text: str) -> StoreIndex:
 
 
 async def run_all(plan: StressPlan, *, data_dir: Path | None, results: Path, step: Step) -> bool:
-    """Prints as it goes; False where a pod was found where it does not fit, or left though it fits somewhere.
+    """Prints progress; False if a pod was misplaced, or left pending although it fits.
 
     Raises: MinikubeError of every kind."""
     report.require_writable(results)
@@ -99,7 +99,7 @@ async def run_all(plan: StressPlan, *, data_dir: Path | None, results: Path, ste
 
 
 def run_all_virtually(plan: StressPlan, *, again: str, results: Path, step: Step) -> bool:
-    """The same in virtual time, each run with its digest. `again`: the command without its seed.
+    """`run_all` in virtual time, each run with its digest. `again`: the command without its seed.
 
     Raises: MinikubeError of every kind; SimFailure."""
     if plan.members > 1:

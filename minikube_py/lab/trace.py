@@ -25,11 +25,11 @@ MODELS_PREFIX = "# models: "
 
 
 class TraceError(MinikubeError):
-    """A table or source file is not what it should be; the text says where and what."""
+    """A table or source file is invalid; the text says where and what."""
 
 
 class TraceNode(NamedTuple):
-    """`model` is empty where the node has no GPU."""
+    """`model` is empty if the node has no GPU."""
 
     name: str
     cpu_milli: int
@@ -77,7 +77,7 @@ def load(folder: Path | None = None) -> Trace:
 
 
 def of_day(trace: Trace, day: int) -> Trace:
-    """Its pods that arrive on that day, from 0 on, by seconds since it began. Raises: TraceError where none does."""
+    """Pods that arrive on that day, counted from 0, with times from its start. Raises: TraceError if there are none."""
     start_s = day * DAY_S
     pods = tuple(
         pod._replace(arrival_s=pod.arrival_s - start_s)
@@ -90,9 +90,9 @@ def of_day(trace: Trace, day: int) -> Trace:
 
 
 def convert(source: Path, pods: str = "default") -> dict[str, bytes]:
-    """The tables by file name, made from the published CSV files in `source` (or in its folder `openb`).
+    """The tables by file name, made from the published CSV files in `source` (or its folder `openb`).
 
-    Raises: TraceError where a file is absent or holds something unexpected.
+    Raises: TraceError if a file is missing or invalid.
     """
     if pods not in POD_LISTS:
         raise TraceError(f"unknown pod list {pods!r}: one of {', '.join(POD_LISTS)}")

@@ -1,7 +1,7 @@
-"""Measurements in virtual time: what is decided is measured, and repeats; what it costs in processor time is not.
+"""Measurements in virtual time: decisions are measured and reproducible; processor time is not measured.
 
-The same coroutine that measures a control plane in real time runs on a VirtualCluster's loop, with its clock. Durations
-are virtual: they come from how long the disk's syncs are said to take, and from what components wait for.
+The coroutine that measures a control plane in real time runs on a VirtualCluster's loop, with its clock. Durations are
+virtual: they derive from the configured disk sync times and the components' waits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LAYOUT = "one process in virtual time: store, API server, scheduler, controllers
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is equal for equal seeds (`digest`, `revision`, `changes`, `virtual_s`), and what it took. `name`: what was
-    left out."""
+    """The values determined by the seed (`digest`, `revision`, `changes`, `virtual_s`), and the real duration. `name`:
+    what was left out."""
 
     seed: int
     digest: str
@@ -57,11 +57,11 @@ def in_virtual_time(
     config: VirtualConfig | None = None,
     recording: Recording | None = None,
 ) -> tuple[T, History]:
-    """What `main` returns, which brings the cluster up by itself, and the history it made. `recording` hears of it.
+    """The result of `main`, which starts the cluster itself, and the resulting history. `recording` observes it.
 
     Raises: SimFailure; what `main` raises."""
     wall_s, cpu_s = time.monotonic(), time.process_time()
-    # Not entered: it is `main` that knows what is to stand there.
+    # Not entered: `main` decides what to start.
     cluster = VirtualCluster(seed, config=config)
     if recording is not None:
         cluster.on_change(recording.take)

@@ -1,5 +1,6 @@
-"""What a run is made of: node shapes and pod bodies, from a trace or from a seed. The same seed gives the same objects
-in the same order."""
+"""Node shapes and pod bodies of a run, from a trace or a seed.
+
+The same seed gives the same objects in the same order."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def _trace_node(node: TraceNode) -> NodeSpec:
 
 
 def trace_pods(pods: Iterable[TracePod], namespace: str, run: str) -> list[PodBody]:
-    """GPUs become `openb.io/gpu-milli`, as request and limit (extended resources cannot be overcommitted); the models
-    a pod accepts become its required node affinity."""
+    """GPUs become `openb.io/gpu-milli`, as request and limit (extended resources cannot be overcommitted); a pod's
+    accepted models become its required node affinity."""
     return [_trace_pod(pod, namespace, run) for pod in pods]
 
 
@@ -87,13 +88,13 @@ def pod_body(namespace: str, name: str, spec: Mapping[str, Any], labels: Mapping
     return PodBody(namespace, name, orjson.dumps(pod))
 
 
-# ClusterLoader2's load pods ask for little, so that 30 of them fit on any node.
+# ClusterLoader2's load pods request little, so that 30 of them fit any node.
 NODE_CPUS, NODE_MEMORY_GIB = (8, 16, 32, 64, 96), (32, 64, 128, 256, 384)
 POD_CPU_MILLI, POD_MEMORY_MIB = (5, 10, 20, 50, 100), (20, 32, 64, 128)
 
 
 def seeded_nodes(rng: Rng, count: int) -> list[NodeSpec]:
-    """Nodes of five sizes, drawn evenly."""
+    """Nodes of five sizes, drawn uniformly."""
     shapes = []
     for number in range(count):
         size = rng.randrange(len(NODE_CPUS))
@@ -107,7 +108,7 @@ def seeded_nodes(rng: Rng, count: int) -> list[NodeSpec]:
 
 
 def seeded_pods(rng: Rng, count: int, namespaces: int, run: str, prefix: str = "load") -> list[PodBody]:
-    """Small pods, dealt to `namespaces` namespaces in turn."""
+    """Small pods, distributed round-robin over `namespaces` namespaces."""
     pods = []
     for number in range(count):
         requests = {

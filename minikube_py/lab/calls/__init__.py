@@ -1,1 +1,1 @@
-"""What a controller framework asks of its store: recorded, counted, drawn."""
+"""Calls of a controller framework to its store: recorded, counted, drawn."""

@@ -1,7 +1,7 @@
 """`minikube-py lab calls --beside-upstream`: the same density run on upstream, with a recording proxy before its etcd.
 
-tools/upstream of the source checkout runs etcd, then the control plane on the proxy. What the proxy saw is compared
-with what etcd and kube-apiserver count themselves, and with a recording of ours, call by call for each pod.
+tools/upstream of the source checkout runs etcd, then the control plane on the proxy. The proxy's counts are compared
+with etcd's and kube-apiserver's own counters, and with our recording, call by call per pod.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _OWN_NAMES: Final = {"minions": "nodes"}
 
 
 class UpstreamRecording:
-    """What went through the proxy, in the recorder's terms: Kubernetes' operations on etcd are called as ours are."""
+    """The proxied calls in the recorder's terms: Kubernetes' etcd operations are named as ours."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.methods: Counter[str] = Counter()
-        """Requests that were answered by etcd, whatever the answer."""
+        """Requests that etcd answered, with any result."""
         self._pods: dict[str, tuple[bool, bool]] = {}
-        """Of a pod's key, whether it has a node, and whether it runs."""
+        """By pod key, whether it has a node, and whether it runs."""
 
     def answered(self, method: Method, request: bytes, answer: bytes | None, sent_s: float, outcome: str) -> None:
         if outcome != "given up":
@@ -109,7 +109,7 @@ class UpstreamRecording:
         return txn_shape(txn.compare, txn.success, txn.failure, purpose), _resource(key), name_of(key)
 
     def _purpose(self, put: Put) -> str:
-        """What a write of a pod is for, by what it says for the first time."""
+        """The purpose of a pod write: what it sets for the first time."""
         had_node, ran = self._pods.get(name_of(put.key), (False, False))
         pod = _pod(put.value)
         has_node = bool(pod.get("spec", {}).get("nodeName"))
@@ -125,7 +125,7 @@ class UpstreamRecording:
 
 
 def _pod(value: bytes) -> dict[str, Any]:
-    """As kube-apiserver stores it; nothing where it is no such bytes."""
+    """The pod as kube-apiserver stores it; empty for other bytes."""
     try:
         return decode_message(SCHEMA.message("core/v1.Pod"), open_envelope(value).raw)
     except ProtobufError:
@@ -143,18 +143,18 @@ def _one(request: Any) -> str:
 
 @dataclass(slots=True)
 class Counted:
-    """What the programs count themselves, since they started; filled when the run is over."""
+    """The programs' own counters since they started; filled after the run."""
 
     api_server: dict[str, float]
     """`etcd_request_duration_seconds_count` by operation and resource."""
     etcd_handled: dict[str, float]
-    """`grpc_server_handled_total` by `Service/Method`, of those with one answer."""
+    """`grpc_server_handled_total` by `Service/Method`, unary methods only."""
     etcd_mvcc: dict[str, float]
     proxied: dict[str, tuple[int, int]]
-    """How many answers the proxy had seen of each method, before and after etcd was asked."""
+    """By method, the responses that the proxy had seen before and after reading etcd's counters."""
 
     def disagreements(self) -> list[str]:
-        """Methods of which etcd has answered other than what went through the proxy."""
+        """Methods for which etcd's count differs from the proxy's."""
         found = []
         for name in sorted({*self.proxied, *self.etcd_handled}):
             low, high = self.proxied.get(name, (0, 0))
@@ -164,7 +164,7 @@ class Counted:
 
 
 class UpstreamRun:
-    """Upstream on a recording proxy."""
+    """Upstream behind a recording proxy."""
 
     def __init__(self, script: Path, clock: Clock | None = None) -> None:
         self._script = script
@@ -176,7 +176,7 @@ class UpstreamRun:
 
     @asynccontextmanager
     async def cluster(self, shapes: Sequence[NodeSpec], results: Path, step: Step) -> AsyncIterator[Cluster]:
-        """With all nodes Ready. Raises: SetupError, NodesNotReady, LoadError."""
+        """A cluster with all nodes Ready. Raises: SetupError, NodesNotReady, LoadError."""
         async with _running(self._script, "etcd") as etcd:
             url = etcd["etcd"][0]
             step("upstream", f"etcd on {url}")
@@ -232,7 +232,7 @@ async def _create_nodes(transport: ApiTransport, shapes: Sequence[NodeSpec]) -> 
 
 
 def _node(shape: NodeSpec) -> Mapping[str, Any]:
-    """For KWOK, which plays the kubelet of every node and makes them Ready."""
+    """For KWOK, which acts as the kubelet of every node and makes it Ready."""
     metadata = {"name": shape.name, "labels": {"kubernetes.io/hostname": shape.name, **shape.labels}}
     status = {"capacity": shape.capacity, "allocatable": shape.capacity}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status}
@@ -240,7 +240,7 @@ def _node(shape: NodeSpec) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def _running(script: Path, *arguments: str) -> AsyncIterator[dict[str, Any]]:
-    """What the script says when all is ready. Raises: SetupError."""
+    """The script's output once everything is ready. Raises: SetupError."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(script), *arguments, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )

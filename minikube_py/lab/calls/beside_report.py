@@ -1,4 +1,4 @@
-"""Both recordings side by side: calls for each pod by phase, each program's own counters; tables, JSON, a picture."""
+"""Both recordings side by side: calls per pod by phase, each program's own counters; tables, JSON, a chart."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def run_beside(
 
 
 def _phases(recorder: Recorder) -> Counter[tuple[Phase, str, str]]:
-    """Raises: LoadError where calls are missing, so that phases cannot be told."""
+    """Raises: LoadError if calls are missing, so that phases are unknown."""
     if len(recorder.kept) == KEPT_MAX:
         raise LoadError(f"more than {KEPT_MAX:,} messages; fewer --pods can be compared")
     return by_phase(recorder.between(0.0, recorder.clock.monotonic_s()))
@@ -92,7 +92,7 @@ def call_table(sides: Sides, pods: int) -> Table:
 
 
 def counter_tables(counted: Counted) -> tuple[Table, Table]:
-    """What etcd and kube-apiserver count themselves."""
+    """The counters of etcd and kube-apiserver."""
     own = Table("Upstream's own counters: etcd's answers, beside the proxy's", ("method", "etcd", "proxy"))
     for name, count in sorted(counted.etcd_handled.items(), key=lambda item: -item[1]):
         low, high = counted.proxied.get(name, (0, 0))
@@ -117,7 +117,7 @@ def _rows(side: Counter[tuple[Phase, str, str]], pods: int) -> list[dict[str, An
 
 
 def draw(sides: Sides, pods: int, path: Path, below: str) -> Path:
-    """A bar for each call that belongs to pods, upstream's over ours."""
+    """A bar for each call that belongs to pods, upstream's above ours."""
     keys = list(dict.fromkeys(
         key for phase in OF_PODS for side in sides.values() for key, _ in side.most_common() if key[0] == phase
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sequence diagrams as SVG: lanes, arrows between them in order of time, notes. Needs nothing but strings."""
+"""Sequence diagrams as SVG: lanes, time-ordered arrows between them, notes. Needs no libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUTTER, MARGIN, TITLE_HEIGHT, HEAD_HEIGHT, ROW_HEIGHT = 92, 24, 58, 34, 30
 GAP_MIN, GAP_MAX = 118, 430
 FONT = "font-family=\"ui-sans-serif, 'Segoe UI', Helvetica, Arial, sans-serif\""
 CHARACTER_WIDTH: Final = 6.7
-"""Of the font at size 12, on average."""
+"""Average width at font size 12."""
 INK, FAINT, PAPER = "#1a202c", "#718096", "#ffffff"
 KIND_COLOURS: Final[Mapping[str, str]] = {
     "request": "#2b6cb0",
@@ -25,7 +25,7 @@ KIND_COLOURS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From lane to lane; within one lane it is what that lane does itself. `at_s`: None shows no time."""
+    """An arrow between lanes; within one lane, an action of that lane. `at_s`: None shows no time."""
 
     source: str
     target: str
@@ -36,7 +36,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Words across all lanes."""
+    """Text across all lanes."""
 
     text: str
 
@@ -50,7 +50,7 @@ class Diagram:
 
 
 def time_text(seconds: float) -> str:
-    """`12 µs`, `1.42 ms`, `3.05 s` since the beginning."""
+    """`12 µs`, `1.42 ms`, `3.05 s` since the start."""
     if seconds < 0.0001:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1000:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
@@ -84,7 +84,7 @@ def _text_width(text: str) -> float:
 
 
 def _places(diagram: Diagram) -> dict[str, float]:
-    """The x of each lane: neighbours as far apart as the longest text between them needs."""
+    """The x of each lane: neighbours as far apart as the longest text between them requires."""
     lanes = diagram.lanes
     gaps = [max(GAP_MIN, (_text_width(a) + _text_width(b)) / 2 + 36) for a, b in pairwise(lanes)]
     for row in diagram.rows:
@@ -103,7 +103,7 @@ def _places(diagram: Diagram) -> dict[str, float]:
 
 
 def _overhang(diagram: Diagram) -> float:
-    """What is needed to the right of the last lane."""
+    """The width needed to the right of the last lane."""
     last = diagram.lanes[-1]
     own = [
         _text_width(row.text) + 34
@@ -163,7 +163,7 @@ def _arrow(row: Arrow, y: float, places: Mapping[str, float], begun_s: float) ->
 
 
 def _over(text: str, place: str, colour: str) -> str:
-    """Text with a rim of paper, so that lines behind it do not touch it. Drawn twice: not all know paint-order."""
+    """Text with a rim in the background colour, clear of lines. Drawn twice: not all renderers support paint-order."""
     words = escape(text)
     rim = f'fill="{PAPER}" stroke="{PAPER}" stroke-width="4" stroke-linejoin="round"'
     return f'<text {place} {rim}>{words}</text><text {place} fill="{colour}">{words}</text>'

@@ -1,6 +1,6 @@
-"""A proxy between kube-apiserver and its etcd, which passes each message on as it is and says what went by.
+"""A proxy between kube-apiserver and its etcd that relays each message unchanged and reports it.
 
-Plain gRPC on loopback. Messages are relayed as bytes; who listens decodes a copy.
+Plain gRPC on loopback. Messages are relayed as bytes; the listener decodes a copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METADATA_PASSED: Final = frozenset({"hasleader", "token", "client-api-version"})
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # etcd's clients ping without data; they would be told to calm down.
+    # etcd's clients ping without data, which gRPC's default limits would reject.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ("grpc.http2.max_ping_strikes", 0),
@@ -30,14 +30,14 @@ STOP_S: Final = 1.0
 
 class Listener(Protocol):
     def answered(self, method: Method, request: bytes, answer: bytes | None, sent_s: float, outcome: str) -> None:
-        """A request of which there is one answer. `outcome`: `done`, or gRPC's name of the error."""
+        """A unary request. `outcome`: `done`, or gRPC's error name."""
 
     def streamed(self, method: Method, message: bytes, *, to_etcd: bool) -> None:
-        """One message of a stream, before it is passed on."""
+        """One message of a stream, before it is relayed."""
 
 
 class EtcdProxy:
-    """To be made within the loop. `place`: etcd's `host:port`."""
+    """Create it inside the event loop. `place`: etcd's `host:port`."""
 
     def __init__(self, place: str, clock: Clock, listener: Listener) -> None:
         self._clock, self._listener = clock, listener
@@ -45,7 +45,7 @@ class EtcdProxy:
         self._server: Any = None
 
     async def start(self) -> int:
-        """The port on 127.0.0.1."""
+        """Returns the port on 127.0.0.1."""
         self._server = grpc.aio.server(options=OPTIONS)
         services: dict[str, dict[str, Any]] = {}
         for method in methods():

@@ -1,7 +1,7 @@
-"""The way of one query through the store's modules, by the interpreter's own profile hook while that query runs.
+"""Traces one query through the store's modules, with the interpreter's profile hook.
 
-Only calls that cross from one part to another are kept; what is counted at the leaves (decoded objects) is counted.
-Nothing is changed in the parts, so the picture follows the code. The hook slows what it sees; times are separate.
+Only calls that cross from one part to another are kept, and decoded objects are counted. The parts are not changed, so
+the diagram follows the code. The hook slows the traced code, so times are measured separately.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ LANES: Final = (
     ("minikube_py.index", "index"),
     ("minikube_py.mvcc.key_index", "mvcc.key_index"),
 )
-"""Module prefixes, the first that fits; modules of no lane count as part of whoever called them."""
+"""Module prefixes, first match wins; other modules count as part of their caller."""
 CROSSINGS_MAX: Final = 200_000
 PARTS_TOLD: Final = 3
 UNTOLD: Final = frozenset(("end_of",))
-"""Helpers that live in one part and are used by all."""
+"""Helpers that belong to one part and are used by all."""
 
 
 @dataclass(slots=True)
 class Visit:
-    """A call into a lane from another one. `decoded`: JSON texts parsed within it, below no further crossing."""
+    """A call into a lane from another one. `decoded`: JSON texts parsed in it, excluding further crossings."""
 
     lane: str
     function: str
@@ -47,7 +47,7 @@ class Visit:
 
 
 class Path:
-    """Usage: `with Path("client") as path: ...`; then `path.arrows()`. One thread, no waiting for others within."""
+    """Usage: `with Path("client") as path: ...`; then `path.arrows()`. One thread, without awaiting others."""
 
     def __init__(self, root: str) -> None:
         self.root = Visit(root, "", None)
@@ -115,7 +115,7 @@ class Path:
 
 
 def _of(found: int, count: int) -> str:
-    """A negative count is one that was not made."""
+    """A negative count means that it was not computed."""
     return f"{found:,} of {count:,}" if count >= 0 else f"{found:,}, not counted further"
 
 

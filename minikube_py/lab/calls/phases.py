@@ -1,7 +1,7 @@
-"""To which step of a pod's life a call to the store belongs, by the order in which calls come. Pure.
+"""Assigns store calls to the steps of a pod's life, by call order. Pure.
 
-A pod's creation ends with the write that creates it, its scheduling with the one that gives it a node, its start with
-the one that says Running. Before the first pod is created everything is the start of the control plane.
+A pod's creation ends with the write that creates it, its scheduling with the one that sets its node, its start with the
+one that sets Running. Everything before the first pod creation is the control plane's startup.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ CREATED, BOUND, STATUS = "txn: create", "txn: update: bind", "txn: update: statu
 
 
 def by_phase(calls: Iterable[Call]) -> Counter[tuple[Phase, str, str]]:
-    """Calls to the store, in order of their beginning, by phase, text and resource. Keys are counted as objects of
-    `pods`, whatever is done to them; Events are counted apart, since they are written beside."""
+    """Store calls, in order of their start, by phase, text and resource. Calls on pod keys count as `pods`; Events are
+    counted separately, since they are written asynchronously."""
     counted: Counter[tuple[Phase, str, str]] = Counter()
     at: dict[str, Phase] = {}
     began = False

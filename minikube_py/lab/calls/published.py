@@ -1,4 +1,4 @@
-"""What Kubernetes asks of etcd, as measured and published, in shares; and the same shares of a recording of ours.
+"""Published shares of Kubernetes' calls to etcd, and the same shares of our recording.
 
 Source: etcd PR 20567 (Kubernetes 1.34 e2e, 41,181 calls: by operation, and of txns) and PR 20482 (59,075 ranges).
 """
@@ -14,7 +14,7 @@ SOURCE: Final = "Kubernetes 1.34 e2e (etcd PRs 20567, 20482)"
 
 
 class Line(NamedTuple):
-    """`published` and `ours` are shares of the calls that `of` names; None where there is none to tell."""
+    """`published` and `ours` are shares of the calls that `of` names; None if unknown."""
 
     what: str
     of: str

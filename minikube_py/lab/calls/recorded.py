@@ -1,6 +1,6 @@
-"""A control plane whose calls are written down: the API server's requests, its calls to the store, what watches bring.
+"""A control plane that records API requests, their store calls, and watch deliveries.
 
-Where nothing is recorded, nothing of this is there: the plain control plane holds the plain classes.
+The plain control plane uses the plain classes, without any of this.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NAMES_KEPT = 256
 
 
 class _Cuttable:
-    """A watch that can be ended from this side, as by a connection that is lost."""
+    """A watch that this side can end, like a lost connection."""
 
     def __init__(self, sink: WatchSink) -> None:
         self.sink = sink
@@ -69,7 +69,7 @@ class _Cuttable:
 
 
 class RecordedStorage:
-    """As the Storage it is given, for the API server called `server`. What the protocol gains later passes unnamed."""
+    """Wraps the Storage for the API server named `server`. Methods added to the protocol later are not recorded."""
 
     def __init__(self, storage: Storage, recorder: Recorder, server: str = API_SERVER) -> None:
         self._storage, self._recorder, self._server = storage, recorder, server
@@ -133,7 +133,7 @@ class RecordedStorage:
         return await self._record(shape, resource, names, self._storage.txn(compare, success, failure))
 
     async def release(self, txn: Txn) -> TxnResult:
-        """Not recorded: only a store without room is asked for it."""
+        """Not recorded: called only for a store that is out of space."""
         return await self._storage.release(txn)
 
     def watch(
@@ -174,7 +174,7 @@ class RecordedStorage:
         return take
 
     def cut(self) -> None:
-        """From now on as if the connection were lost: watches end, calls are refused, until `mend`."""
+        """Simulates a lost connection: watches end and calls are refused, until `mend`."""
         self._cut = True
         watches, self._watches = self._watches, []
         for watch in watches:
@@ -223,7 +223,7 @@ def _events_text(count: int, revision: int) -> str:
 
 
 class RecordedApiServer(ApiServer):
-    """Names its callers to the storage beneath, and writes down each request. `name`: as its storage has it."""
+    """Passes each request's caller to the storage below, and records the request. `name`: as in its storage."""
 
     def __init__(self, recorder: Recorder, name: str, storage: RecordedStorage, *args: Any, **kwargs: Any) -> None:
         super().__init__(cast(Storage, storage), *args, **kwargs)
@@ -256,7 +256,7 @@ class RecordedApiServer(ApiServer):
 
 
 def _caller(request: Request, number: int) -> tuple[Caller, str, str]:
-    """Who asks, for which resource, and for which object."""
+    """The caller, with the requested resource and object."""
     role = ROLES.get((request.user or ANONYMOUS).name, (request.user or ANONYMOUS).name)
     path = parse_path(request.path)
     if path is None:
@@ -280,7 +280,7 @@ _SHOWN = ("watch", "resourceVersion", "fieldSelector", "limit", "continue")
 
 
 def _path_text(request: Request) -> str:
-    """The path below the API's version, and the parameters that matter."""
+    """The path below the API version, and the relevant parameters."""
     path = parse_path(request.path)
     if path is None:
         return request.path
@@ -295,7 +295,7 @@ def _size(size_bytes: int) -> str:
 
 
 class RecordedTransport(InProcessTransport):
-    """Writes down what watches bring to this user."""
+    """Records watch deliveries to this user."""
 
     def __init__(self, recorder: Recorder, core: RecordedApiServer, user: User) -> None:
         super().__init__(core, user)
@@ -324,7 +324,7 @@ class RecordedTransport(InProcessTransport):
 
 
 class RecordedControlPlane(ControlPlane):
-    """As `minikube-py up`, all in one process, with a recorder at both sides of the API server."""
+    """Like `minikube-py up` in one process, with a recorder on both sides of the API server."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class RecordedControlPlane(ControlPlane):
         return RecordedApiServer(self.recorder, API_SERVER, self.recorded, clock, rng, **options)
 
     async def another_core(self, name: str, rng: Rng) -> RecordedApiServer:
-        """A further API server on the same store; whoever asked for it stops it."""
+        """An additional API server on the same store; the caller must stop it."""
         storage = RecordedStorage(self.member.storage, self.recorder, name)
         key = self.credentials.signing_key
         core = RecordedApiServer(self.recorder, name, storage, self._clock, rng, signing_key=key)

@@ -1,6 +1,6 @@
-"""What is written down of a run: a count and the latencies of every kind of call, and the last calls one by one.
+"""The record of a run: counts and latencies of every kind of call, and the most recent calls individually.
 
-Counts are of all calls; the single ones are kept for diagrams, the newest `KEPT_MAX`.
+Counts cover all calls; individual ones are kept for diagrams, the newest `KEPT_MAX`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from minikube_py.lab.calls.shapes import Shape
 KEPT_MAX: Final = 400_000
 
 Layer = Literal["api", "store", "events", "delivery"]
-"""A request to an API server; its call to the store; what its watch on the store brings; what it sends to a watcher."""
+"""A request to an API server; its store call; an event from its store watch; a delivery to a watcher."""
 
 
 class Caller(NamedTuple):
-    """Whose request an API server is answering. `purpose`: what it is for (`bind`, `status`), empty for plain verbs.
-    `request` numbers API requests; 0: the API server acts on its own account."""
+    """The request that an API server is processing. `purpose`: its intent (`bind`, `status`), empty for plain verbs.
+    `request` numbers API requests; 0: the API server's own action."""
 
     role: str
     verb: str = ""
@@ -36,9 +36,9 @@ CALLER: ContextVar[Caller] = ContextVar("caller", default=ITSELF)
 
 
 class Call(NamedTuple):
-    """`server`: which API server it went to or came from. `names`: objects as `namespace/name`, as far as known.
+    """`server`: the API server involved. `names`: objects as `namespace/name`, as far as known.
 
-    Times in seconds on the run's monotonic clock; an event has but one. `outcome`: `done`, a status, an error."""
+    Times in seconds on the run's monotonic clock; an event has only one. `outcome`: `done`, a status, an error."""
 
     layer: Layer
     role: str
@@ -54,7 +54,7 @@ class Call(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What calls to the store are counted by."""
+    """The key by which store calls are counted."""
 
     operation: str
     shape: str
@@ -71,7 +71,7 @@ class Recorder:
         self.requests: Counter[tuple[str, str, str]] = Counter()
         """API requests by role, verb and resource."""
         self.events: Counter[str] = Counter()
-        """Watch batches and events, by where they were seen."""
+        """Watch batches and events, by where they were observed."""
         self.kept: deque[Call] = deque(maxlen=KEPT_MAX)
         self.began_s = clock.monotonic_s()
         self._numbers = 0
@@ -84,7 +84,7 @@ class Recorder:
         self.kept.append(call)
 
     def count(self, kind: Kind, shape: Shape, duration_s: float, outcome: str) -> None:
-        """One call to the store."""
+        """One store call."""
         found = self.latencies_s.get(kind)
         if found is None:
             found = self.latencies_s[kind] = array("d")
@@ -95,7 +95,7 @@ class Recorder:
             self.failures[f"{shape.operation}: {outcome}"] += 1
 
     def between(self, from_s: float, to_s: float, wanted: Callable[[Call], bool] = lambda _: True) -> list[Call]:
-        """The kept calls that began in [from_s, to_s), in order of their beginning."""
+        """The kept calls that started in [from_s, to_s), in order."""
         found = [call for call in self.kept if from_s <= call.sent_s < to_s and wanted(call)]
         return sorted(found, key=lambda call: call.sent_s)
 

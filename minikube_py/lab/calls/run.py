@@ -1,4 +1,4 @@
-"""`minikube-py lab calls`: a run with a recorder at both sides of the API server, and what it wrote down."""
+"""`minikube-py lab calls`: a run with a recorder on both sides of the API server, and its report."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def run_calls(
 
 @contextmanager
 def _only_errors() -> Any:
-    """A connection that is cut on purpose is warned about by all it concerns."""
+    """Silences warnings, which every deliberately cut connection causes."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,7 +1,7 @@
-"""What a call to the store is like: a point get or a range, a create or an update, and which parts of the API it uses.
+"""Classifies store calls: point get or range, create or update, and the API parts used. Pure.
 
-Pure. The words are those of the published measurement of Kubernetes' calls to etcd (etcd PRs 20482 and 20567), where
-it has them.
+The terms are those of the published measurement of Kubernetes' calls to etcd (etcd PRs 20482 and 20567), where
+available.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIXES: Final = {resource.prefix: resource.plural for resource in REGISTRY.ki
 
 
 class Shape(NamedTuple):
-    """`operation` is the store's word (range, txn, watch, ...); `text` says more. `parts`: names out of `ALL_PARTS`."""
+    """`operation` is the store's term (range, txn, watch, ...); `text` adds detail. `parts`: names from `ALL_PARTS`."""
 
     operation: str
     text: str
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
 
 def resource_of(key: bytes) -> str:
-    """The plural whose objects lie under `key`, or the words for a key that belongs to none."""
+    """The plural of the objects under `key`, or a description for other keys."""
     if key in (b"", b"\0"):
         return EVERYTHING
     if key == REGISTRY_ROOT:
@@ -42,7 +42,7 @@ def resource_of(key: bytes) -> str:
 
 
 def name_of(key: bytes) -> str:
-    """`namespace/name`, or `name`, of the object that is stored under `key`; empty for what is none."""
+    """`namespace/name` or `name` of the object at `key`; empty for other keys."""
     pieces = key.split(b"/")
     for depth in (3, 4):
         if b"/".join(pieces[:depth]) + b"/" in _PREFIXES:
@@ -76,7 +76,7 @@ def _request_parts(request: RangeRequest) -> Iterator[str]:
 
 
 def txn_shape(compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op], purpose: str = "") -> Shape:
-    """`purpose` names what the caller does, where that is more than the txn shows: a bind is an update of a pod."""
+    """`purpose`: the caller's intent, where the txn does not show it: a bind is an update of a pod."""
     kind = _txn_kind(compare, success)
     text = f"{kind}: {purpose}" if purpose and kind == "update" else kind
     return Shape("txn", text, tuple(dict.fromkeys(_txn_parts(compare, success, failure))))
@@ -141,7 +141,7 @@ _DELETE_FLAGS: Final = ("range_end", "prev_kv")
 
 
 def all_parts() -> dict[str, tuple[str, ...]]:
-    """Every part of the store's API that a call can use, by group: read off the types, so that none is left out."""
+    """Every part of the store's API that a call can use, by group; derived from the types, so it is complete."""
     hints: dict[str, Any] = get_type_hints(Compare)
     compares = [f"Compare {t} {op}" for t in get_args(hints["target"]) for op in get_args(hints["op"])]
     ops = [each.__name__ if each is not RangeRequest else "range" for each in (RangeRequest, Put, DeleteRange, Txn)]

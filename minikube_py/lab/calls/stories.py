@@ -1,5 +1,5 @@
-"""What the diagrams show besides a pod's way, done on small clusters of their own and recorded: a scheduler that starts
-on a full cluster, a watch that comes back after a compaction, an inequality asked with and without an index.
+"""The diagrams besides a pod's life, recorded on small clusters: a scheduler starting on a full cluster, a watch
+resuming after a compaction, an inequality query with and without an index.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ QUESTION: Final = Question("large", {"cpu": "64", "memory": "200Gi"})
 
 @dataclass(frozen=True, slots=True)
 class Stories:
-    """`query_us`: medians of the same question, by the index and by range, decode and filter, all in this process."""
+    """`query_us`: medians of one query, by index and by range, decode and filter, all in this process."""
 
     scheduler: Diagram
     compaction: Diagram
@@ -84,7 +84,7 @@ async def tell(step: Step, seed: int) -> Stories:
 
 
 def _quiet(name: str, note: str) -> None:
-    """The steps of the small cluster are of no interest."""
+    """Suppresses the small cluster's progress output."""
 
 
 async def _fill(running: Cluster, rng: random.Random) -> None:
@@ -109,7 +109,7 @@ async def _fill(running: Cluster, rng: random.Random) -> None:
 
 
 async def _scheduler_start(plane: RecordedControlPlane, recorder: Recorder) -> Diagram:
-    """A second scheduler beside the one that runs: all pods are bound, so neither has anything to do."""
+    """A second scheduler beside the running one: all pods are bound, so neither has work."""
     clock = recorder.clock
     await _until(clock, lambda: not _speaks(recorder, "scheduler"))
     began_s = clock.monotonic_s()
@@ -131,7 +131,7 @@ async def _scheduler_start(plane: RecordedControlPlane, recorder: Recorder) -> D
 
 
 def _speaks(recorder: Recorder, role: str) -> bool:
-    """Whether anything was heard of this role within the last moments: events about pods come late."""
+    """Whether this role was active within the last moments: events about pods come late."""
     now_s = recorder.clock.monotonic_s()
     return bool(recorder.between(now_s - SETTLED_S, now_s, lambda call: call.role == role and call.layer == "api"))
 
@@ -140,8 +140,8 @@ def _speaks(recorder: Recorder, role: str) -> bool:
 
 
 async def _compaction(plane: RecordedControlPlane, recorder: Recorder) -> Diagram:
-    """One API server loses the store; another goes on writing; the store compacts; the first one comes back, and so
-    must its clients."""
+    """One API server loses the store; another continues writing; the store compacts; the first one reconnects, and its
+    clients must recover."""
     clock = recorder.clock
     other = await plane.another_core(ANOTHER, random.Random(1))
     client = RestClient(plane.transport())
@@ -182,7 +182,7 @@ async def _compaction(plane: RecordedControlPlane, recorder: Recorder) -> Diagra
 
 
 def _of_interest(call: Call) -> bool:
-    """The user's calls and the servers' own; of what the store tells, only pods and ends."""
+    """The user's and the servers' calls; of the store's events, only pods and ends."""
     if call.layer == "events":
         return call.outcome != "done" or call.resource == "pods"
     return call.role in ("user", API_SERVER, ANOTHER)
@@ -224,7 +224,7 @@ async def _until(clock: Clock, reached: Callable[[], bool]) -> None:
 
 
 async def _query(seed: int) -> tuple[tuple[Diagram, Diagram, Diagram], dict[str, float]]:
-    """On a store and an API server alone, and plain ones: what is shown is their own way, not the recorder's."""
+    """On a plain store and API server, without the recorder's overhead."""
     with tempfile.TemporaryDirectory(prefix="minikube-py-") as folder:
         config = ControlPlaneConfig(FilePath(folder), port=0, components=())
         plane = ControlPlane(config, SystemClock(), random.Random(seed))
@@ -276,8 +276,8 @@ async def _declare(storage: Storage) -> None:
 
 
 async def _by_declared(storage: Storage) -> Diagram:
-    """The first question after the declaration: the planner looks at a sample, and chooses. Any ten will do, as they
-    do for a scheduler; in key order all would have to be found first."""
+    """The first query after the declaration: the planner estimates from a sample. Any ten results suffice, as for a
+    scheduler; in key order all would have to be found first."""
     where = Where(tuple(Comparison(f"free.{name}", ">=", (text,)) for name, text in QUESTION.at_least.items()))
     request = RangeRequest(NODES_PREFIX, prefix_end(NODES_PREFIX), FIRST, where=where, order="ANY")
     with Path("client") as path:
@@ -308,7 +308,7 @@ async def _by_scan(storage: Storage) -> tuple[Diagram, tuple[str, ...], float]:
 
 
 async def _scan(storage: Storage) -> tuple[str, ...]:
-    """What a client of a store without indexes does."""
+    """What a client of a store without indexes must do."""
     found = []
     for prefix in (NODES_PREFIX, PODS_PREFIX):
         result = await storage.range(RangeRequest(prefix, prefix_end(prefix)))

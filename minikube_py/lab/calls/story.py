@@ -1,4 +1,4 @@
-"""From recorded calls to arrows: the lanes are who spoke, the rows what was said, in order of time."""
+"""Turns recorded calls into time-ordered arrows between lanes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from minikube_py.lab.calls.recorder import Call
 STORE: Final = "store"
 _CLIENTS: Final = ("user", "scheduler", "controllers", "kubelet")
 CANDIDATES: Final = 21
-"""The number of pods of which the median one is described."""
+"""Of this many pods, the one with the median time is shown."""
 _BLOCK_MAX: Final = 8
-"""Rows in a sequence that may repeat as a whole."""
+"""Maximum length of a repeated sequence of rows."""
 
 
 def diagram(title: str, subtitle: str, rows: Sequence[Arrow | Note]) -> Diagram:
-    """With the lanes that the rows name: clients, API servers, the store."""
+    """With lanes for the named clients, API servers and the store."""
     named = {lane for row in rows if isinstance(row, Arrow) for lane in (row.source, row.target)}
     servers = sorted(named - {STORE, *_CLIENTS})
     lanes = [*(lane for lane in _CLIENTS if lane in named), *servers, *([STORE] if STORE in named else [])]
@@ -26,7 +26,7 @@ def diagram(title: str, subtitle: str, rows: Sequence[Arrow | Note]) -> Diagram:
 
 
 def rows_of(calls: Iterable[Call]) -> list[Arrow]:
-    """Two arrows for a call and its answer, one for an event; in order of time."""
+    """Two arrows for a call and its response, one for an event; in order of time."""
     timed: list[tuple[float, int, Arrow]] = []
     for call in calls:
         source, target = (call.server, STORE) if call.layer in ("store", "events") else (call.role, call.server)
@@ -47,12 +47,12 @@ def rows_of(calls: Iterable[Call]) -> list[Arrow]:
 
 
 def _about(call: Call) -> str:
-    """What of, where the text does not say."""
+    """The resource, if the text does not name it."""
     return f"of {call.resource}" if call.resource and not call.resource.startswith("(") else ""
 
 
 def repeated(rows: Sequence[Arrow | Note]) -> list[Arrow | Note]:
-    """Sequences of rows that come several times in a row, but for their times, stand once, with how often they came."""
+    """Collapses consecutive repetitions of a sequence, ignoring times, into one with a count."""
     found: list[Arrow | Note] = []
     place = 0
     while place < len(rows):
@@ -89,9 +89,9 @@ def _key(row: Arrow | Note) -> tuple[str, ...]:
 
 
 def pod_story(calls: Sequence[Call]) -> Diagram | None:
-    """One pod from its creation to Running: of those that were created last, the one that took the median time.
+    """One pod from creation to Running: of those created last, the one with the median time.
 
-    None where no pod's whole way is among the calls."""
+    None if the calls contain no complete pod."""
     created = [
         call.names[0]
         for call in calls
@@ -115,7 +115,7 @@ def pod_story(calls: Sequence[Call]) -> Diagram | None:
 
 
 def _pod_of(call: Call, name: str) -> str:
-    """An Event is named for its pod, with a dot and more."""
+    """An Event's name starts with its pod's, followed by a dot."""
     return name.rpartition(".")[0] if call.resource == "events" else name
 
 

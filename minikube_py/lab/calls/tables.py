@@ -1,4 +1,4 @@
-"""A recording told: the histogram, the mix beside the published one, what was never used; tables, JSON, a picture."""
+"""The report of a recording: histogram, mix beside the published one, unused API parts; tables, JSON, a chart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLOURS: Final[Mapping[str, str]] = {
 
 
 def histogram(recorder: Recorder) -> Table:
-    """The kinds of calls, most frequent first; those beyond `ROWS_SHOWN` in one row."""
+    """The most frequent kinds of calls; those beyond `ROWS_SHOWN` share one row."""
     total = max(1, recorder.total)
     ordered = sorted(recorder.latencies_s.items(), key=lambda item: -len(item[1]))
     title = f"Calls from the API server to the store: {recorder.total:,}, in {len(ordered)} kinds"
@@ -65,7 +65,7 @@ def mix_table(lines: Sequence[Line]) -> Table:
 
 
 def unused(recorder: Recorder) -> dict[str, list[str]]:
-    """The parts of the store's API that no call used, by group."""
+    """The API parts of the store that no call used, by group."""
     return {
         group: missing
         for group, names in all_parts().items()
@@ -79,7 +79,7 @@ def unused_lines(missing: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _short(names: Sequence[str]) -> str:
-    """Without what all names begin with; compares together by their target."""
+    """Without the common prefix; compares together by their target."""
     compares: dict[str, list[str]] = {}
     others: list[str] = []
     for name in names:

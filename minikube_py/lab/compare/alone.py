@@ -1,7 +1,7 @@
-"""The scheduler alone: its decisions one after another over nodes in memory, without API, store, kubelet or time.
+"""The scheduler alone: consecutive decisions over nodes in memory, without API, store, kubelet or time.
 
-The profile, its plugins and the choice are those of the scheduler; a pod that was chosen a node runs there at once, and
-victims of preemption are gone at once.
+The profile, its plugins and the choice are those of the scheduler; placed pods run at once, and preemption victims are
+gone at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minikube_py.scheduler.scoring import Choice
 
 
 class _Lent(NoCluster):
-    """What plugins may ask where a decision is all that happens."""
+    """The plugins' handle where only decisions are simulated."""
 
     def __init__(self, cache: Cache, rng: random.Random) -> None:
         super().__init__(cache.columns)
@@ -75,7 +75,7 @@ def run_alone(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
 
 
 def _pod(obj: dict[str, Any], number: int) -> PodInfo:
-    """As admission would have made it."""
+    """The pod after admission."""
     obj["metadata"]["uid"] = f"pod-{number}"
     obj["status"] = {}
     if obj["spec"].pop("priorityClassName", ""):
@@ -84,7 +84,7 @@ def _pod(obj: dict[str, Any], number: int) -> PodInfo:
 
 
 def _place(profile: Profile, evaluator: Evaluator, pod: PodInfo, cache: Cache) -> str:
-    """The node, "" where there is none. Once victims have gone, the pod is tried again, as the queue would."""
+    """The node, or "". Once victims are gone, the pod is retried, as by the queue."""
     for _ in range(2):
         try:
             choice = evaluator.choose(pod)
@@ -102,7 +102,7 @@ def _place(profile: Profile, evaluator: Evaluator, pod: PodInfo, cache: Cache) -
 
 
 def reserved(profile: Profile, cache: Cache, pod: PodInfo, choice: Choice) -> str:
-    """The chosen node, which the pod is assumed on now; "" where a plugin would not reserve there."""
+    """The chosen node, with the pod assumed on it; "" if a plugin's Reserve fails."""
     cache.assume(pod, choice.node.name)
     if profile.run_reserve(choice.state, pod, choice.node.name).is_success:
         return choice.node.name

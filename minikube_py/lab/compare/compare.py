@@ -1,4 +1,4 @@
-"""`minikube-py compare`: both schedulers on the same pods, seed by seed, and what the figures say together."""
+"""`minikube-py compare`: two schedulers on the same pods, seed by seed, and the statistics of both."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ COLUMNS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """`first`, `second`: what to call them, and which they are. `seeds`: how many, from `seed` on. `pods`, `nodes`: so
-    many of the trace's, None for all. `important`: the share of pods with a higher priority. `recorded`: the
-    runs of the first seed are, which needs the whole control plane."""
+    """`first`, `second`: names and configurations. `seeds`: how many, from `seed` on. `pods`, `nodes`: how many of the
+    trace's, None for all. `important`: the share of pods with a higher priority. `recorded`: records the runs of the
+    first seed, which requires the whole control plane."""
 
     first: tuple[str, ChosenScheduler]
     second: tuple[str, ChosenScheduler]
@@ -45,8 +45,8 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`measures`: those that both have in every run. `digests`: by seed, of where all pods went, by the first and then
-    by the second."""
+    """`measures`: those that both have in every run. `digests`: by seed, of all placements by the first and by the
+    second."""
 
     options: CompareOptions
     measures: Mapping[Measure, Compared]
@@ -55,7 +55,7 @@ class Comparison:
 
 
 def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparison:
-    """The same options, the same result. Raises: ConfigError, PluginError, SimFailure, LoadError."""
+    """Deterministic for equal options. Raises: ConfigError, PluginError, SimFailure, LoadError."""
     for _, chosen in (options.first, options.second):
         _read(chosen)
     trace = load()
@@ -80,7 +80,7 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
 def _run(
     options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int, recording: Recording | None
 ) -> Ended:
-    # Again for each run, so that no plugin remembers the one before.
+    # Recreated for each run, so that plugins keep no state.
     config = _read(chosen)
     return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed, recording)
 
@@ -88,7 +88,7 @@ def _run(
 def _read(chosen: ChosenScheduler) -> SchedulerConfig:
     """Raises: ConfigError."""
     config = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
-    # Simulated time has no servers of others: a configuration that names some is refused.
+    # Simulated time has no external servers, so a configuration that names some is an error.
     Extenders(config.extenders, None)
     return config
 
@@ -104,7 +104,7 @@ def _measures(runs: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[Meas
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """The same bytes for the same options: neither times nor folders are in it."""
+    """Byte-identical for equal options: without times and paths."""
     options = comparison.options
     document: dict[str, Any] = {
         "first": options.first[0],
@@ -136,7 +136,7 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
 
 
 def draw(comparison: Comparison, path: Path) -> Path:
-    """One panel a measure: each seed as a line from the first to the second, and both means with their intervals."""
+    """One panel per measure: each seed as a line from first to second, and both means with intervals."""
     rows = -(-len(comparison.measures) // COLUMNS)
     figure, axes = plots.figure(rows, COLUMNS, (3.1 * COLUMNS, 2.9 * rows))
     panels = list(axes.flat)

@@ -1,4 +1,4 @@
-"""What a run comes to: from where the pods are in the end, whatever decided it. Pure."""
+"""The measures of a run, from the final placement of pods, whatever decided it. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MEASURES: Final = (
 
 
 class Ended(NamedTuple):
-    """`placed`: by number of the pod, the number of its node. `latencies_s` is empty where no time passes."""
+    """`placed`: pod number to node number. `latencies_s` is empty if no time passes."""
 
     placed: Mapping[int, int]
     preempted: int
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
 
 
 def figures(nodes: Sequence[TraceNode], pods: Sequence[TracePod], ended: Ended) -> dict[str, float | None]:
-    """By name of MEASURES; None where there is none."""
+    """By name of MEASURES; None if undefined."""
     free = np.array([(node.cpu_milli, node.memory_mib, node.gpus * 1000) for node in nodes], np.int64)
     capacity = free.copy()
     for pod, node in ended.placed.items():
@@ -70,7 +70,7 @@ def demand(pod: TracePod) -> tuple[int, int, int]:
 
 
 def fragmentation(free: np.ndarray[tuple[int, int], np.dtype[np.int64]], pods: Sequence[TracePod]) -> float | None:
-    """The mean over the pods that ask for GPUs; None where no GPU is free, or no pod asks.
+    """The mean over pods that request GPUs; None if no GPU is free or none is requested.
 
     After the fragmentation measure of Weng et al., Beware of Fragmentation (USENIX ATC 2023), section 4."""
     shapes = Counter(demand(pod) for pod in pods if pod.gpu_total_milli)

@@ -1,4 +1,4 @@
-"""Means with bootstrap intervals, and a paired test of the differences. Pure: the same figures, the same answer."""
+"""Means with bootstrap intervals, and a paired test of the differences. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minikube_py.lab.study.statistics import SEED, Interval, mean_interval
 RESAMPLES: Final = 10_000
 CONFIDENCE: Final = 0.95
 EXACT_MAX: Final = 14
-"""Of so many pairs all signs are tried, of more a sample."""
+"""Up to this many pairs all sign combinations are tried, above it a sample."""
 ALPHA: Final = 0.05
 
 
 class Compared(NamedTuple):
-    """Of one measure: both means, that of the differences (the second less the first, seed by seed), and how probable
-    one as large is where the schedulers do not differ. `p` is None below two pairs. `first`, `second`: by seed."""
+    """One measure: both means, the mean difference (second minus first, per seed), and the probability of one as large
+    if the schedulers do not differ. `p` is None below two pairs. `first`, `second`: by seed."""
 
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     p: float | None
 
     def better(self, sign: int) -> str:
-        """Which of them is: "first", "second", "equal" where no seed differs, or "undecided"."""
+        """The better one: "first", "second", "equal" if no seed differs, or "undecided"."""
         if not any(one != other for one, other in zip(self.first, self.second, strict=True)):
             return "equal"
         if self.p is None or self.p > ALPHA:
@@ -38,7 +38,7 @@ class Compared(NamedTuple):
 
 
 def compared(first: Sequence[float], second: Sequence[float]) -> Compared:
-    """Of as many pairs as there are seeds."""
+    """One pair per seed."""
     differences = [other - one for one, other in zip(first, second, strict=True)]
     means = _mean(first), _mean(second), _mean(differences)
     return Compared(tuple(first), tuple(second), *means, sign_flip_p(differences))
@@ -49,9 +49,9 @@ def _mean(values: Sequence[float]) -> Interval:
 
 
 def sign_flip_p(differences: Sequence[float]) -> float | None:
-    """The share of all ways to give the differences signs whose mean is as far from 0, of both sides.
+    """The two-sided share of sign combinations whose mean is as far from 0.
 
-    Where the schedulers do not differ each difference is as likely to be its negative: Fisher's randomization test."""
+    Under the null hypothesis each difference is as likely as its negative: Fisher's randomization test."""
     count = len(differences)
     if count < 2:
         return None

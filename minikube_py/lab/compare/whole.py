@@ -18,7 +18,7 @@ from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.ui.recording import Recording
 
 QUIET_S = 60.0
-"""Longer than any backoff of the scheduler, and than a victim's grace period."""
+"""Longer than the scheduler's maximum backoff and a victim's grace period."""
 
 
 def run_whole(workload: Workload, config: SchedulerConfig, seed: int, recording: Recording | None = None) -> Ended:
@@ -55,7 +55,7 @@ async def _run(cluster: VirtualCluster, workload: Workload) -> Ended:
     await recorder.start()
     try:
         await run_bounded(_creations(workload, transport, recorder), IN_FLIGHT)
-        # What waits for room that comes no more says nothing again: all is quiet.
+        # Pods that never fit cause no further events, so the cluster becomes idle.
         await recorder.wait_until(lambda: False, QUIET_S)
     finally:
         await recorder.stop()

@@ -1,4 +1,4 @@
-"""The pods of one seed: those of the trace in an order of the seed's own, some of them more important than others."""
+"""The pods of one seed: the trace's in a seeded order, some with a higher priority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRIORITY: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Nodes and pods by number. `bodies`: the pods as they are created."""
+    """Nodes and pods by number. `bodies`: the pods to create."""
 
     nodes: tuple[TraceNode, ...]
     pods: tuple[TracePod, ...]
@@ -32,8 +32,8 @@ class Workload:
 def drawn(
     nodes: Sequence[TraceNode], pods: Sequence[TracePod], count: int | None, important: float, seed: int
 ) -> Workload:
-    """`count` of the pods (None: all), drawn and put in order by the seed; a share of them with a higher priority. The
-    same for every scheduler that is compared."""
+    """`count` of the pods (None: all), drawn and ordered by the seed; a share of them with a higher priority. Identical
+    for all compared schedulers."""
     rng = random.Random(f"compare {seed}")
     chosen = rng.sample(list(pods), len(pods) if count is None else min(count, len(pods)))
     bodies = trace_pods(chosen, NAMESPACE, RUN)

@@ -1,1 +1,1 @@
-"""The kit that judges an index of one's own: laws with minimal counter-examples, and a bench beside the family."""
+"""Conformance kit for custom indexes: laws with minimal counterexamples, and a benchmark against the built-in ones."""

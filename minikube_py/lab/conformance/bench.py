@@ -1,4 +1,4 @@
-"""What a structure costs beside the family: questions, changes and bytes, on the same rows in the same process."""
+"""Compares a structure's costs with the built-in ones: queries, changes and bytes, on the same rows in one process."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Points = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Cost(NamedTuple):
-    """`finds_us` and `examined` by question. `pair_us`: one row changed and the first ten found, interleaved, so that
-    deferred and cached work is counted. `held_bytes`: what Python and numpy hold for it, as tracemalloc counts."""
+    """`finds_us` and `examined` by query. `pair_us`: one changed row and a query for the first ten, interleaved, so
+    that deferred and cached work counts. `held_bytes`: memory used by Python and numpy, by tracemalloc."""
 
     structure: str
     rows: int
@@ -45,7 +45,7 @@ class LeftOut(NamedTuple):
 
 
 def measure(name: str, build: Build, rows: int, dimensions: int = DIMENSIONS, seed: int = 0) -> Cost:
-    """All figures are of this process, at its best of several tries."""
+    """All figures are from this process, the best of several tries."""
     points = rows_of(rows, dimensions, seed)
     begun = time.perf_counter()
     structure = _filled(build, points)
@@ -64,7 +64,7 @@ def _filled(build: Build, points: Points) -> Structure:
 
 
 def _pairs(structure: Structure, points: Points, fresh: Points) -> float:
-    """The median of several rounds: each pays for what it puts off, and one may be disturbed by others' work."""
+    """The median of several rounds: each includes deferred work, and some may be disturbed by other processes."""
     box, limit = next(iter(questions(points.shape[1], points).values()))
     changes = [(slot * 7919 % len(points), tuple(point)) for slot, point in enumerate(fresh.tolist())]
     means_us = []
@@ -78,7 +78,7 @@ def _pairs(structure: Structure, points: Points, fresh: Points) -> float:
 
 
 def _held(build: Build, points: Points) -> int:
-    """Tracing slows everything down: the structure is built once more for it."""
+    """Tracing slows everything down, so the structure is built again for it."""
     begun_by_us = not tracemalloc.is_tracing()
     if begun_by_us:
         tracemalloc.start()
@@ -94,7 +94,7 @@ def _held(build: Build, points: Points) -> int:
 def beside_the_family(
     name: str, build: Build, rows: Sequence[int] = ROWS, told: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Cost], list[LeftOut]]:
-    """`name` first, then all of the catalogue. One that cannot be built or measured is left out, and why."""
+    """`name` first, then the catalogue. Structures that cannot be built or measured are listed with the reason."""
     costs: list[Cost] = []
     left_out: list[LeftOut] = []
     for each, built in [(name, build), *_others(name)]:
@@ -117,7 +117,7 @@ def _others(name: str) -> Iterator[tuple[str, Build]]:
 
 
 def draw(costs: Sequence[Cost], subject: str, path: Any) -> Any:
-    """Microseconds a question over the number of rows, the subject's line the thick one; written to `path`."""
+    """Microseconds per query over the number of rows, the subject as a thick line; written to `path`."""
     from minikube_py.lab import plots
 
     names = list(dict.fromkeys(cost.structure for cost in costs))
@@ -130,7 +130,7 @@ def draw(costs: Sequence[Cost], subject: str, path: Any) -> Any:
             values = [cost.finds_us.get(question, cost.pair_us) for cost in own]
             thick = name == subject
             colour = {"color": "black"} if thick else {}
-            # The colours come again after ten lines.
+            # Colours repeat after ten lines.
             dashes = "--" if names.index(name) > COLOURS else "-"
             style = {"linewidth": 3 if thick else 1, "linestyle": dashes, "marker": "o", "markersize": 3}
             axis.plot([cost.rows for cost in own], values, label=name, **style, **colour)

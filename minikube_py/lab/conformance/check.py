@@ -1,4 +1,4 @@
-"""The whole of `minikube-py index check`: laws, honest counts, and what it costs beside the family."""
+"""Implements `minikube-py index check`: laws, honest counts, and costs compared with the built-in structures."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minikube_py.lab.conformance.subject import Subject
 
 EXAMPLES = 400
 SIZE_FACTOR = 4
-"""A structure that holds so many times what it says would not be held to a limit of memory."""
+"""Above this ratio of held to reported bytes, a memory limit would be ineffective."""
 
 Say = Callable[[str], None]
 
 
 class Failure(NamedTuple):
-    """`shown`: the least program or history that shows it, "" where there is none."""
+    """`shown`: the minimal program or history that demonstrates it, or ""."""
 
     law: str
     wanted: str
@@ -28,7 +28,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """One part of the check; `failure` None: in order."""
+    """One part of the check; `failure` None: passed."""
 
     name: str
     what: str
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(slots=True)
 class Verdict:
-    """`costs` is empty where the laws do not hold: a wrong answer has no price."""
+    """`costs` is empty unless all laws hold: the speed of wrong results is meaningless."""
 
     structure: str
     parts: list[Part] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Verdict:
 
 
 def check(subject: Subject, examples: int, seed: int, with_bench: bool = True, say: Say = lambda _: None) -> Verdict:
-    """Each part is judged by itself; those that need the one before are left out where that fails."""
+    """Runs the parts independently; parts that depend on a failed one are skipped."""
     verdict = Verdict(subject.title)
     say(f"{examples} programs of put, remove, find, may_match")
     found = laws.find_counter_example(subject.build, examples, seed)
@@ -101,7 +101,7 @@ def _check_work(subject: Subject, verdict: Verdict, say: Say) -> None:
 
 
 def _notes(verdict: Verdict) -> list[str]:
-    """What is no breach of a law, and worth knowing."""
+    """Observations that break no law."""
     own = [cost for cost in verdict.costs if cost.structure == verdict.structure]
     notes = []
     largest = own[-1]
@@ -111,7 +111,7 @@ def _notes(verdict: Verdict) -> list[str]:
             "a limit of memory would be noticed late"
         )
     for question, own_us in largest.finds_us.items():
-        # The bench repeats its questions: who examines nothing for a common one has kept the answer.
+        # The benchmark repeats its queries: a structure that examines nothing has cached the result.
         others = [
             cost
             for cost in verdict.costs

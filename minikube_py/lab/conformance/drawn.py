@@ -1,9 +1,9 @@
-"""Programs as hypothesis draws them: few values that meet often, questions at stored values and one beside them.
+"""Generates programs with hypothesis: few, colliding values, and queries at or next to stored values.
 
-Few slots and a handful of values find most bugs and shrink well. Every third program begins with hundreds of rows, so
-that blocks, zones, rebuilds and growth are passed; those rows follow from a number, and are elementary steps. All is
-drawn from a `Random` that hypothesis plays, whose numbers it makes smaller: strategies for each part take ten times as
-long.
+Few slots and a handful of values find most bugs and shrink well. Every third program starts with hundreds of rows, to
+exceed blocks and zones and cause rebuilds and growth; those rows derive from a number and are elementary steps.
+Everything is drawn from a `Random` backed by hypothesis, which shrinks its numbers: separate strategies take ten times
+as long.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LIMITS = (0, 0, 0, 1, 2, 3, 10)
 STEPS = (8, 40)
 CHURN_SHARE = 24
 CHURN_PUTS = (9000, 4000)
-"""One program in so many changes so many rows between questions: what is kept of changes is too much then, twice."""
+"""One program in CHURN_SHARE has this many changes between queries: twice more than a structure keeps pending."""
 CHURN_ASKED = 4
 
 _EDGES = (0, 1, -1, 2, HIGH, HIGH - 1, LOW, LOW + 1, 1 << 32, -(1 << 31), 1 << 53, (1 << 53) + 1, 1000, 1 << 62)
 
 
 def programs(dimensions: Sequence[int] = (1, 2, 3, 4), versioned: bool = True) -> st.SearchStrategy[Program]:
-    """Programs over one of `dimensions`; `versioned`: states are kept and asked later on, too."""
+    """Programs over one of `dimensions`; `versioned`: freezes states and queries them later."""
     return st.randoms(use_true_random=False).map(lambda rng: draw_program(rng, dimensions, versioned))
 
 
@@ -55,7 +55,7 @@ def draw_program(rng: Random, dimensions: Sequence[int], versioned: bool) -> Pro
     kinds = "ppprfffms" + ("zFF" if versioned else "")
     steps += [drawer.step(rng.choice(kinds)) for _ in range(rng.randrange(*STEPS))]
     if rng.randrange(CHURN_SHARE) == CHURN_SHARE - 1:
-        # What was asked before is asked again.
+        # Repeats earlier queries.
         asked = [step for step in steps if isinstance(step, Find)][:CHURN_ASKED]
         for count in CHURN_PUTS:
             steps += [*drawer.many_changes(count, rng.randrange(1 << 16)), *asked]
@@ -71,7 +71,7 @@ class _Drawer:
         self.dimensions = dimensions
         self.palette = [self._value() for _ in range(rng.randrange(1, 6))]
         if rng.randrange(2):
-            # Neighbours tell an open end from a closed one.
+            # Neighbouring values distinguish open from closed bounds.
             self.palette += [value + 1 for value in self.palette[:2] if value < HIGH]
         self._learned()
 
@@ -104,7 +104,7 @@ class _Drawer:
         return Freeze() if kind == "z" else Size()
 
     def many_changes(self, count: int, seed: int) -> list[Step]:
-        """Changes that follow from `seed`, of few slots, most of them several times."""
+        """Changes derived from `seed`, on few slots, most of them repeatedly."""
         rng = Random(seed)
         slots = rng.choice((3, 40, 300))
         points = [tuple(rng.choice(self._stored) for _ in range(self.dimensions)) for _ in range(20)]
@@ -115,7 +115,7 @@ class _Drawer:
         return Box(tuple(low for low, _ in intervals), tuple(high for _, high in intervals))
 
     def _interval(self) -> tuple[int, int]:
-        """Open, half-open, closed, contradictory; ends are stored values or one beside them."""
+        """Open, half-open, closed, contradictory; bounds at or next to stored values."""
         kind = self._rng.randrange(9)
         if kind < 2:
             return MISSING, HIGH
@@ -133,7 +133,7 @@ class _Drawer:
 
 
 def many_rows(count: int, seed: int, palette: Sequence[int], dimensions: int) -> list[tuple[int, Point]]:
-    """Rows that follow from `seed`: spread around the palette's values, some without a field."""
+    """Rows derived from `seed`: spread around the palette's values, some with missing fields."""
     rng = Random(seed)
     spread = rng.choice((1, 20, 2000))
 

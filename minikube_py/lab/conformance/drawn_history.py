@@ -1,7 +1,7 @@
-"""Histories as hypothesis draws them: few keys that come back, thresholds at values that stood, in mixed units.
+"""Generates histories with hypothesis: few, recurring keys, thresholds at earlier values, mixed units.
 
-Of everything there is little, so that it meets: the rows of a history share a few values of each field, neighbours
-among them, and questions are about those and one beside.
+Everything is drawn from few values so that they collide: the rows of a history share a few values of each field,
+including neighbours, and queries use those and adjacent ones.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def draw_history(rng: Random, most_fields: int) -> History:
         rows = many_rows(rng.randrange(1, ROWS_MOST), rng.randrange(1 << 16), palettes)
     drawer = _Drawer(rng, palettes, [*KEYS, *(key for key, _ in rows[:4])])
     events = [drawer.event(rng.choice(_KINDS)) for _ in range(rng.randrange(*EVENTS))]
-    # States are kept of all revisions, of some, of none: what is not kept is found by the log.
+    # All, some or no states are frozen: the others are reconstructed from the log.
     frozen_max = rng.choice((1 << 30, 2, 0))
     return History(fields, tuple(rows), (*events, drawer.event("q")), frozen_max)
 
@@ -112,7 +112,7 @@ class _Drawer:
         return row
 
     def _where(self) -> tuple[Asked, ...]:
-        """None to three comparisons, some of them of the same field: a range, or a contradiction."""
+        """None to three comparisons, some on the same field: a range, or a contradiction."""
         rng = self._rng
         asked: list[Asked] = []
         for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
@@ -133,12 +133,12 @@ class _Drawer:
 
 
 def _count(rng: Random, op: Op) -> int:
-    """How many values an operator is given."""
+    """The number of values for an operator."""
     return 0 if op == "exists" else rng.choice((2, 2, 1, 3)) if op == "in" else 1
 
 
 def texts_of(field: str, value: int) -> list[str]:
-    """How a user may write a value: `cpu` is in milli-units."""
+    """Spellings of a value by users: `cpu` is in milli-units."""
     if field in ("n", "other"):
         return [str(value), f"+{value}"] if value > 0 else [str(value)]
     if field == "cpu":
@@ -156,7 +156,7 @@ def texts_of(field: str, value: int) -> list[str]:
 
 
 def many_rows(count: int, seed: int, palettes: dict[str, list[int]]) -> list[tuple[bytes, Row]]:
-    """Rows that follow from `seed`, at the palettes' values and a little above."""
+    """Rows derived from `seed`, at the palettes' values and slightly above."""
     rng = Random(seed)
     rows: list[tuple[bytes, Row]] = []
     for number in range(count):

@@ -1,7 +1,7 @@
-"""A history is what a store may do with an index, as data: revisions, questions about them, compaction, rebuilding.
+"""A history is a sequence of store operations on an index, as data: revisions, queries, compaction, rebuilds.
 
-What is right is worked out from a dictionary of rows per revision. Values of quantities are kept as int64 beside the
-text that asks for them, so that reading a quantity is not judged by itself.
+Expected results come from a dictionary of rows per revision. Quantities are kept as int64 beside their query text, so
+that quantity parsing is not tested here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ THINGS: Final = FieldSet(
         FieldSpec("other", "int", "path@1", {"path": "other"}),
     ),
 )
-"""What histories are about; `other` is never among the fields of the index."""
+"""The schema of histories; `other` is never an index field."""
 INDEXED: Final = ("cpu", "memory", "n", "label")
 FIRST_REVISION: Final = 3
 
@@ -35,10 +35,10 @@ Rows = dict[bytes, Row]
 
 
 class Building(Index, Protocol):
-    """An index that is built in slices beside what is written to its host."""
+    """An index that is built in slices while its host is written to."""
 
     def build(self, rows: int) -> bool:
-        """Takes in about `rows` more; True once it has all, and may be asked."""
+        """Adds about `rows` more; True once complete and ready for queries."""
 
     def close(self) -> None: ...
 
@@ -48,15 +48,15 @@ I = TypeVar("I", bound=Index)  # noqa: E741
 
 class BuildIndex(Protocol[I]):
     def alone(self, fields: tuple[str, ...], oldest_revision: int, rows: Iterable[RowChange], frozen_max: int) -> I:
-        """An index over `fields` of THINGS that knows `rows` at `oldest_revision` and nothing before; of a structure
-        that is Versioned, `frozen_max` states are kept."""
+        """An index over `fields` of THINGS with `rows` at `oldest_revision` and no earlier history; a Versioned
+        structure keeps `frozen_max` states."""
 
     def beside(self, index: I, fields: tuple[str, ...], frozen_max: int) -> Building:
-        """Another on the rows of `index`, from which it learns of changes; nothing is built yet."""
+        """Another index on the rows of `index`, which forwards changes to it; nothing is built yet."""
 
 
 class Asked(NamedTuple):
-    """One comparison: `texts` as a user writes them, `values` what they mean."""
+    """One comparison: `texts` as written by a user, `values` their meaning."""
 
     field: str
     op: Op
@@ -65,14 +65,14 @@ class Asked(NamedTuple):
 
 
 class Apply(NamedTuple):
-    """What one revision changes, `gap` revisions after the last that was applied; several keys are one txn."""
+    """The changes of one revision, `gap` revisions after the last; several keys form one txn."""
 
     changes: tuple[tuple[bytes, Row | None], ...]
     gap: int = 1
 
 
 class Query(NamedTuple):
-    """`back`: how many revisions before the last, of those retained."""
+    """`back`: how many retained revisions before the last."""
 
     asked: tuple[Asked, ...]
     back: int = 0
@@ -83,7 +83,7 @@ class Query(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What changed in the last revisions, from `back` of them on."""
+    """Changes in the last `back` revisions."""
 
     back: int
 
@@ -93,23 +93,23 @@ class Compact(NamedTuple):
 
 
 class Restore(NamedTuple):
-    """The index is built again: from the rows at the oldest retained revision, or as a snapshot `back` before the last,
-    and every later revision applied again. `keep`: the old one is kept beside it and asked as well."""
+    """Rebuilds the index: from the rows at the oldest retained revision, or as a snapshot `back` before the last, then
+    reapplies all later revisions. `keep`: the old one is kept and queried as well."""
 
     back: int | None = None
     keep: bool = False
 
 
 class Declare(NamedTuple):
-    """Another index on the same rows, over the fields turned by `turn`, built `slice_rows` more with each event; from
-    when it is complete it is asked as well."""
+    """Another index on the same rows, over the fields rotated by `turn`, built by `slice_rows` per event; once complete
+    it is queried as well."""
 
     slice_rows: int
     turn: int = 0
 
 
 class Drop(NamedTuple):
-    """The oldest of those declared so is dropped."""
+    """Drops the oldest of the declared indexes."""
 
 
 Event = Apply | Query | Changed | Compact | Restore | Declare | Drop
@@ -135,8 +135,8 @@ class _Declared:
 
 @dataclass(slots=True)
 class _Life(Generic[I]):
-    """The indexes under test, which must agree, and all that is known to be true. `indexes` are written to, each has
-    rows of its own; `declared` are beside the first of them."""
+    """The indexes under test, which must agree, and the expected results. `indexes` are written to and have their own
+    rows; `declared` share the first one's."""
 
     history: History
     build: BuildIndex[I]
@@ -160,7 +160,7 @@ class _Life(Generic[I]):
 
 
 def run(build: BuildIndex[I], history: History) -> None:
-    """Raises: Broken at the first event that shows a law to be broken."""
+    """Raises: Broken at the first event that shows a broken law."""
     rows = dict(history.rows)
     index = _built(build, history, FIRST_REVISION, rows, 0)
     life = _Life(history, build, [index], {FIRST_REVISION: rows})
@@ -239,7 +239,7 @@ def _restore(life: _Life[I], event: Restore, number: int) -> None:
         if revision > base:
             _guarded("an index can be rebuilt", number, lambda: index.apply(revision, applied))  # noqa: B023
     if event.keep:
-        # Both go on, and are asked the same from here on; the past that only the old one knows is given up.
+        # Both remain and get the same queries; the past that only the old one knows is compacted away.
         life.indexes = [*life.indexes[:1], index]
         _compact(life, base, number)
     else:
@@ -255,7 +255,7 @@ def _restore(life: _Life[I], event: Restore, number: int) -> None:
 
 
 def holds(asked: Sequence[Asked], row: Row) -> bool:
-    """By what the language says; a missing field satisfies only `!=`."""
+    """By the query language's definition; a missing field satisfies only `!=`."""
     return all(_one_holds(each, row.get(each.field)) for each in asked)
 
 
@@ -288,7 +288,7 @@ def _query(life: _Life[I], event: Query, number: int) -> None:
     within = [key for key in sorted(rows) if key >= event.start and (event.end is None or key < event.end)]
     wanted = [key for key in within if holds(event.asked, rows[key])]
     for index in life.asked:
-        # Alternating, so that neither always finds the index brought up to date by the other.
+        # Alternating, so that neither check always finds the index already updated by the other.
         may_match_first = number % 2
         if may_match_first:
             _check_may_match(index, event, where, revision, rows, number)
@@ -387,7 +387,7 @@ def _changed(life: _Life[I], event: Changed, number: int) -> None:
 
 
 def _ask_again(life: _Life[I], number: int) -> None:
-    """Whatever was answered before is answered the same, after all that was written since."""
+    """Repeats all earlier queries: later writes must not change their results."""
     for where, revision, wanted in life.answers:
         for index in life.asked:
             found = _guarded("a question can be asked again", number, lambda: index.query(where, revision).keys)  # noqa: B023

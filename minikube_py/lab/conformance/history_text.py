@@ -1,4 +1,4 @@
-"""Histories made smaller, and written as Python that a reader can run."""
+"""Shrinks histories, and prints them as runnable Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minikube_py.lab.conformance.shrinking import Rounds, fewest
 
 
 def shrink(build: BuildIndex[Any], history: History, broken: Broken, rounds: int = 1500) -> tuple[History, Broken]:
-    """A history of fewer rows, events, changes and comparisons that breaks the same law."""
+    """A history with fewer rows, events, changes and comparisons that breaks the same law."""
 
     def fails_at(tried: History) -> Broken | None:
         try:
@@ -68,7 +68,7 @@ def shrink(build: BuildIndex[Any], history: History, broken: Broken, rounds: int
 
 
 def _simpler(event: Event) -> Iterator[Event]:
-    """Each is less than `event`: fewer changes, fewer fields in a row, fewer comparisons, fewer bounds."""
+    """Each is smaller than `event`: fewer changes, fields, comparisons or bounds."""
     if isinstance(event, Apply):
         if len(event.changes) > 1:
             for place in range(len(event.changes)):
@@ -91,7 +91,7 @@ def _simpler(event: Event) -> Iterator[Event]:
 
 
 def listing(history: History, broken: Broken, structure: str) -> str:
-    """The history as Python, and what it shows. `structure`: how the structure is called."""
+    """The history as Python, and what it shows. `structure`: the structure's name."""
     lines = [f"index = hosted({structure!r}, {history.fields!r}, revision={FIRST_REVISION}, rows={{"]
     lines += [f"    {key.decode()!r}: {_row(row)}," for key, row in history.rows]
     lines.append("})")
@@ -135,7 +135,7 @@ def _query(event: Query, revision: int) -> str:
 
 
 def _in_units(asked: Sequence[Asked]) -> str:
-    """What the texts mean as stored values, where that is not what they say."""
+    """The stored values of the texts, where they differ."""
     meant = []
     for each in asked:
         for text, value in zip(each.texts, each.values):

@@ -1,4 +1,4 @@
-"""A structure as an index of its own, and as one that is declared beside others and built while rows change."""
+"""Hosts a structure as an index of its own, and as one declared on others and built while rows change."""
 
 from __future__ import annotations
 

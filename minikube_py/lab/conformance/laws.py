@@ -1,4 +1,4 @@
-"""The laws of a structure, put to hypothesis; where one is broken, the least program that shows it."""
+"""Tests the laws of a structure with hypothesis, and reports minimal counterexamples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHODS: Final = ("put", "remove", "find", "may_match", "size_bytes")
 
 
 class CounterExample(NamedTuple):
-    """The least program found that breaks a law, and how it does."""
+    """The minimal program found that breaks a law."""
 
     program: Program
     broken: Broken
@@ -41,9 +41,9 @@ class CounterHistory(NamedTuple):
 
 
 def dimensions_of(build: Build) -> tuple[int, ...]:
-    """How many dimensions the structure takes, of 1 to 4; it refuses others with InvalidRequest.
+    """The numbers of dimensions, 1 to 4, that the structure accepts; it refuses others with InvalidRequest.
 
-    Raises: Broken where it takes none, or lacks what every structure has."""
+    Raises: Broken if it accepts none, or lacks a required member."""
     taken = []
     refused = ""
     for dimensions in DIMENSIONS:
@@ -62,7 +62,7 @@ def dimensions_of(build: Build) -> tuple[int, ...]:
 
 
 def check_shape(structure: Structure) -> None:
-    """Raises: Broken where something of `index.structure.Structure` is missing."""
+    """Raises: Broken if a member of `index.structure.Structure` is missing."""
     missing = [name for name in METHODS if not callable(getattr(structure, name, None))]
     if missing:
         raise Broken("it has the methods of Structure", f"without {', '.join(missing)}")
@@ -80,8 +80,7 @@ def check_shape(structure: Structure) -> None:
 
 
 def find_counter_example(build: Build, examples: int, drawn_seed: int, least: bool = True) -> CounterExample | None:
-    """The laws on `examples` drawn programs. None: none of them was broken. `least`: one that is found is made
-    smaller."""
+    """Tests the laws on `examples` drawn programs. None: no law was broken. `least`: shrinks counterexamples."""
     try:
         dimensions = dimensions_of(build)
     except Broken as broken:
@@ -98,7 +97,7 @@ def find_counter_example(build: Build, examples: int, drawn_seed: int, least: bo
 def find_counter_history(
     build: BuildIndex[Any], examples: int, drawn_seed: int, most_fields: int, least: bool = True
 ) -> CounterHistory | None:
-    """The laws of an index on `examples` drawn histories, as `find_counter_example`."""
+    """Tests the laws of an index on `examples` drawn histories, like `find_counter_example`."""
     drawn = histories(most_fields)
     failed = failing(drawn, lambda history: history_run(build, history), examples, drawn_seed, least)
     if failed is None:
@@ -110,7 +109,7 @@ def find_counter_history(
 def failing(
     drawn: SearchStrategy[Drawn], judged: Callable[[Drawn], None], examples: int, drawn_seed: int, least: bool
 ) -> tuple[Drawn, Broken] | None:
-    """The least of what is drawn that breaks a law, as hypothesis finds it."""
+    """The minimal drawn example that breaks a law, found by hypothesis."""
     failed: list[tuple[Drawn, Broken]] = []
 
     @seed(drawn_seed)
@@ -135,7 +134,7 @@ def failing(
     try:
         laws()
     except Broken:
-        # Hypothesis ends with the least example it found, run once more.
+        # Hypothesis finishes by running its minimal example again.
         return failed[-1]
     except hypothesis_errors.FlakyFailure:
         one, broken = failed[-1]

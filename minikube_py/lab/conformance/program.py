@@ -1,7 +1,7 @@
-"""A program is what a host may ask of a structure, as data: it runs, is judged step by step, and reads as Python.
+"""A program is a sequence of calls to a structure, as data: it runs, is checked step by step, and prints as Python.
 
-What is right is worked out from a dictionary of slots and points, by looking at every one. The laws are broken by a
-step, never by how it was reached, so that a program stays a counter-example while needless steps are taken out.
+Expected results come from a full scan of a dictionary of slots and points. A law is broken by a step alone, so that a
+program remains a counterexample while unneeded steps are removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Remove(NamedTuple):
 
 
 class Load(NamedTuple):
-    """Many points at once, into a structure that holds none yet."""
+    """Loads many points at once into an empty structure."""
 
     points: tuple[tuple[int, Point], ...]
 
@@ -44,11 +44,11 @@ class MayMatch(NamedTuple):
 
 
 class Freeze(NamedTuple):
-    """Keeps the state as it stands."""
+    """Freezes the current state."""
 
 
 class FindFrozen(NamedTuple):
-    """`state`: which of those kept so far, beginning again after the last; nothing is asked where there is none."""
+    """`state`: index into the frozen states, modulo their number; skipped if there are none."""
 
     state: int
     box: Box
@@ -56,7 +56,7 @@ class FindFrozen(NamedTuple):
 
 
 class Size(NamedTuple):
-    """`size_bytes()` is asked for."""
+    """Calls `size_bytes()`."""
 
 
 Step = Put | Remove | Load | Find | MayMatch | Freeze | FindFrozen | Size
@@ -68,12 +68,12 @@ class Program:
     steps: tuple[Step, ...]
 
     def __repr__(self) -> str:
-        # Hypothesis writes down what it draws; ten thousand steps are no reading. See `listing`.
+        # Hypothesis prints what it draws; ten thousand steps are unreadable. See `listing`.
         return f"Program({self.dimensions}, {len(self.steps)} steps)"
 
 
 class Broken(AssertionError):
-    """A law does not hold. `step`: how many steps of the program it took, the last of which shows it."""
+    """A law does not hold. `step`: the number of the step that shows it."""
 
     def __init__(self, law: str, wanted: str, step: int = 0) -> None:
         super().__init__(f"{law}: {wanted}")
@@ -87,7 +87,7 @@ Points = dict[int, Point]
 
 @dataclass(slots=True)
 class _State:
-    """A structure at work, and beside it all that is known to be true."""
+    """A structure under test, and the expected results."""
 
     structure: Structure
     points: Points = field(default_factory=dict)
@@ -96,7 +96,7 @@ class _State:
 
 
 def run(build: Build, program: Program) -> None:
-    """Raises: Broken at the first step that shows a law to be broken."""
+    """Raises: Broken at the first step that shows a broken law."""
     state = _State(_guarded("it can be built", 0, lambda: build(program.dimensions)))
     for number, step in enumerate(program.steps, 1):
         _take(state, step, number)
@@ -154,13 +154,13 @@ def _load(structure: Structure, step: Load, number: int) -> None:
     _guarded("load takes what the contract allows", number, lambda: structure.load(slots, points))
     if not np.array_equal(points, kept):
         raise Broken("load leaves its arguments alone", "it changed the array of points", number)
-    # What the caller does with its arrays afterwards is none of the structure's business.
+    # The caller may reuse its arrays afterwards; the structure must have copied them.
     slots.fill(-1)
     points.fill(0)
 
 
 def _judge_again(structure: Structure, step: Find, points: Points, number: int) -> None:
-    """The same question at once again: asking must not have changed what is true."""
+    """Repeats the query at once: a query must not change the results."""
     found = _guarded("find can be asked again", number, lambda: structure.find(step.box, step.limit))
     try:
         judge(found, points, step.box, step.limit, number)
@@ -178,7 +178,7 @@ def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
 
 
 def matching(points: Points, box: Box) -> set[int]:
-    """The slots whose points lie in the box, by looking at each."""
+    """The slots whose points lie in the box, by a full scan."""
     found = set()
     for slot, point in points.items():
         if all(low <= value <= high for low, value, high in zip(box.lows, point, box.highs)):
@@ -187,7 +187,7 @@ def matching(points: Points, box: Box) -> set[int]:
 
 
 def judge(found: Any, points: Points, box: Box, limit: int, number: int) -> None:
-    """Raises: Broken unless `found` is what `find(box, limit)` may answer."""
+    """Raises: Broken unless `found` is a valid result of `find(box, limit)`."""
     if not isinstance(found, Found):
         raise Broken("find answers with a Found", f"it was {type(found).__name__}", number)
     slots = _slots_of(found, number)
@@ -204,7 +204,7 @@ def judge(found: Any, points: Points, box: Box, limit: int, number: int) -> None
         asked = f"any {wanted} of {len(true)}" if limit else f"all {len(true)}"
         raise Broken("what lies in the box is found", f"{len(slots)} of {asked}: without slots {missing}", number)
     if bool(found.complete) != (len(slots) == len(true)):
-        # A structure that stops at the limit need not know whether it was the last one.
+        # A structure that stops at the limit need not know whether more exist.
         if found.complete or len(slots) < len(true) or not limit:
             told = f"complete={found.complete} with {len(slots)} of {len(true)}"
             raise Broken("complete tells whether these are all", told, number)
@@ -214,7 +214,7 @@ def judge(found: Any, points: Points, box: Box, limit: int, number: int) -> None
 
 
 def _judge_counts(found: Found, number: int) -> None:
-    """`examined` may be any: a summary speaks for many points, a kept answer for all. `work` counts for itself."""
+    """`examined` may be anything: a summary covers many points, a cached result all. `work` counts for itself."""
     counts = found[2:]
     if any(isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0 for count in counts):
         raise Broken("the counts of a Found are numbers", f"they were {counts}", number)
@@ -236,7 +236,7 @@ def _slots_of(found: Found, number: int = 0) -> list[int]:
 
 
 def shrink(build: Build, program: Program, broken: Broken, rounds: int = 4000) -> tuple[Program, Broken]:
-    """A program of fewer steps and plainer numbers that breaks the same law; at most `rounds` are run."""
+    """A shorter program with simpler numbers that breaks the same law; runs at most `rounds`."""
 
     def fails_at(steps: tuple[Step, ...]) -> Broken | None:
         try:
@@ -263,7 +263,7 @@ def shrink(build: Build, program: Program, broken: Broken, rounds: int = 4000) -
 
 
 def _expanded(steps: tuple[Step, ...], fails: Callable[[tuple[Step, ...]], Broken | None]) -> tuple[Step, ...]:
-    """Puts in place of a load, if that shows the same; else the load with fewer points."""
+    """Puts instead of a load, if they show the same; otherwise a load with fewer points."""
     if not steps or not isinstance(steps[0], Load):
         return steps
     first, rest = steps[0], steps[1:]
@@ -274,7 +274,7 @@ def _expanded(steps: tuple[Step, ...], fails: Callable[[tuple[Step, ...]], Broke
 
 
 def _plainer_rows(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    """The steps with all points alike, with the rows in order of slot, and both."""
+    """The steps with equal points, with rows in slot order, and with both."""
     puts = [step for step in steps if isinstance(step, Put)]
     if len(puts) <= 1:
         return
@@ -331,7 +331,7 @@ def _shown(points: Points, box: Box) -> str:
 
 
 def listing(program: Program, broken: Broken, made: str = "MyIndex") -> str:
-    """The program as Python that a reader can run, and what it shows. `made`: how the structure is called."""
+    """The program as runnable Python, and what it shows. `made`: the structure's name."""
     lines = [f"index = {made}({program.dimensions})"]
     puts: list[Put] = []
     frozen = 0

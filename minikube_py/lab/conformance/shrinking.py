@@ -1,4 +1,4 @@
-"""Fewer steps that show the same: pieces are left out, halves first and single ones last, for as long as it helps."""
+"""Minimises failing step sequences: removes chunks, from halves down to single steps, while it helps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ F = TypeVar("F")
 
 
 class Rounds:
-    """How often programs may still be run."""
+    """The remaining number of runs."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def limited(self, fails: Callable[[tuple[S, ...]], F | None]) -> Callable[[tuple[S, ...]], F | None]:
-        """`fails`, which finds nothing any more once the rounds are used up."""
+        """`fails`, which reports no failure once the rounds are used up."""
 
         def asked(steps: tuple[S, ...]) -> F | None:
             if self.left <= 0:
@@ -28,9 +28,9 @@ class Rounds:
 
 
 def fewest(steps: tuple[S, ...], fails: Callable[[tuple[S, ...]], F | None]) -> tuple[S, ...]:
-    """Steps of which none can be left out, in the order they had (delta debugging, Zeller 1999).
+    """Steps of which none can be removed, in their original order (delta debugging, Zeller 1999).
 
-    `fails`: what the steps show, None if nothing of what is looked for."""
+    `fails`: what the steps show, None if not the wanted failure."""
     piece = max(1, len(steps) // 2)
     while piece:
         place = 0

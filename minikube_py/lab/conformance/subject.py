@@ -1,4 +1,4 @@
-"""What is judged: a class in a file of one's own, in an installed module, or a structure of the catalogue by name."""
+"""The structure under test: a class in a file or module, or a catalogue structure by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minikube_py.own_code import BadCode, find_class, name_of
 
 
 class NoSubject(MinikubeError):
-    """There is nothing to judge under that name; the text says what to write."""
+    """No such structure; the text says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`made`: the class, or for one of the catalogue its name; `options` are passed on to it."""
+    """`made`: the class, or a catalogue structure's name; `options` are passed on to it."""
 
     title: str
     made: str
@@ -26,7 +26,7 @@ class Subject:
     options: Mapping[str, int | str] = field(default_factory=dict)
 
     def build(self, dimensions: int) -> Structure:
-        """Raises: InvalidRequest where the structure refuses so many dimensions, or an option."""
+        """Raises: InvalidRequest if the structure rejects the number of dimensions or an option."""
         if self.kind is None:
             return catalogue.build(self.made, dimensions, self.options)
         kind: Any = self.kind
@@ -53,7 +53,7 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
 
 
 def parse_options(texts: list[str]) -> dict[str, int | str]:
-    """NAME=VALUE each; a value of digits is a number. Raises: NoSubject."""
+    """NAME=VALUE each; digits are parsed as a number. Raises: NoSubject."""
     options: dict[str, int | str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,10 +1,9 @@
-"""Whether a structure did the work it says it did: a scan must not pass for an index.
+"""Checks that a structure does not do more work than it reports, for example a scan posing as an index.
 
-`Found.examined` is the structure's own word. Two things do not depend on it. Numbers that count how often they are
-compared, by Python or by numpy, show a scan that compares the points it was given, or with the box it was given. And
-time: one that converts both first is not seen there, but takes longer the more rows there are, and longer than the
-few comparisons it owns up to can take on this machine. It is the process's CPU time: a question of half a second does
-not get past a busy machine in one piece.
+`Found.examined` is the structure's own claim. Two checks are independent of it. Numbers that count their comparisons,
+by Python or numpy, reveal a scan that compares the given points, or uses the given box. A structure that converts both
+first escapes this, but its time grows with the rows, beyond what the reported comparisons can take on this machine.
+That time is the process's CPU time: on a busy machine a query of half a second would be interrupted.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from minikube_py.lab.conformance.program import Broken, Build
 ROWS = 2048
 WARM = 4
 FREE_COMPARISONS = 64
-"""What a question may cost beyond what is examined: options looked up, a few ends of sorted runs."""
+"""Allowed comparisons beyond what is examined: option lookups, a few ends of sorted runs."""
 GROWTH_ROWS = (8192, 131_072)
 EXAMINING_NS = 4000
-"""More than any structure of the family takes to examine one point or one summary, Python's slowness included, on a
-machine that holds a point against a box in `REFERENCE_NS`."""
+"""An upper bound of the built-in structures' time per examined point or summary, including Python's overhead, on a
+machine that checks a point against a box in `REFERENCE_NS`."""
 REFERENCE_NS = 1000
 FREE_NS = 30_000
 GROWTH = 4.0
 
 
 class Meter:
-    """How many comparisons its numbers took part in."""
+    """Counts the comparisons of its numbers."""
 
     def __init__(self) -> None:
         self.compared = 0
@@ -49,7 +48,7 @@ class Meter:
 
 
 class Counted(int):
-    """An int that tells its meter when it is compared, by itself or with an array."""
+    """An int that reports its comparisons to its meter, alone or with an array."""
 
     meter: Meter
 
@@ -76,7 +75,7 @@ class Counted(int):
 
 
 class Work(NamedTuple):
-    """One question: what the structure owns up to, and what was counted or measured."""
+    """One query: the reported work, and the counted or measured work."""
 
     rows: int
     question: str
@@ -86,7 +85,7 @@ class Work(NamedTuple):
 
 
 def rows_of(count: int, dimensions: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """`count` points of values 0 to 999, dimensions correlated as they are where pods fill nodes."""
+    """`count` points of values 0 to 999, with correlated dimensions, as when pods fill nodes."""
     rng = np.random.default_rng(seed)
     common = rng.random((count, 1))
     own = rng.random((count, dimensions))
@@ -94,7 +93,7 @@ def rows_of(count: int, dimensions: int, seed: int) -> np.ndarray[Any, np.dtype[
 
 
 def questions(dimensions: int, points: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, tuple[Box, int]]:
-    """By name: first ten where a few percent fit, first ten where one row fits in each, and where none does."""
+    """By name: first ten with common matches, with rare matches and without any; all by one field."""
     high = (HIGH,) * dimensions
     common = tuple(int(value) for value in np.quantile(points, 0.9, axis=0))
     rare = tuple(int(value) for value in np.quantile(points, 0.999, axis=0))
@@ -108,7 +107,7 @@ def questions(dimensions: int, points: np.ndarray[Any, np.dtype[np.int64]]) -> d
 
 
 def check_counted(build: Build, dimensions: int, seed: int = 0) -> list[Work]:
-    """Raises: Broken where more numbers are compared than was owned up to."""
+    """Raises: Broken if more numbers are compared than reported."""
     points = rows_of(ROWS, dimensions, seed)
     meter = Meter()
     structure = build(dimensions)
@@ -118,7 +117,7 @@ def check_counted(build: Build, dimensions: int, seed: int = 0) -> list[Work]:
     for name, (box, limit) in questions(dimensions, points).items():
         metered = Box(meter.point(box.lows), meter.point(box.highs))
         least: Work | None = None
-        # The first questions may pay for what was put: sorting, a rebuild.
+        # The first queries may include deferred work: sorting, a rebuild.
         for _ in range(WARM):
             before = meter.compared
             found = structure.find(metered, limit)
@@ -135,7 +134,7 @@ def check_counted(build: Build, dimensions: int, seed: int = 0) -> list[Work]:
 
 
 def check_growth(build: Build, dimensions: int, seed: int = 0) -> list[Work]:
-    """Raises: Broken where time grows as a scan's does, and what is examined does not account for it."""
+    """Raises: Broken if the time grows like a scan's without being reported as examined."""
     scale = _machine_ns() / REFERENCE_NS
     done: list[Work] = []
     small, large = (_measured(build, dimensions, rows, seed) for rows in GROWTH_ROWS)
@@ -170,7 +169,7 @@ def filled(build: Build, points: np.ndarray[Any, np.dtype[np.int64]]) -> Structu
 
 
 def best_us(ask: Callable[[], Any], rounds: int = 9, budget_s: float = 0.05) -> tuple[float, int]:
-    """The least CPU time of several, which other work on the machine disturbs least; and what was examined."""
+    """The minimum CPU time of several tries, least disturbed by other work; and what was examined."""
     best = float("inf")
     examined = 0
     until_s = time.process_time() + budget_s
@@ -186,7 +185,7 @@ def best_us(ask: Callable[[], Any], rounds: int = 9, budget_s: float = 0.05) -> 
 
 
 def _machine_ns() -> float:
-    """How long this machine takes to hold a point against a box in Python, at its best."""
+    """The best time of this machine to check a point against a box in Python."""
     rng = random.Random(0)
     box = Box((0, 0, 0), (HIGH, HIGH, HIGH))
     points = [tuple(rng.randrange(1000) for _ in range(3)) for _ in range(200)]

@@ -1,1 +1,1 @@
-"""Packing quality: published policies replayed, and what they leave of the GPUs."""
+"""Packing quality: replays published policies and measures the remaining GPUs."""

@@ -1,7 +1,7 @@
-"""Which pods arrive in what order: those of a list, shuffled, then more like them, to 130 % of the GPUs.
+"""The arrival order of pods: a list's, shuffled, then more samples, up to 130 % of the GPUs.
 
-As the simulator behind Weng et al. (USENIX ATC 2023) has it; the random numbers are Python's, so a seed draws another
-order than theirs.
+As in the simulator behind Weng et al. (USENIX ATC 2023); the random numbers are Python's, so orders per seed differ
+from theirs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Arrival(NamedTuple):
 
 
 def drawn(pods: Pods, capacity_milli: int, seed: int, ratio: float = TUNED_TO) -> list[Arrival]:
-    """In order. Until the GPU requests come to `ratio` of the capacity, pods are drawn again, evenly; where they are
-    above it, pods are left out."""
+    """In order. Until the GPU requests reach `ratio` of the capacity, pods are drawn again, uniformly; if they exceed
+    it, pods are dropped."""
     rng = random.Random(f"packing {seed}")
     known = [Arrival(shape, memory) for (shape, memory), count in pods.items() for _ in range(count)]
     found = list(known)
@@ -40,7 +40,7 @@ def drawn(pods: Pods, capacity_milli: int, seed: int, ratio: float = TUNED_TO) -
         return found
     while any(arrival.gpu_total_milli for arrival in known):
         more = rng.choice(known)
-        # Theirs looks at what the pod asks of each device here.
+        # The simulator compares the pod's request per device here.
         if asked + more.shape.gpu_milli > limit:
             break
         asked += more.gpu_total_milli
@@ -49,7 +49,7 @@ def drawn(pods: Pods, capacity_milli: int, seed: int, ratio: float = TUNED_TO) -
 
 
 def order_of_nodes(count: int, seed: int) -> Sequence[int]:
-    """Of nodes that score alike, which comes first."""
+    """The order among nodes with equal scores."""
     order = list(range(count))
     random.Random(f"nodes {seed}").shuffle(order)
     return order

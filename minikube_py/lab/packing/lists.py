@@ -1,7 +1,7 @@
-"""The 23 pod lists of the openb trace as one compact table: which shapes of pods there are, and how many of each.
+"""The 23 pod lists of the openb trace as one compact table: pod shapes with counts.
 
-Their order is left out: a replay shuffles them. The published ones were made from the default list to have more of one
-kind of pod: cpu050 (half as many pods without a GPU as with one), gpushare40, gpuspec10 (40 and 10 % ...), multigpu20.
+The order is omitted, since a replay shuffles. The published lists were derived from the default one with more pods of
+one kind: cpu050 (half as many pods without a GPU as with one), gpushare40, gpuspec10 (40 and 10 % ...), multigpu20.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ PUBLISHED: Final = (
     "multigpu40",
     "multigpu50",
 )
-"""Those for which there are published results."""
+"""The lists with published results."""
 PREFIX: Final = "openb_pod_list_"
 
 Pods = Mapping[tuple[Shape, int], int]
-"""(shape, memory in MiB) to how many pods."""
+"""(shape, memory in MiB) to pod count."""
 
 
 def read(name: str) -> Pods:
@@ -61,7 +61,7 @@ def read(name: str) -> Pods:
 
 
 def convert(source: Path) -> bytes:
-    """The table, made from the published CSV files in `source` (or in its folder `openb`); they may be .xz.
+    """The table, made from the published CSV files in `source` (or its folder `openb`), possibly .xz.
 
     Raises: TraceError."""
     folder = source / "openb" if (source / "openb").is_dir() else source
@@ -86,6 +86,6 @@ def _shapes(path: Path) -> list[tuple[int, int, int, int, str]]:
 
 def _shape(row: Mapping[str, str]) -> tuple[int, int, int, int, str]:
     gpus = int(row["num_gpu"])
-    # A pod without a GPU may still have thousandths or models beside it; they mean nothing.
+    # A pod without a GPU may still list thousandths or models, which mean nothing.
     milli, models = (int(row["gpu_milli"]), row.get("gpu_spec") or "") if gpus else (0, "")
     return int(row["cpu_milli"]), int(row["memory_mib"]), gpus, milli, "|".join(filter(None, models.split("|")))

@@ -1,6 +1,6 @@
-"""One list, one policy, one seed: the scheduler's own decisions over nodes in memory, one pod after another.
+"""One list, one policy, one seed: the scheduler's own decisions over nodes in memory, pod by pod.
 
-Nobody leaves, and a pod that fits nowhere is not tried again.
+Pods never leave, and one that fits nowhere is not retried.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from minikube_py.scheduler.profile import Profile
 
 PODS_PER_NODE: Final = 1001
 MARKS: Final = (100, 130)
-"""Arrivals, in percent of the GPUs that there are."""
+"""Arrivals, in percent of the total GPUs."""
 
 
 class Replayed(NamedTuple):
-    """By mark, percent of the GPUs: `allocated` is the mean over the arrivals that are nearest to the mark, as the
-    published figures are; `fragmented` is as of the last of them."""
+    """By mark, percent of the GPUs: `allocated` is the mean over the arrivals nearest to the mark, like the published
+    figures; `fragmented` is of the last of them."""
 
     allocated: Mapping[int, float]
     fragmented: Mapping[int, float]
@@ -45,14 +45,14 @@ class Replayed(NamedTuple):
 
 
 class _FirstOfTies(random.Random):
-    """Of nodes that score alike, the first in the order of the seed."""
+    """Of nodes with equal scores, the first in the seed's order."""
 
     def randrange(self, *args: Any) -> int:
         return 0
 
 
 def configuration(policy: str, pods: Pods) -> SchedulerConfig:
-    """A scheduler that looks at resources, the GPU model and devices, and scores by the policy alone."""
+    """A scheduler that filters by resources, GPU model and devices, and scores only by the policy."""
     name = POLICIES[policy].name
     args: dict[str, Any] = {"resource": GPU_RESOURCE, "modelLabel": GPU_MODEL_LABEL}
     if policy == "fgd":
@@ -71,7 +71,7 @@ def configuration(policy: str, pods: Pods) -> SchedulerConfig:
 
 
 def shapes(pods: Pods) -> dict[Shape, int]:
-    """What the measure tells apart: memory is not."""
+    """The distinctions that the measure makes, which exclude memory."""
     found: dict[Shape, int] = {}
     for (shape, _), count in pods.items():
         found[shape] = found.get(shape, 0) + count
@@ -79,7 +79,7 @@ def shapes(pods: Pods) -> dict[Shape, int]:
 
 
 def replay(nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int) -> Replayed:
-    """The same answer for the same seed. Raises: ConfigError, PluginError."""
+    """Deterministic per seed. Raises: ConfigError, PluginError."""
     cache, handle = Cache(), _Lent(seed)
     handle.columns = cache.columns
     for number in order_of_nodes(len(nodes), seed):
@@ -87,14 +87,14 @@ def replay(nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int) -> Re
     lent: Any = handle
     config = configuration(policy, pods)
     profile = Profile(config.profiles[0], lent, config.registry)
-    # Where nothing scores, all that fit are alike, and chance is the policy.
+    # Without scores all fitting nodes are equal: the random policy.
     ties = _FirstOfTies() if profile.looking.scorers else random.Random(f"nodes by chance {seed}")
     evaluator = Evaluator(profile, cache.columns, ties, config.percentage_of_nodes_to_score)
     plugin: Any = profile.plugin(POLICIES[policy].name)
     capacity = sum(node.gpus for node in nodes) * 1000
     tally = _Tally(capacity, plugin, cache, Fragmentation(typical(shapes(pods))))
     specs: dict[Arrival, PodSpec] = {}
-    # Nobody leaves: what fitted nowhere once never will.
+    # Pods never leave: what fitted nowhere never will.
     nowhere: set[Arrival] = set()
     for number, arrival in enumerate(drawn(pods, capacity, seed)):
         if arrival not in specs:
@@ -129,7 +129,7 @@ def _spec(arrival: Arrival) -> PodSpec:
 
 
 def _place(profile: Profile, evaluator: Evaluator, cache: Cache, pod: PodInfo) -> str:
-    """The node, "" where there is none."""
+    """The node, or ""."""
     try:
         choice = evaluator.choose(pod)
     except FitError:

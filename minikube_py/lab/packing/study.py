@@ -1,6 +1,6 @@
-"""`minikube-py lab packing`: lists, policies and seeds, what each replay came to, and the means beside the published.
+"""`minikube-py lab packing`: replays lists, policies and seeds, and compares the means with the published ones.
 
-A journal keeps every replay that has ended: a run that was stopped goes on where it was.
+A journal records every finished replay, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Of the seeds that were replayed, percent of the GPUs, in the order of the seeds. `deviation`: of the sample, 0
-    for one seed."""
+    """Over the replayed seeds, in percent of the GPUs, by seed. `deviation`: of the sample, 0 for one seed."""
 
     mean: float
     deviation: float
@@ -73,14 +72,14 @@ class Row:
 
 
 class Expected(NamedTuple):
-    """The published mean of 10 seeds. At 130 % no deviation is published: that at 100 % stands for it."""
+    """The published mean of 10 seeds. At 130 % no deviation is published, so that at 100 % is used."""
 
     mean: float
     deviation: float
 
     @property
     def tolerance(self) -> float:
-        """What two means of 10 seeds may differ by, twice over."""
+        """Twice the expected difference between two means of 10 seeds."""
         return float(max(LEAST_TOLERANCE, 2 * self.deviation * (2 / SEEDS_PUBLISHED) ** 0.5))
 
     def allows(self, mean: float) -> bool:
@@ -88,7 +87,7 @@ class Expected(NamedTuple):
 
 
 def published() -> dict[tuple[str, str, int], Expected]:
-    """By list, policy and mark; for twelve of the lists."""
+    """By list, policy and mark; for twelve lists."""
     text = resources.files("minikube_py.lab.traces").joinpath(EXPECTED).read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
@@ -157,7 +156,7 @@ def _read(journal: Path | None) -> Iterator[tuple[Task, Replayed]]:
 
 
 def means(found: Mapping[Task, Replayed]) -> list[Row]:
-    """In the order of the tasks."""
+    """In task order."""
     by_row: dict[tuple[str, str], list[Replayed]] = {}
     for task, each in sorted(found.items(), key=lambda item: item[0].seed):
         by_row.setdefault((task.pods, task.policy), []).append(each)
@@ -173,7 +172,7 @@ def means(found: Mapping[Task, Replayed]) -> list[Row]:
 
 
 def as_json(rows: Sequence[Row], seeds: Sequence[int]) -> bytes:
-    """The same bytes for the same lists, policies and seeds; a line for each list and policy."""
+    """Byte-identical for equal lists, policies and seeds; one line per list and policy."""
     expected = published()
     lines = b",\n".join(orjson.dumps(_row_json(row, expected)) for row in rows)
     return b'{"seeds":%b,"rows":[\n%b\n]}\n' % (orjson.dumps(list(seeds)), lines)
@@ -211,7 +210,7 @@ def outside(rows: Sequence[Row]) -> list[str]:
 
 
 def out_of_order(rows: Sequence[Row]) -> list[str]:
-    """Pairs of policies that the published means put in another order, by more than both tolerances."""
+    """Pairs of policies that the published means order differently, by more than both tolerances."""
     expected = published()
     found = []
     for one in rows:

@@ -1,1 +1,1 @@
-"""The judge of scheduler plugins: `minikube-py plugin check`."""
+"""Conformance checks of scheduler plugins: `minikube-py plugin check`."""

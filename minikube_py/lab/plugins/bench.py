@@ -1,4 +1,4 @@
-"""What a plugin costs beside the built-in ones, over the same nodes in the same process."""
+"""Compares a plugin's cost with the built-in ones, over the same nodes in one process."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROUNDS: Final = 5
 
 
 class Cost(NamedTuple):
-    """CPU time in microseconds, the least of several rounds, a mean over some pods. `filter_us`, `score_us`: all nodes;
-    None where the plugin has nothing to say of any of the pods. `vectorised`: whether it takes them all at once."""
+    """CPU time in microseconds, the minimum of several rounds, averaged over some pods. `filter_us`, `score_us`: over
+    all nodes; None if the plugin skips all of the pods. `vectorised`: whether it processes them all at once."""
 
     plugin: str
     nodes: int
@@ -58,7 +58,7 @@ def beside_the_others(subject: Subject, words: Words, seed: int) -> list[Cost]:
 
 
 def _roomy(rng: random.Random, words: Words) -> list[Object]:
-    """Nodes as they are drawn, all with room: what does not fit costs less."""
+    """Drawn nodes that all have room: rejections are cheaper."""
     found: list[Object] = []
     while len(found) < NODES:
         for node in drawn_case(rng, words).nodes[: NODES - len(found)]:

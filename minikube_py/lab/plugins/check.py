@@ -1,4 +1,4 @@
-"""The whole of `minikube-py plugin check`: laws on drawn clusters, processes with other hash seeds, and the cost."""
+"""Implements `minikube-py plugin check`: laws on drawn clusters, processes with other hash seeds, and cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PARTS: Final[Mapping[str, tuple[str, laws.Law]]] = {
 
 @dataclass(slots=True)
 class Verdict:
-    """`costs` is empty where the laws do not hold: a wrong answer has no price."""
+    """`costs` is empty unless all laws hold: the speed of wrong results is meaningless."""
 
     plugin: str
     scope: Scope
@@ -62,7 +62,7 @@ def subject_of(target: str, args: Mapping[str, Any]) -> tuple[Subject, Words]:
     place = target.rpartition(":")[0]
     module = module_of(place) if place else None
     subject = Subject(own, args)
-    # Once, so that what cannot be made says so before anything is judged.
+    # Constructed once, so that construction errors are reported first.
     World(subject, ())
     return subject, words_of(module)
 
@@ -109,7 +109,7 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
 
 
 def _run(law: laws.Law, subject: Subject, case: Case) -> None:
-    """Raises: Broken, also where the scheduler cannot run the plugin at all."""
+    """Raises: Broken, also if the scheduler cannot run the plugin at all."""
     try:
         law(subject, case)
     except Broken:
@@ -163,7 +163,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def main(target: str, args: str, seed: str) -> None:
-    """In a process of its own: the digest of what the plugin says."""
+    """Runs in a separate process: the digest of the plugin's results."""
     subject, words = subject_of(target, json.loads(args))
     print(laws.digest(subject, words, int(seed), DIGESTED))
 

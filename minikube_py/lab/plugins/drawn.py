@@ -1,4 +1,4 @@
-"""Drawn clusters: some nodes, pods that run there, pods to place, and the rest of the cluster in another state."""
+"""Drawn clusters: some nodes with running pods, pods to place, and an alternative rest of the cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAID: Final = ("name", "scope")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What clusters are drawn with: names that the plugin's text knows, so that it finds what it asks for."""
+    """Names used in drawn clusters, including those in the plugin's source, so that its conditions can match."""
 
     resources: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -32,8 +32,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Objects as the API serves them. `others` are further nodes, and their pods, that may stand in place of all nodes
-    but one."""
+    """Objects as the API serves them. `others`: alternative nodes, with their pods, to replace all nodes but one."""
 
     nodes: tuple[Object, ...]
     bound: tuple[Object, ...]
@@ -43,7 +42,7 @@ class Case:
 
 
 def words_of(module: ModuleType | None, more: Sequence[str] = ()) -> Words:
-    """The texts in a module that could be names of resources or labels."""
+    """The strings in a module that could name resources or labels."""
     found: dict[str, None] = dict.fromkeys(more)
     for name, value in vars(module).items() if module is not None else ():
         members = vars(value) if isinstance(value, type) else {name: value}
@@ -72,7 +71,7 @@ def _texts(code: CodeType) -> Iterator[str]:
 
 
 def drawn_case(rng: random.Random, words: Words) -> Case:
-    """Values meet often, and stand at the edges."""
+    """Values collide often, and lie at the edges."""
     drawing = _Drawing(rng, words)
     nodes = [drawing.node(f"n{number}") for number in range(1 + rng.randrange(NODES_MAX))]
     others = [drawing.node(f"o{number}") for number in range(rng.randrange(NODES_MAX))]
@@ -80,7 +79,7 @@ def drawn_case(rng: random.Random, words: Words) -> Case:
     others_bound = [drawing.pod(f"ob{i}", rng.choice(others)) for i in range(rng.randrange(BOUND_MAX)) if others]
     pods = [drawing.pod(f"p{number}") for number in range(1 + rng.randrange(PODS_MAX))]
     if rng.randrange(4):
-        # The same template again, under other names and labels.
+        # The same template again, with other names and labels.
         pods.append(drawing.twin(f"p{len(pods)}", pods[-1]))
     return Case(tuple(nodes), tuple(bound), tuple(pods), tuple(others), tuple(others_bound))
 
@@ -91,7 +90,7 @@ class _Drawing:
 
     def node(self, name: str) -> Object:
         rng = self._rng
-        # Half of the nodes have room for most pods: where nothing fits, nothing is scored.
+        # Half of the nodes have room for most pods: without fitting nodes, nothing is scored.
         roomy = rng.randrange(2)
         cpu, memory = ("64", "64Gi") if roomy else (rng.choice(CPUS), rng.choice(MEMORIES))
         allocatable = {"cpu": cpu, "memory": memory, "pods": "110" if roomy else rng.choice(("0", "1", "110"))}
@@ -126,7 +125,7 @@ class _Drawing:
         return {"metadata": self._metadata(name), "spec": spec, "status": {}}
 
     def twin(self, name: str, pod: Object) -> Object:
-        """Such a pod by another name, and half of them with other labels."""
+        """An equal pod with another name, and half of the time with other labels."""
         labels = self._labels(("app", *self._words.labels)) if self._rng.randrange(2) else pod["metadata"]["labels"]
         return {**pod, "metadata": {**pod["metadata"], "name": name, "uid": f"uid-{name}", "labels": labels}}
 
@@ -145,7 +144,7 @@ class _Drawing:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """The case with one thing less, for each thing that can be left out."""
+    """The case with one item less, for each item that can be removed."""
     for name in ("bound", "others_bound", "pods"):
         objects = getattr(case, name)
         for i in range(len(objects)):
@@ -189,7 +188,7 @@ def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def least(case: Case, breaks: Callable[[Case], bool]) -> Case:
-    """The case made smaller for as long as it `breaks` what it broke."""
+    """Shrinks the case while it still `breaks` the same law."""
     going = True
     while going:
         going = False
@@ -201,7 +200,7 @@ def least(case: Case, breaks: Callable[[Case], bool]) -> Case:
 
 
 def listing(case: Case) -> str:
-    """A line for each object."""
+    """One line per object."""
     lines = [_line("node", node) for node in case.nodes]
     lines += [_line("runs", pod) for pod in case.bound]
     lines += [_line("pod ", pod) for pod in case.pods]

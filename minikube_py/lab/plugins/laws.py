@@ -1,4 +1,4 @@
-"""The laws of a scheduler plugin, each put to a drawn cluster. A function raises Broken where its law does not hold."""
+"""The laws of a scheduler plugin, each tested on a drawn cluster. A function raises Broken if its law does not hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Law = Callable[[Subject, Case], None]
 
 
 def raises_nothing(subject: Subject, case: Case) -> None:
-    """It has an answer for every pod and node."""
+    """It has a result for every pod and node."""
     world = World.of(subject, case)
     for pod in pods_of(case.pods):
         try:
@@ -37,7 +37,7 @@ def raises_nothing(subject: Subject, case: Case) -> None:
 
 
 def forms_agree(subject: Subject, case: Case) -> None:
-    """The vectorised form says of many nodes what the other says of each."""
+    """The vectorised form agrees with the per-node form."""
     world = World.of(subject, case)
     plugin: Any = world.plugin
     for pod in pods_of(case.pods):
@@ -74,7 +74,7 @@ def _filters_agree(world: World, prepared: Prepared, pod: PodInfo, nodes: Nodes)
 
 
 def scores_are_in_range(subject: Subject, case: Case) -> None:
-    """After normalization the scores of the nodes that fit are 0 to 100."""
+    """After normalisation the scores of fitting nodes are 0 to 100."""
     world = World.of(subject, case)
     for pod in pods_of(case.pods):
         prepared = world.prepared(pod)
@@ -91,7 +91,7 @@ def scores_are_in_range(subject: Subject, case: Case) -> None:
 
 
 def what_is_local_is_local(subject: Subject, case: Case) -> None:
-    """A node is judged alike whatever is outside of the declared scope."""
+    """Results for a node do not depend on anything outside the declared scope."""
     world = World.of(subject, case)
     scope = world.plugin.scope
     if scope is Scope.CLUSTER:
@@ -110,7 +110,7 @@ def what_is_local_is_local(subject: Subject, case: Case) -> None:
 
 
 def _elsewhere(case: Case, node: Object, keys: tuple[str, ...] | None) -> tuple[list[Object], list[Object]]:
-    """`node` and, by `keys`, its domain, among other nodes; and the pods that run there."""
+    """`node` and, by `keys`, its domain, among other nodes; and the pods running there."""
 
     def together(other: Object) -> bool:
         if keys is None:
@@ -125,7 +125,7 @@ def _elsewhere(case: Case, node: Object, keys: tuple[str, ...] | None) -> tuple[
 
 
 def equal_signatures_fare_alike(subject: Subject, case: Case) -> None:
-    """What is kept of one pod serves another with the same signature."""
+    """Cached results of one pod hold for another with the same signature."""
     world = World.of(subject, case)
     if world.plugin.scope is not Scope.NODE:
         return
@@ -142,7 +142,7 @@ def equal_signatures_fare_alike(subject: Subject, case: Case) -> None:
 
 
 def what_is_kept_is_right(subject: Subject, case: Case) -> None:
-    """Decisions one after another, each pod assumed on its node, against the same worked out again."""
+    """Consecutive decisions, each pod assumed on its node, against full recomputation."""
     world = World.of(subject, case)
     evaluator = world.evaluator
     for number, obj in enumerate((*case.pods, *case.pods)):
@@ -162,7 +162,7 @@ def what_is_kept_is_right(subject: Subject, case: Case) -> None:
 
 
 def nothing_is_changed(subject: Subject, case: Case) -> None:
-    """Nodes and pods are the scheduler's; and asked twice, it answers the same."""
+    """Plugins must not modify nodes and pods; a repeated call returns the same."""
     world = World.of(subject, case)
     for pod in pods_of(case.pods):
         before = _state_of(world, pod)
@@ -188,7 +188,7 @@ _RAISING: Final = ("pre_filter", "filter", "filter_nodes", "pre_score", "score",
 
 
 def errors_are_the_pods(subject: Subject, case: Case) -> None:
-    """Whatever a method raises is the Error of that pod, and the next one is placed all the same."""
+    """An exception in a method becomes the Error of that pod, and later pods are still placed."""
     made = World.of(subject, case).plugin.plugin
     for method in _RAISING:
         if not callable(getattr(made, method, None)):
@@ -220,7 +220,7 @@ def _breaking(subject: Subject, method: str) -> Callable[..., Any]:
 
 
 def digest(subject: Subject, words: Words, seed: int, cases: int) -> str:
-    """Of all that the plugin says of so many drawn clusters: the same in any process."""
+    """Digest of the plugin's results on drawn clusters: equal in every process."""
     found = hashlib.sha256()
     rng = random.Random(seed)
     for _ in range(cases):

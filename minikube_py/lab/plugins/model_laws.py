@@ -1,4 +1,4 @@
-"""The whole of `minikube-py model check`: laws of a cost model, on drawn clusters."""
+"""Implements `minikube-py model check`: laws of a cost model, on drawn clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Subject(NamedTuple):
 
 
 class World:
-    """A drawn cluster, and a model that knows it."""
+    """A drawn cluster, and a model initialised with it."""
 
     def __init__(self, subject: Subject, case: Case) -> None:
         cache = Cache()
@@ -60,7 +60,7 @@ class World:
             ask(f"machine {machine.name}", self.model.gather_stats, machine)
 
     def graph(self) -> tuple[Graph, Problem]:
-        """Raises: ModelError, the first that there is."""
+        """Raises: ModelError, the first one."""
         graph = Graph(self.model, self.columns)
         classes = [TaskClass(task, self.machines.slots, self.machines.fit(task)) for task in self.tasks]
         problem = graph.build(classes)
@@ -78,7 +78,7 @@ def answers(subject: Subject, case: Case) -> None:
 
 def forms_agree(subject: Subject, case: Case) -> None:
     world = World(subject, case)
-    # It must know its tasks and classes first.
+    # The model must know its tasks and classes first.
     world.graph()
     model, machines = world.model, world.machines
     ecs = [ec for task in world.tasks for ec in model.get_task_equiv_classes(task)]
@@ -102,14 +102,14 @@ def forms_agree(subject: Subject, case: Case) -> None:
 
 
 def _is_own(kind: type[CostModel], method: str) -> bool:
-    """Whether the class itself, not one that it is derived from, has it: a form that is taken over prices as it did."""
+    """Whether the class itself defines it, not a base class: an inherited form uses inherited prices."""
     return method in vars(kind)
 
 
 def _compare(many: str, one: str, machines: Machines, found: Any, alone: Sequence[tuple[int, int]]) -> None:
     cost, capacity = (np.broadcast_to(part, len(machines)).tolist() for part in found)
     for i, (together, single) in enumerate(zip(zip(cost, capacity, strict=True), alone, strict=True)):
-        # Without room a price means nothing.
+        # Without capacity a price is meaningless.
         if together != tuple(single) and (together[1] or single[1]):
             text = f"{many} says {together} of {machines[i].name}, {one} {tuple(single)}"
             raise Broken("both forms say the same cost and capacity", text)
@@ -164,7 +164,7 @@ LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
 def check(
     target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
 ) -> tuple[str, list[Part]]:
-    """The model's name, and what was judged. Raises: ConfigError."""
+    """The model's name, and the results. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
     place = target.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""The whole of `minikube-py predictor check`: laws of a predictor, on drawn pasts of a node."""
+"""Implements `minikube-py predictor check`: laws of a predictor, on drawn usage histories of a node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Subject(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """`used`: shares of what it reserved, by sample, the last being the latest; shorter where it began later."""
+    """`used`: shares of its reservation by sample, latest last; shorter if it started later."""
 
     reserved: float
     used: tuple[float, ...]
@@ -53,7 +53,7 @@ def past_of(case: Case, scale: float = 1.0) -> Past:
 
 
 def drawn(rng: random.Random, samples: int) -> Case:
-    """Up to five pods: idle ones, full ones, steps, spikes, noise; some that began a moment ago, and none at all."""
+    """Up to five pods: idle, full, steps, spikes, noise; some just started, or none at all."""
     pods = []
     for _ in range(rng.choice((0, 1, 1, 2, 5))):
         count = rng.choice((0, 1, samples - 1, samples, samples, samples + 3))
@@ -131,7 +131,7 @@ LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
 def check(
     target: str, args: Mapping[str, Any], examples: int, seed: int, say: Say = lambda _: None
 ) -> tuple[str, list[Part]]:
-    """The predictor's name, and what was judged. Raises: ConfigError."""
+    """The predictor's name, and the results. Raises: ConfigError."""
     subject = Subject(target, args)
     name = subject.make().name
     parts: list[Part] = []

@@ -1,4 +1,4 @@
-"""A scheduler's profile over a drawn cluster, without a scheduler: what a plugin says of a pod there."""
+"""A scheduler profile over a drawn cluster, without a scheduler: a plugin's results for a pod there."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ FEW: Final = (
     "NodeResourcesBalancedAllocation",
     "DefaultBinder",
 )
-"""Of the built-in plugins those that drawn pods have to do with: a profile of all of them takes longer to make."""
+"""The built-in plugins that drawn pods involve: a profile of all plugins takes longer to construct."""
 ALL: Final = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The plugin that is judged, and the args of its pluginConfig. `beside`: the built-in plugins that run with it."""
+    """The plugin under test, and its pluginConfig's args. `beside`: the built-in plugins that run with it."""
 
     own: OwnPlugin
     args: Mapping[str, Any]
@@ -52,8 +52,8 @@ class Subject:
 
 
 class Said(NamedTuple):
-    """Of one node: the plugin's status, and its score where all plugins let the pod pass; None where they do not, or
-    it has none."""
+    """For one node: the plugin's status, and its score if all plugins pass the pod; otherwise, or without a score,
+    None."""
 
     status: Status
     score: int | None
@@ -89,14 +89,14 @@ class World:
         return [node for node in self.columns.by_slot if node is not None and node.present]
 
     def prepared(self, pod: PodInfo) -> Prepared | None:
-        """None where a PreFilter turns the pod down. Raises: PluginError."""
+        """None if a PreFilter rejects the pod. Raises: PluginError."""
         try:
             return prepare(self.profile.looking, self.columns, pod)
         except Rejected:
             return None
 
     def says(self, pod: PodInfo) -> dict[str, Said]:
-        """By node; a node that PreFilter leaves out is not there. Raises: PluginError."""
+        """By node; nodes excluded by PreFilter are absent. Raises: PluginError."""
         prepared = self.prepared(pod)
         if prepared is None:
             return {}

@@ -1,1 +1,1 @@
-"""Usage and prediction: real days, generated ones, and what a scheduler makes of predictions."""
+"""Usage and prediction: real days, generated ones, and the scheduling results of predictors."""

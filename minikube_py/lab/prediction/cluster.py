@@ -1,8 +1,8 @@
 """One day of a small cluster, minute by minute: the scheduler's own decisions by OvercommitByPrediction over nodes in
-memory, and what pods then really use.
+memory, and the pods' actual usage.
 
-Pods arrive every five minutes, more than fit; one that fits nowhere is lost. A node whose pods want more CPU than it
-has slows them down (a violation); one whose pods want more memory evicts those that use most, as a kubelet does.
+Pods arrive every five minutes, more than fit; one that fits nowhere is dropped. A node whose pods want more CPU than it
+has slows them down (a violation); one whose pods want more memory evicts those that use most, like a kubelet.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray
 from minikube_py.scheduler.profile import Profile
 
 WARM_UP_MINUTES: Final = 120
-"""Not judged: until then, pods are unknown to most predictors."""
+"""Excluded: until then, most predictors do not know the pods."""
 OVERCOMMIT: Final = "OvercommitByPrediction"
 SCORERS: Final[Mapping[str, str]] = {"target-load": "TargetLoadPacking", "risk": "LoadVariationRiskBalancing"}
 MIB: Final = 1 << 20
 
 
 class Days(Protocol):
-    """Of a pod by name, the share of what it reserves that it uses, by minute of the day."""
+    """By pod name, the used share of its reservation by minute of the day."""
 
     def cpu(self, pod: str) -> FloatArray: ...
 
@@ -43,7 +43,7 @@ class Days(Protocol):
 
 
 class RealDays:
-    """Each pod is one of the containers of a real day, drawn by the seed."""
+    """Each pod is one of a real day's containers, drawn by the seed."""
 
     def __init__(self, day: Day, seed: int) -> None:
         self._day = day
@@ -61,7 +61,7 @@ class RealDays:
 
 
 class Size(NamedTuple):
-    """`first`: so many pods arrive at once, then `more` every five minutes; they stay `stay_minutes` on average."""
+    """`first` pods arrive at once, then `more` every five minutes; they stay `stay_minutes` on average."""
 
     nodes: int
     cpu_milli: int
@@ -78,7 +78,7 @@ class Arrival(NamedTuple):
 
 
 class World:
-    """What one seed makes: who arrives when, and what each will use. All candidates meet the same."""
+    """A seed's arrivals and their usage, identical for all candidates."""
 
     def __init__(self, size: Size, days: Days | Generator, seed: int) -> None:
         self.size = size
@@ -112,7 +112,7 @@ def _pod(name: str, cpu_milli: int, memory_mib: int) -> PodInfo:
 
 
 class Played:
-    """The world as a source of usage, which knows the future as well."""
+    """The world as a usage source, which also knows the future."""
 
     name = "Played"
 
@@ -136,9 +136,9 @@ class _Clock:
 
 
 class Outcome(NamedTuple):
-    """`usable`: CPU that is reserved on nodes, as a share of what they have; `used`: CPU that is really used.
-    `violations`: share of minutes of nodes in which pods want more CPU than there is; `slowed`: share of the CPU that
-    they want and do not get. `evictions`: of 100 pods that were placed."""
+    """`usable`: reserved CPU as a share of the nodes' capacity; `used`: actually used CPU. `violations`: share of node
+    minutes in which pods want more CPU than available; `slowed`: share of the wanted CPU not granted. `evictions`: per
+    100 placed pods."""
 
     usable: float
     used: float
@@ -150,7 +150,7 @@ class Outcome(NamedTuple):
 
 
 class Cluster:
-    """`predictor`: a name or `FILE.py:CLASS`; `scorer`: one of SCORERS in place of the plugin's own score."""
+    """`predictor`: a name or `FILE.py:CLASS`; `scorer`: one of SCORERS, replacing the plugin's own score."""
 
     def __init__(self, world: World, predictor: str, args: Mapping[str, Any], scorer: str = "") -> None:
         """Raises: ConfigError."""
@@ -214,7 +214,7 @@ class Cluster:
         for at in range(minute, minute + STEP_MINUTES):
             wanted = {uid: used[uid][MEMORY][at] for uid in pods}
             while sum(wanted.values()) > capacity:
-                # Nobody uses more than its request, so the one that is nearest to it is the first, as for a kubelet.
+                # No pod exceeds its request, so the one nearest to it is evicted first, as by a kubelet.
                 worst = max(wanted, key=lambda uid: (wanted[uid] - pods[uid].spec.request(MEMORY), uid))
                 self.cache.forget(worst)
                 del wanted[worst], pods[worst]
@@ -252,7 +252,7 @@ class _Tally:
 
 
 def faults(outcome: Outcome) -> Sequence[str]:
-    """What cannot be, whatever a predictor says."""
+    """Impossible results, whatever a predictor returns."""
     found = []
     if not np.isfinite(outcome).all() or min(outcome) < 0:
         found.append("a figure is no amount")

@@ -1,7 +1,7 @@
-"""A real day of usage by minute: containers of Alibaba's cluster-trace-v2026-GenAI, read from the published files.
+"""A real day of usage by minute: containers of Alibaba's cluster-trace-v2026-GenAI, from the published files.
 
-The files are not packaged. `GPU duty cycle` is the share of its GPUs that a container kept busy, `memory` the share of
-its memory limit. Their stamps are 57 s apart, 1,441 of them: they count as minutes of one day.
+The files are not packaged. `GPU duty cycle` is the busy share of a container's GPUs, `memory` the share of its memory
+limit. Their 1,441 timestamps are 57 s apart: they count as minutes of one day.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ HEAD: Final = "value,timestamp_anon,container_ip"
 STAMP_S: Final = 57.0
 MINUTES: Final = 1440
 LEAST_MINUTES: Final = 1200
-"""A container that was seen for less of the day is left out."""
+"""Containers observed for less of the day are excluded."""
 
 
 class Day(NamedTuple):
-    """By container, 1,440 shares from 0 to 1; a gap holds what was seen last."""
+    """By container, 1,440 shares from 0 to 1; gaps repeat the last value."""
 
     duty: Mapping[str, FloatArray]
     memory: Mapping[str, FloatArray]
 
     def half(self, odd: bool) -> Day:
-        """Every container belongs to one half, by its name."""
+        """Each container belongs to one half, by its name."""
         duty, memory = (
             {name: row for name, row in rows.items() if (int(name[:8], 16) % 2 == 1) is odd} for rows in self
         )
@@ -72,5 +72,5 @@ def _read(folder: Path, name: str, whole: float) -> dict[str, FloatArray]:
 
 def _filled(row: FloatArray) -> FloatArray:
     known = np.flatnonzero(np.isfinite(row))
-    # What was seen last; before the first, that.
+    # The last value; before the first one, the first.
     return row[known[np.maximum(np.searchsorted(known, np.arange(len(row)), side="right") - 1, 0)]]

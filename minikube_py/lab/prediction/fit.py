@@ -1,4 +1,4 @@
-"""The parameters of the generator, fitted to one half of a real day, and how well they do on the other half."""
+"""Fits the generator's parameters to one half of a real day, and evaluates them on the other half."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE: Final = "alibaba/clusterdata, cluster-trace-v2026-GenAI: GPU duty cycle 
 QUANTILES: Final = 11
 PODS: Final = 100
 IDLE: Final = 0.001
-"""A container that used less is not counted as one that works."""
+"""Containers below this usage count as inactive."""
 
 
 def fitted(half: Day) -> Parameters:
@@ -50,7 +50,7 @@ def fitted(half: Day) -> Parameters:
 
 
 def _of_pods(duty: FloatArray, intensity: FloatArray) -> list[list[float]]:
-    """Pods by how busy they are: against the mean, size of jobs, evenness of sizes; those that did nothing are none."""
+    """Pods by activity: work relative to the mean, job size, evenness of sizes; inactive ones are excluded."""
     means = duty.mean(axis=1)
     ranked = duty[np.argsort(means, kind="stable")][int((means < IDLE).sum()) :]
     rows = []
@@ -59,13 +59,13 @@ def _of_pods(duty: FloatArray, intensity: FloatArray) -> list[list[float]]:
         job = _job(expected, float((row == 0).mean()))
         varies = float(((row - expected) ** 2).mean()) / (job * row.mean())
         rows.append((row.mean() / duty.mean(), job, 1 / min(max(varies - 1, 0.02), 20.0)))
-    # Each knot is the median of its neighbours by rank: of 49 pods one alone says little.
+    # Each knot is the median of its neighbours by rank: single pods out of 49 say little.
     groups = np.array_split(np.array(rows), QUANTILES)
     return [[_told(np.median(group[:, column])) for group in groups] for column in range(3)]
 
 
 def _job(intensity: FloatArray, idle: float) -> float:
-    """The size of jobs at which a pod is idle for so large a share of minutes: exp(-intensity / job) on average."""
+    """The job size at which a pod is idle for the given share of minutes: exp(-intensity / job) on average."""
     low, high = 1e-4, 1e4
     for _ in range(100):
         middle = math.sqrt(low * high)
@@ -74,7 +74,7 @@ def _job(intensity: FloatArray, idle: float) -> float:
 
 
 def _of_memory(memory: FloatArray, work: FloatArray) -> tuple[list[float], list[float], list[float], float, float]:
-    """Quantiles, what of the noise is that of the work, and the autoregression of the rest."""
+    """Quantiles, the share of noise that follows the work, and the autoregression of the rest."""
     time = np.arange(MINUTES) / MINUTES
     first, last = memory[:, :60].mean(axis=1), memory[:, -60:].mean(axis=1)
     drift = (last - first) * MINUTES / (MINUTES - 60)
@@ -144,7 +144,7 @@ def figures(duty: FloatArray, memory: FloatArray) -> dict[str, dict[str, float]]
 
 
 def generated(parameters: Parameters, seeds: Sequence[int]) -> dict[str, dict[str, list[float]]]:
-    """The same figures of generated days, by seed."""
+    """The same figures for generated days, by seed."""
     found: dict[str, dict[str, list[float]]] = {name: {each: [] for each in of} for name, of in FIGURES.items()}
     for seed in seeds:
         made = Generator(f"fit {seed}", parameters)

@@ -1,11 +1,11 @@
-"""Usage from a generator: diurnal, bursty, and memory that in some pods only grows. Its parameters are stated, and were
-fitted to one half of a real day (`minikube_py.lab.prediction.fit`).
+"""Generated usage: diurnal, bursty, and with memory that only grows in some pods. The parameters were fitted to one
+half of a real day (`minikube_py.lab.prediction.fit`).
 
-CPU. All pods serve one stream of work, whose intensity follows the day: its root is three harmonics of 24 hours and a
-first-order autoregression by five minutes (diurnal). In each minute a pod gets a Poisson number of jobs, whose sizes
-are gamma (bursty), and is never busier than wholly; how much of the work it gets, how large its jobs are and how even,
-is drawn for the pod by one rank. Memory. A start, a drift over the day and a noise, each drawn from quantiles of the
-real pods; the noise follows the work in part. A pod that rises by more than `rising` in a day gives nothing back.
+CPU. All pods serve one stream of work, whose intensity follows the day: its root is three harmonics of 24 hours plus a
+first-order autoregression in steps of five minutes (diurnal). Each minute a pod gets a Poisson number of jobs with
+gamma-distributed sizes (bursty), and its usage is capped at 1; its share of work, job size and evenness are drawn by
+one rank. Memory. A start, a drift over the day and noise, each drawn from quantiles of the real pods; the noise partly
+follows the work. A pod that rises by more than `rising` in a day releases nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LEAST_ROOT: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """`mean`: share of what a pod reserves that it uses on average. `root`: mean root of the intensity; `harmonics`:
-    cosine, sine, cosine and so on. `rho`, `swing`: of the autoregression, from one bin to the next, and the deviation
-    of its steps. `busy`, `job`, `shape`: of pods by rank, evenly spaced from 0 to 1: work against the mean, mean size
-    of a job, and how even jobs are. `start`, `drift`, `noise`: quantiles of memory; `follows`: how far the noise is
-    that of the work, from 0 to 1; `memory_rho`: of the rest. `widest`: so many deviations is noise at most."""
+    """`mean`: the average used share of a reservation. `root`: mean root of the intensity; `harmonics`: cosine, sine,
+    cosine and so on. `rho`, `swing`: the autoregression between bins, and the deviation of its steps. `busy`, `job`,
+    `shape`: of pods by rank, evenly spaced from 0 to 1: work relative to the mean, mean job size, and evenness of jobs.
+    `start`, `drift`, `noise`: quantiles of memory; `follows`: the share of noise that follows the work, 0 to 1;
+    `memory_rho`: of the rest. `widest`: the noise limit in deviations."""
 
     mean: float
     root: float
@@ -62,27 +62,27 @@ class Parameters:
 
 @lru_cache(maxsize=1)
 def packaged() -> Parameters:
-    """Those that were fitted."""
+    """The fitted parameters."""
     text = resources.files("minikube_py.lab.traces").joinpath(TABLE).read_bytes()
     return Parameters(**orjson.loads(text)["parameters"])
 
 
 def waves() -> FloatArray:
-    """A row for each bin, a column for each cosine and sine."""
+    """A row per bin, a column per cosine and sine."""
     angle = 2 * np.pi * np.arange(BINS) / BINS
     columns = [wave(k * angle) for k in range(1, HARMONICS + 1) for wave in (np.cos, np.sin)]
     return np.array(columns).T
 
 
 class Generator:
-    """One day of one service. `mean`: in place of the fitted one, before what is above 1 is cut. `alone`: each pod has
-    a stream of work of its own, so that pods have nothing in common but the hours."""
+    """One day of one service. `mean`: replaces the fitted one, before values are capped at 1. `alone`: each pod has its
+    own stream of work, so that pods share only the time of day."""
 
     def __init__(
         self, seed: object, parameters: Parameters | None = None, mean: float = 0.0, alone: bool = False
     ) -> None:
         given = parameters or packaged()
-        # Work of the same burstiness: a busier pod has larger jobs.
+        # Equal burstiness: a busier pod has larger jobs.
         grown = mean / given.mean if mean else 1.0
         self.parameters = replace(given, mean=given.mean * grown, job=[each * grown for each in given.job])
         self.seed = seed
@@ -105,7 +105,7 @@ class Generator:
         return np.repeat(intensity / intensity.mean(), BIN_MINUTES)
 
     def cpu(self, pod: str) -> FloatArray:
-        """Of each minute, the share of what the pod reserves."""
+        """By minute, the used share of the pod's reservation."""
         p, rng = self.parameters, self._rng(f"cpu {pod}")
         intensity = self._intensity(rng) if self._alone else self._common
         rank = rng.random()
@@ -136,10 +136,10 @@ def _quantile(table: Sequence[float], share: float) -> float:
 
 
 class Generated:
-    """A source of usage for a cluster: each pod has a day of its own, by its uid, which repeats.
+    """A usage source for a cluster: each pod has its own repeating day, by its uid.
 
-    `seed`: of the day; `mean`: share of its request that a pod uses on average, 0 for the fitted one; `alone`: without
-    a stream of work in common."""
+    `seed`: of the day; `mean`: the average used share of a request, 0 for the fitted one; `alone`: without a common
+    stream of work."""
 
     name = "Generated"
 

@@ -1,1 +1,1 @@
-"""Upstream's scheduler_perf: its workload files as they are, run on a control plane of ours."""
+"""Upstream's scheduler_perf: its unmodified workload files, run on our control plane."""

@@ -1,4 +1,4 @@
-"""Claims that get their devices without a pod: `allocResourceClaims`, by the scheduler's own search.
+"""Allocates devices to claims without pods (`allocResourceClaims`), by the scheduler's own search.
 
 Source: test/integration/scheduler_perf/dra.go.
 """
@@ -25,7 +25,7 @@ CLASSES: Final = ResourceRef("resource.k8s.io", "v1", "deviceclasses")
 
 
 async def allocate(client: RestClient, namespace: str, rng: Random) -> None:
-    """Gives each claim there its devices on a node by lot. Raises: LoadError where one gets none."""
+    """Gives each claim devices on a random node. Raises: LoadError if a claim gets none."""
     inventory = Inventory.of(SliceView(obj) for obj in await client.list(SLICES))
     classes = {obj["metadata"]["name"]: ClassView(obj) for obj in await client.list(CLASSES)}
     nodes = [project_node(obj) for obj in await client.list(NODES)]

@@ -1,4 +1,4 @@
-"""What is measured while metrics are collected, as upstream's collectors tell it (PerfData v1).
+"""Metrics collected during a run, in the format of upstream's collectors (PerfData v1).
 
 Source: test/integration/scheduler_perf/util.go; component-base/metrics/testutil.
 """
@@ -25,7 +25,7 @@ _PERCENTS: Final = (50, 90, 95, 99)
 
 
 class Collecting:
-    """From its start to `finish()`. `told`: the scheduler's metrics, by series."""
+    """Collects from construction to `finish()`. `told`: the scheduler's metrics, by series."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Collecting:
             self._scheduled += 1
 
     async def _sample(self) -> None:
-        """Each second, but the first in which something was scheduled; a rate stands for the seconds without any."""
+        """Samples each second, from the first scheduled pods on; a rate also covers preceding seconds without any."""
         clock, last_s, last, is_on, skipped = self._clock, self._started_s, 0, False, 0
         next_s = self._started_s
         while True:
@@ -85,7 +85,7 @@ class Collecting:
 
     def _throughput(self) -> Item:
         if not self._rates:
-            # As upstream: all was scheduled within the first second or two.
+            # As upstream: everything was scheduled within the first second or two.
             return _item({}, "", {"Name": self._name})
         data = {"Average": sum(self._rates) / len(self._rates)}
         data |= {f"Perc{each}": percentile(self._rates, each) for each in _PERCENTS}
@@ -103,7 +103,7 @@ def _samples(told: Mapping[str, float]) -> Samples:
 def _histograms(
     name: str, filters: tuple[tuple[str, frozenset[str]], ...], before: Samples, after: Samples, run: str
 ) -> list[Item]:
-    """One item for each combination of the labels that there is; other labels are summed over."""
+    """One item per existing combination of the labels; other labels are summed."""
     buckets: dict[tuple[str, ...], dict[float, float]] = {}
     totals: dict[tuple[str, ...], float] = {}
     for (series, pairs), value in after.items():
@@ -131,7 +131,7 @@ def _histograms(
 
 
 def apply_threshold(items: list[Item], threshold: float, selector: Selector) -> list[str]:
-    """Writes the threshold into the figures that it is for; what misses it, in upstream's words."""
+    """Adds the threshold to the matching figures; returns misses, with upstream's messages."""
     missed = []
     for item in items if threshold else ():
         labels, data = item["labels"], item["data"]
@@ -150,6 +150,6 @@ def apply_threshold(items: list[Item], threshold: float, selector: Selector) -> 
 
 
 def with_all_labels(items: list[Item]) -> list[Item]:
-    """Perf-dash wants each label on each item: those of upstream's own items, too, which stand in all of its files."""
+    """Perf-dash requires every label on every item, including the labels of upstream's own items."""
     names = sorted({*LABELS, *(label for item in items for label in item["labels"])})
     return [{**item, "labels": {name: item["labels"].get(name, "not applicable") for name in names}} for item in items]

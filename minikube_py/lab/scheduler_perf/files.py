@@ -24,19 +24,19 @@ from minikube_py.lab.scheduler_perf.templates import read_text, read_yaml
 
 THROUGHPUT: Final = "SchedulingThroughput"
 HOOK_PARAM: Final = "numNodeDeclaredFeatures"
-"""A parameter that no operation names: upstream's test of that folder reads it in Go."""
+"""A parameter that no operation names: upstream reads it in Go in that folder's test."""
 DEFAULT_METRICS: Final[Mapping[str, tuple[str, ...]]] = {
     "scheduler_framework_extension_point_duration_seconds": ("extension_point",),
     "scheduler_scheduling_attempt_duration_seconds": ("result",),
     "scheduler_pod_scheduling_duration_seconds": (),
     "scheduler_plugin_execution_duration_seconds": ("plugin", "extension_point"),
 }
-"""By the name of a histogram: the labels by which it is split."""
+"""By histogram name: the labels that split it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which figure a threshold is compared with."""
+    """The figure that a threshold applies to."""
 
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Workload:
         return float(self.threshold)
 
     def param(self, name: str, kind: type) -> Any:
-        """Raises: InvalidRequest where there is none, or one of another type."""
+        """Raises: InvalidRequest if it is missing or has another type."""
         if name not in self.params:
             raise InvalidRequest(f"{self.place}: parameter {name} is undefined")
         value = self.params[name]
@@ -91,7 +91,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """`folder`: what the paths of the file are relative to."""
+    """`folder`: the base of the file's relative paths."""
 
     place: str = ""
     name: str = ""
@@ -107,7 +107,7 @@ class TestCase:
 
     @property
     def metrics(self) -> Mapping[str, tuple[tuple[str, frozenset[str]], ...]]:
-        """By the name of a histogram: labels, and the values that count (empty: all)."""
+        """By histogram name: labels, and the values that count (empty: all)."""
         if self.metrics_collector_config is None:
             return {name: tuple((each, frozenset[str]()) for each in names) for name, names in DEFAULT_METRICS.items()}
         found = {}
@@ -123,7 +123,7 @@ class TestCase:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A workload with its operations as they are to be run: parameters replaced, sets of pods unrolled."""
+    """A workload with executable operations: parameters substituted, pod sets unrolled."""
 
     case: TestCase
     workload: Workload
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def declared_features(self) -> tuple[str, ...]:
-        """What its nodes declare, and its pods need where they have resources at pod level."""
+        """Features that its nodes declare, and that pods with pod-level resources need."""
         count = self.workload.params.get(HOOK_PARAM, 0) if self.gates.get("NodeDeclaredFeatures") else 0
         return tuple(sorted(f"Feature{number}" for number in range(1, int(count) + 1)))
 
@@ -228,7 +228,6 @@ def _check_collecting(workload: Workload, ops: Iterable[Op]) -> None:
 
 
 def is_enabled(filters: str, labels: Iterable[str]) -> bool:
-    """A filter as GitHub has it: with commas between, `[+]label` for one that must be there, `-label` for one that must
-    not."""
+    """A filter in GitHub's format: comma-separated, `[+]label` is required, `-label` excluded."""
     has = set(labels)
     return all((each.lstrip("+-") in has) is not each.startswith("-") for each in filter(None, filters.split(",")))

@@ -1,4 +1,4 @@
-"""Feature gates that workloads name: what upstream 1.36 has by default, and what they come to here."""
+"""Feature gates of workloads: upstream 1.36's defaults, and their meaning here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minikube_py.lab.scheduler_perf.files import Run
 
 
 class Gate(NamedTuple):
-    """`is_inner`: it changes how kube-scheduler works inside, and nothing that it decides."""
+    """`is_inner`: it changes only kube-scheduler's internals, not its decisions."""
 
     default: bool
     is_inner: bool = False
@@ -41,7 +41,7 @@ GATES: Final[dict[str, Gate]] = {
 
 
 def check_gates(runs: list[Run]) -> None:
-    """Raises: InvalidRequest for one that is not known, with its place."""
+    """Raises: InvalidRequest for an unknown gate, with its place."""
     for run in runs:
         for name in run.gates:
             if name not in GATES:
@@ -60,7 +60,7 @@ def refusal(run: Run) -> str:
 
 
 def notes(run: Run) -> list[str]:
-    """What the workload sets and nothing here follows."""
+    """Settings of the workload that have no effect here."""
     found = []
     for name, wanted in run.gates.items():
         gate = GATES[name]

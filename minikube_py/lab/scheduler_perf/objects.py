@@ -1,4 +1,4 @@
-"""What the operations create where no file says it, and what upstream's runner adds to what a file says.
+"""Objects that operations create without a file, and upstream's additions to those from files.
 
 Source: test/integration/scheduler_perf/util.go, dra.go; test/utils/runners.go.
 """
@@ -23,11 +23,11 @@ from minikube_py.lab.scheduler_perf.templates import template
 Object = dict[str, Any]
 
 SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""What generated names are made of, as upstream's."""
+"""The characters of generated names, as upstream's."""
 SAME_AS: Final = {("resource.k8s.io", "v1beta2"): "v1"}
-"""Versions whose fields are those of another one, which is served."""
+"""Versions whose fields equal those of a served version."""
 INERT: Final = {("resource.k8s.io", "DeviceTaintRule"): "DRADeviceTaintRules"}
-"""Kinds that upstream's scheduler does not read unless this gate is on."""
+"""Kinds that upstream's scheduler ignores unless this gate is on."""
 IMAGE: Final = "registry.k8s.io/pause:3.10.1"
 _AMOUNTS: Final = {"pods": "110", "cpu": "4", "memory": "32Gi"}
 _ASKED: Final = {"cpu": "100m", "memory": "500Mi"}
@@ -63,7 +63,7 @@ def base_node(prefix: str) -> Object:
 
 
 def named_node(node: Object, rng: random.Random) -> Object:
-    """With its name, which the usual label needs beforehand."""
+    """With its name, which the hostname label needs in advance."""
     metadata = node["metadata"]
     if not metadata.get("name"):
         metadata["name"] = metadata["generateName"] + "".join(rng.choice(SUFFIX) for _ in range(5))
@@ -112,7 +112,7 @@ def device_slice(driver: str, node: str, devices: int) -> Object:
 
 
 def volume_and_claim(volume: Object, claim: Object, namespace: str, index: int) -> tuple[Object, Object]:
-    """Copies that are bound to each other, whose statuses are to be written apart."""
+    """Copies that are bound to each other; their statuses must be written separately."""
     name, claim_name = f"{namespace}-vol-{index}", f"pvc-{index}"
     spec = dict(volume.get("spec") or {})
     if "csi" in spec:
@@ -137,7 +137,7 @@ def volume_and_claim(volume: Object, claim: Object, namespace: str, index: int) 
 
 
 def pod_maker(op: CreatePods, path: Path | None) -> Callable[[int], bytes]:
-    """The pod of an index, as JSON."""
+    """The pod for an index, as JSON."""
     claims = op.persistent_volume_claim_template_path
     source = template(path) if path is not None else None
     if source is None or (source.is_fixed and not claims):
@@ -161,8 +161,8 @@ def class_name(priority: int) -> str:
 
 
 def with_class(obj: Object) -> Object:
-    """Upstream's benchmark turns the admission plugin Priority off, so that its pods name a number alone. Here a class
-    stands for each number."""
+    """Upstream's benchmark disables the admission plugin Priority, so its pods give only a number. Here each number has
+    a class."""
     spec = obj.get("spec") or {}
     if obj.get("kind") == "Pod" and spec.get("priority") is not None and not spec.get("priorityClassName"):
         spec["priorityClassName"] = class_name(spec["priority"])
@@ -179,14 +179,14 @@ def priority_class(priority: int) -> Object:
 
 
 def priority_of(obj: Mapping[str, Any]) -> int | None:
-    """The number that a pod names."""
+    """The priority number of a pod."""
     priority = (obj.get("spec") or {}).get("priority") if obj.get("kind") == "Pod" else None
     return int(priority) if priority is not None else None
 
 
 def typed(obj: Object) -> Object:
-    """With its fields' names as the API has them. Upstream reads pods, nodes, namespaces and volumes into Go's types,
-    which take names in any case, and one of its files relies on it."""
+    """With the API's field names. Upstream decodes pods, nodes, namespaces and volumes into Go types, which accept
+    names in any case, and one of its files relies on it."""
     message = SCHEMA.kind(*group_and_version(obj), str(obj.get("kind")))
     return obj if message is None else _as_message(obj, message)
 
@@ -218,7 +218,7 @@ def is_inert(obj: Mapping[str, Any]) -> bool:
 
 
 def served(obj: Object, place: str) -> tuple[Kind, ResourceRef]:
-    """The kind and path of an object, whose apiVersion becomes the one that is served. Raises: InvalidRequest."""
+    """The kind and path of an object, after changing its apiVersion to the served one. Raises: InvalidRequest."""
     group, version = group_and_version(obj)
     version = SAME_AS.get((group, version), version)
     kind = REGISTRY.kind(group, version, str(obj.get("kind")))

@@ -1,4 +1,4 @@
-"""The operations of a workload, field by field as upstream has them, and how they are read: strictly.
+"""The operations of a workload, with upstream's fields, strictly parsed.
 
 Source: test/integration/scheduler_perf/operations.go, update.go, dra.go.
 """
@@ -21,7 +21,7 @@ STAGES: Final = ("", "Scheduled", "Attempted")
 
 
 class Duration(float):
-    """Seconds; written as Go writes durations."""
+    """Seconds; parsed from Go's duration format."""
 
 
 NO_TIME: Final = Duration()
@@ -29,7 +29,7 @@ NO_TIME: Final = Duration()
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """`place`: where it stands. A field `x_param` names the parameter that `x` is taken from."""
+    """`place`: its location in the file. A field `x_param` names the parameter for `x`."""
 
     place: str = ""
     opcode: str = ""
@@ -37,7 +37,7 @@ class Op:
     collects: ClassVar[bool] = False
 
     def check(self) -> str:
-        """Why it makes no sense, or ""."""
+        """Why it is invalid, or ""."""
         return ""
 
 
@@ -271,7 +271,7 @@ def checked(op: Op) -> Op:
 
 
 def patched(op: Op, param: Callable[[str, type], Any]) -> Op:
-    """`op` with its parameters' values; `param(name, kind)` has them. Raises: InvalidRequest."""
+    """`op` with its parameters substituted; `param(name, kind)` provides them. Raises: InvalidRequest."""
     found: dict[str, Any] = {}
     hints = _hints(cast(Hashable, type(op)))
     for each in fields(op):
@@ -291,7 +291,7 @@ def _hints(kind: Hashable) -> dict[str, Any]:
 
 
 def read_fields(kind: type[T], document: Any, place: str) -> T:
-    """A dataclass from a mapping; names are compared without regard to case, as Go does. Raises: InvalidRequest."""
+    """A dataclass from a mapping; names are case-insensitive, as in Go. Raises: InvalidRequest."""
     if not isinstance(document, dict):
         raise InvalidRequest(f"{place}: this is a mapping, not {_named(document)}")
     hints = _hints(cast(Hashable, kind))

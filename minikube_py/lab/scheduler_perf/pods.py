@@ -1,4 +1,4 @@
-"""The pods of a run, followed by an informer, and the waits for what is to become of them."""
+"""Tracks the pods of a run by an informer, and waits for their states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minikube_py.env import Clock, Rng, run_until
 from minikube_py.lab.load import LoadError
 
 PATIENCE_S: Final = 600.0
-"""As upstream: 5,000 pods at the lowest rate that was ever seen."""
+"""As upstream: 5,000 pods at the lowest rate ever observed."""
 
 
 class PodSeen:
@@ -33,7 +33,7 @@ class PodSeen:
 
 
 class Pods:
-    """`on_scheduled` are called with each pod that got a node."""
+    """`on_scheduled`: called with each pod that got a node."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
         self.on_scheduled: list[Callable[[PodSeen], None]] = []
@@ -70,7 +70,7 @@ class Pods:
         return [pod for pod in self._informer.store.values() if pod.namespace in namespaces and pod.has(labels)]
 
     async def wait_for(self, namespace: str, labels: Mapping[str, str], count: int, attempted: bool) -> None:
-        """Until so many are scheduled; with `attempted`, tried is enough. Raises: LoadError."""
+        """Until this many are scheduled; with `attempted`, an attempt suffices. Raises: LoadError."""
 
         deadline_s = self._clock.monotonic_s() + PATIENCE_S
         while True:
@@ -79,7 +79,7 @@ class Pods:
             have = len(pods) - len(left)
             if have >= count:
                 return
-            # An event is of one pod: before so many came there is nothing to count again.
+            # Each event concerns one pod: recount only after as many events as pods are missing.
             enough = self._events + count - have
             try:
                 await run_until(self._clock, deadline_s, self._until(enough))

@@ -1,4 +1,4 @@
-"""Runs the operations of one workload against a control plane that stands.
+"""Runs the operations of one workload against a running control plane.
 
 Source: test/integration/scheduler_perf/executor.go; test/utils/runners.go.
 """
@@ -30,7 +30,7 @@ from minikube_py.lab.stage import Stage
 from minikube_py.scheduler.scheduler import Scheduler
 
 WORKERS: Final = 30
-"""Creates under way at once, as upstream."""
+"""Concurrent creates, as upstream."""
 STRICT: Final = {"fieldValidation": "Strict"}
 RETRIED: Final = (404, 409, 429, 500, 503, 504)
 RETRY_FOR_S: Final = 20.0
@@ -42,7 +42,7 @@ CLAIMS: Final = ResourceRef("", "v1", "persistentvolumeclaims")
 
 
 class Running:
-    """One workload. `run()` returns its figures; `missed` holds what missed its threshold."""
+    """One workload. `run()` returns its figures; `missed` holds missed thresholds."""
 
     def __init__(self, run: Run, topic: str, standing: Stage, scheduler: Scheduler, seed: int) -> None:
         self._run, self._topic = run, topic
@@ -60,7 +60,7 @@ class Running:
         self.missed: list[str] = []
 
     async def run(self) -> list[Item]:
-        """Raises: MinikubeError of every kind; StatusError where the API refuses what the workload asks for."""
+        """Raises: MinikubeError of every kind; StatusError if the API refuses a request of the workload."""
         await self._pods.start()
         try:
             for index, op in enumerate(self._run.ops):
@@ -85,7 +85,7 @@ class Running:
         return self._pods.scheduled
 
     def _look_behind(self) -> None:
-        """Raises: what ended a churn or a deletion that goes on beside the operations."""
+        """Raises: the error that ended a background churn or deletion."""
         for task in self._background:
             if task.done() and not task.cancelled() and (error := task.exception()):
                 raise error
@@ -150,7 +150,7 @@ class Running:
         await run_bounded(tasks(), WORKERS)
 
     async def _ticks(self, period_s: float) -> AsyncGenerator[None, None]:
-        """As Go's ticker: the first after one period; what is late is not made up for by more than one."""
+        """Like Go's ticker: the first tick after one period; late ticks are not caught up by more than one."""
         next_s = self._clock.monotonic_s()
         while True:
             next_s = max(next_s + period_s, self._clock.monotonic_s())
@@ -170,7 +170,7 @@ class Running:
         strategies = (op.node_allocatable_strategy, op.label_node_prepare_strategy, op.unique_node_label_strategy)
         if any(each is not None for each in strategies):
             nodes = sorted(await self._client.list(NODES), key=lambda node: str(node["metadata"]["name"]))
-            # By their place among all nodes by name, as upstream.
+            # By their index among all nodes by name, as upstream.
             await self._prepare_nodes(op, nodes[self._nodes_made : self._nodes_made + op.count])
         if self._run.declared_features:
             await self._declare_features()
@@ -268,7 +268,7 @@ class Running:
         attempted: bool = False,
         create: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        """Until so many are scheduled, or attempted; with `create`, they are created before."""
+        """Until this many are scheduled, or attempted; `create` creates them first."""
         done, step = 0, max(1, count // 200)
 
         def one(pod: PodSeen) -> None:
@@ -289,7 +289,7 @@ class Running:
             shown.update(count)
 
     async def _keep_steady(self, op: ops.CreatePods, namespace: str, create: Callable[[int], Awaitable[None]]) -> None:
-        """Creates `count` pods, deletes them once all are scheduled, and so on until the time is up."""
+        """Creates `count` pods, deletes them once all are scheduled, and repeats until the time is up."""
         scheduled = asyncio.Semaphore(0)
         total = 0
 
@@ -384,7 +384,7 @@ class Running:
                 try:
                     answer = await self._client.request("POST", path_of(ref, namespace), None, body)
                 except StatusError:
-                    # As upstream: the next turn tries again.
+                    # As upstream: the next tick tries again.
                     continue
                 names[slot] = answer["metadata"]["name"]
 
@@ -409,7 +409,7 @@ class Running:
         return ref
 
     async def _patiently(self, create: Callable[[], Awaitable[Any]]) -> None:
-        """Some refusals are of the moment: a definition just created, or too many requests."""
+        """Some refusals are temporary: a definition just created, or too many requests."""
         until_s = self._clock.monotonic_s() + RETRY_FOR_S
         while True:
             try:
@@ -482,7 +482,7 @@ class Running:
 
 
 def _numbers(count: int) -> Iterator[int]:
-    """So many, or without end."""
+    """This many, or infinite."""
     number = 0
     while not count or number < count:
         yield number

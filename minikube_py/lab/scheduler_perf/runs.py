@@ -1,4 +1,4 @@
-"""The workloads of a file, each on a control plane of its own, and the report of them."""
+"""The workloads of a file, each on a separate control plane, and their report."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from minikube_py.scheduler.plugins.node_declared_features import NodeDeclaredFea
 from minikube_py.scheduler.scheduler import Scheduler
 
 CONTROLLERS: Final = (GarbageCollector.name, NamespaceController.name, ResourceClaims.name)
-"""Those that upstream's benchmark runs; volumes are bound by the workloads themselves."""
+"""The controllers of upstream's benchmark; workloads bind volumes themselves."""
 DEFAULT_LABELS: Final = "integration-test,-performance"
 TOPICS: Final = {"topology_spreading": "topologyspreading", "event_handling": "eventhandling"}
-"""What upstream calls a folder in its results and thresholds, where that is not its name."""
+"""Upstream's names of folders in results and thresholds, where they differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """As the command's flags say it. `workloads`: TEST or TEST/WORKLOAD, with * and ?; `labels`: a filter."""
+    """From the command's flags. `workloads`: TEST or TEST/WORKLOAD, with * and ?; `labels`: a filter."""
 
     file: Path
     workloads: Sequence[str]
@@ -55,7 +55,7 @@ class Plan:
     chosen: ChosenScheduler = DEFAULT_SCHEDULER
 
     def runs(self) -> list[Run]:
-        """Those that are asked for, whether they can run or not. Raises: InvalidRequest."""
+        """The selected runs, whether or not they can run. Raises: InvalidRequest."""
         found = read_file(self.file)
         check_gates(found)
         chosen = [run for run in found if is_enabled(self.labels, run.labels) and self._is_named(run)]
@@ -75,7 +75,7 @@ def _matches(run: Run, name: str) -> bool:
 
 
 def topic_of(file: Path) -> str:
-    """As upstream names the folder: `dra_extendedresource_scoring`, `eventhandling`."""
+    """Upstream's name of the folder: `dra_extendedresource_scoring`, `eventhandling`."""
     folders = file.resolve().parent.parts
     at = len(folders) - folders[::-1].index("dra") - 1 if "dra" in folders else len(folders) - 1
     name = "_".join(folders[at:])
@@ -83,7 +83,7 @@ def topic_of(file: Path) -> str:
 
 
 def why_not(run: Run) -> str:
-    """Why a workload cannot run here, or "". Raises: InvalidRequest where a file that it names cannot be read."""
+    """Why a workload cannot run here, or "". Raises: InvalidRequest if a file that it names cannot be read."""
     if why := refusal(run):
         return why
     for op in run.ops:
@@ -102,7 +102,7 @@ def why_not(run: Run) -> str:
 
 
 def notes_of(run: Run) -> list[str]:
-    """What of a workload is not as upstream has it."""
+    """Differences of a workload from upstream's."""
     found = notes(run)
     for op in run.ops:
         if isinstance(op, ops.CreateAny):
@@ -175,7 +175,7 @@ ATTEMPTS: Final = "scheduler_schedule_attempts_total{"
 
 @dataclass(slots=True)
 class Told:
-    """All runs of a command; prints as it goes."""
+    """All runs of a command; prints progress."""
 
     plan: Plan
     outcomes: list[Outcome] = field(default_factory=list)
@@ -183,7 +183,7 @@ class Told:
     failed: list[tuple[str, str]] = field(default_factory=list)
 
     def begin(self) -> list[Run]:
-        """Those that can run. Raises: InvalidRequest."""
+        """The workloads that can run. Raises: InvalidRequest."""
         found = []
         for run in self.plan.runs():
             if why := why_not(run):
@@ -203,7 +203,7 @@ class Told:
         print(f"{run.name}: FAILED: {error}", flush=True)
 
     def end(self, results: Path) -> bool:
-        """Prints and writes; whether all went well."""
+        """Prints and writes the report; returns whether all succeeded."""
         if self.outcomes:
             environment = self.outcomes[-1].environment
             for line in environment.lines():
@@ -283,7 +283,7 @@ def _cells(outcome: Outcome, name: str) -> list[str]:
 
 
 async def run_all(plan: Plan, *, data_dir: Path | None, results: Path, step: Step) -> bool:
-    """Prints as it goes; False where one failed or missed its threshold.
+    """Prints progress; False if a run failed or missed its threshold.
 
     Raises: InvalidRequest; ReportError."""
     report.require_writable(results)
@@ -305,7 +305,7 @@ async def _on(run: Run, plan: Plan, step: Step, virtual: VirtualCluster) -> Outc
 
 
 def run_all_virtually(plan: Plan, *, again: str, results: Path, step: Step) -> bool:
-    """The same in virtual time, each run with its digest. `again`: the command without its seed.
+    """`run_all` in virtual time, each run with its digest. `again`: the command without its seed.
 
     Raises: InvalidRequest; ReportError; SimFailure."""
     report.require_writable(results)

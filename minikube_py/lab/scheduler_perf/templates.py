@@ -1,6 +1,6 @@
-"""The texts that workloads make objects of: YAML with `{{ .Index }}`, `{{ .Count }}` and functions over numbers.
+"""The templates of workload objects: YAML with `{{ .Index }}`, `{{ .Count }}` and numeric functions.
 
-That is what upstream's files use of Go's templates; whatever else stands between braces is refused by name.
+That is the subset of Go's templates in upstream's files; anything else in braces is an error that names it.
 Source: `getTemplateFuncs` in test/integration/scheduler_perf/operations.go.
 """
 
@@ -58,12 +58,12 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., Number], bool]]] = {
     "SubtractFloat": (lambda a, b: float(a) - float(b), True),
     "SubtractInt": (lambda a, b: int(float(a) - float(b)), True),
 }
-"""By name; whether it takes two arguments rather than any number."""
+"""By name; whether it takes exactly two arguments."""
 _SCOPE: Final = ("Index", "Count")
 
 
 def go_number(value: Number) -> str:
-    """As Go's fmt prints it. Raises: InvalidRequest from 1e21 on, where upstream's HTML escapes would spoil it."""
+    """As Go's fmt prints it. Raises: InvalidRequest from 1e21 on, where upstream's HTML escaping would corrupt it."""
     if abs(value) >= 1e21:
         raise InvalidRequest(f"{value} is too large for a template")
     if isinstance(value, float) and (value.is_integer() or abs(value) >= 1e16):
@@ -72,7 +72,7 @@ def go_number(value: Number) -> str:
 
 
 class Template:
-    """A file's text. `render` gives the object for one index of so many."""
+    """A file's text. `render` gives the object for one index out of a count."""
 
     def __init__(self, text: str, place: str) -> None:
         self._place = place
@@ -155,7 +155,7 @@ class Template:
 
 
 def read_yaml(text: str, place: str) -> Any:
-    """One YAML document whose keys do not repeat. Raises: InvalidRequest."""
+    """One YAML document without duplicate keys. Raises: InvalidRequest."""
     try:
         found, repeats = yaml_text.read(text.encode())
     except yaml_text.YamlError as error:
@@ -166,7 +166,7 @@ def read_yaml(text: str, place: str) -> Any:
 
 
 def read_object(text: str, place: str) -> dict[str, Any]:
-    """One that is a mapping. Raises: InvalidRequest."""
+    """A document that is a mapping. Raises: InvalidRequest."""
     found = read_yaml(text, place)
     if not isinstance(found, dict):
         raise InvalidRequest(f"{place}: this is no object")

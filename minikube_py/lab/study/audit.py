@@ -1,7 +1,7 @@
-"""What a reader must know before the figures: what is missing, absent, wrong, cut short or measured in a biased order.
+"""Warnings that precede the figures: missing, absent, wrong, cut short or measured in a biased order.
 
-The records are checked, not the code that wrote them: a lie planted in a candidate, a batch or an order shows in what
-the journal holds. What is found changes conclusions, too (`minikube_py.lab.study.measured`).
+The records are checked, not the code that wrote them: a fault injected in a candidate, a batch or an order is visible
+in the journal. Findings also change conclusions (`minikube_py.lab.study.measured`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from minikube_py.lab.study.journal import Record
 from minikube_py.lab.study.registration import Registration, told
 
 SURELY: Final = 4.0
-"""Standard deviations from what a random order gives: beyond them 1 of 16,000 honest orders lies."""
+"""Standard deviations from a random order's expectation: 1 of 16,000 unbiased orders exceeds them."""
 UNDER_WAY: Final = 64
-"""So many units may have finished after one that has not: other processes were at work on them."""
+"""Maximum units finished after an unfinished one: other processes were working on them."""
 
 
 def warnings_of(study: Study, design: Design, registration: Registration, records: Sequence[Record]) -> list[str]:
-    """In the order in which the report has them."""
+    """In report order."""
     warnings = []
     if not registration.commit:
         warnings.append(registration.line(told(study.text)))
@@ -64,7 +64,7 @@ def _candidates(record: Record) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _fell_short(record: Record, candidate: Mapping[str, Any]) -> bool:
-    """Whether it was asked less in some batch than was planned."""
+    """Whether some batch has fewer requests than planned."""
     return "planned" in record and candidate["asked"] != record["planned"]
 
 
@@ -73,15 +73,15 @@ def wrong_candidates(records: Sequence[Record]) -> set[str]:
 
 
 def biased_orders(records: Sequence[Record]) -> dict[str, list[str]]:
-    """By block, the candidates that had their turn too early or too late on average for an order drawn at random.
+    """By block, the candidates whose average turn was too early or too late for a random order.
 
-    Who comes last finds warm caches, or a machine that others have left alone."""
+    Later turns find warm caches, or a machine left idle by others."""
     places: dict[str, dict[str, list[float]]] = {}
     for record in records:
         for turn in record.get("order", ()):
             if len(turn) > 1:
                 for place, name in enumerate(turn):
-                    # In standard deviations of a uniform place.
+                    # In standard deviations of a uniform position.
                     spread = ((len(turn) ** 2 - 1) / 12) ** 0.5
                     one = (place - (len(turn) - 1) / 2) / spread
                     places.setdefault(record["block"], {}).setdefault(name, []).append(one)
@@ -94,7 +94,7 @@ def biased_orders(records: Sequence[Record]) -> dict[str, list[str]]:
 
 
 def _chosen(design: Design, records: Sequence[Record]) -> Iterator[str]:
-    """Units that nobody registered, and units chosen out of turn: what has finished is to be a fair sample."""
+    """Unregistered units, and units run out of order: the finished ones must be a fair sample."""
     planned = [unit.key for unit in design.units()]
     done = {record["key"] for record in records}
     unknown = done - set(planned)

@@ -1,6 +1,6 @@
-"""An experiment in which candidates answer the same requests: interleaved in a drawn order, and checked.
+"""An experiment whose candidates answer the same requests, interleaved in a drawn order, and checked.
 
-Subclass `Contest`, say what the world is and how a candidate of a name is built; the rest is data in the design.
+Subclass `Contest`, define the world and how to build a candidate by name; the rest is data in the design.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minikube_py.lab.study.measured import Measured
 
 
 class Batch(NamedTuple):
-    """`asked` and `right` are of the same length: what is asked, and the truth. `changes` come after it was asked."""
+    """Batch: `asked` and `right` have equal length: the requests and the true answers. `changes` follow afterwards."""
 
     asked: Any
     right: Any
@@ -26,43 +26,43 @@ class Batch(NamedTuple):
 
 class Candidate(Protocol):
     def answer(self, asked: Any) -> Any:
-        """One answer for each request, in order; fewer where it stopped early."""
+        """One answer per request, in order; fewer if it stopped early."""
 
     def change(self, changes: Any) -> None: ...
 
     def figures(self) -> Mapping[str, float]:
-        """What it takes up and has counted so far."""
+        """Its memory use and counters so far."""
 
 
 class World(Protocol):
-    """What one seed makes: a cluster, and what happens to it."""
+    """A seed's world: a cluster, and its events."""
 
     @property
     def batches(self) -> Sequence[Batch]: ...
 
 
 class Contest(Study):
-    """Each candidate answers each batch, then takes in its changes. Measured of each batch: `answer_us` and `change_us`
-    for each request and change (CPU time of the thread), what `score` says of the answers, the candidate's figures."""
+    """Each candidate answers each batch, then applies its changes. Measured per batch: `answer_us` and `change_us` per
+    request and change (CPU time of the thread), the answers' `score`, the candidate's figures."""
 
     def world(self, design: Design, levels: Levels, seed: int) -> World:
-        """Equal arguments, equal worlds; all candidates meet the same one."""
+        """Deterministic in its arguments; all candidates get the same one."""
         raise NotImplementedError
 
     def candidate(self, name: str, world: Any, design: Design, levels: Levels) -> Candidate:
-        """Raises: Absent, where it cannot be built here."""
+        """Raises: Absent, if it cannot be built here."""
         raise NotImplementedError
 
     def mistakes(self, batch: Batch, answers: Any) -> int:
-        """How many answers are wrong, of those given."""
+        """The number of wrong answers among those given."""
         return sum(bool(answer != right) for answer, right in zip(answers, batch.right))
 
     def score(self, batch: Batch, answers: Any) -> Mapping[str, float]:
-        """Figures of the answers beyond right and wrong."""
+        """Figures of the answers besides correctness."""
         return {}
 
     def turns(self, names: Sequence[str], unit: Unit, batch: int) -> list[str]:
-        """Who is asked when: an order drawn for the unit, and moved on by one place for each batch."""
+        """The order of candidates: drawn for the unit, and rotated by one for each batch."""
         drawn = list(names)
         random.Random(unit.key).shuffle(drawn)
         first = batch % max(1, len(drawn))
@@ -89,13 +89,13 @@ class Contest(Study):
                 try:
                     self.ask(there[name], batch, reports[name])
                 except Exception as error:
-                    # One that fails is reported, and does not take the others with it.
+                    # A failing candidate is reported, without affecting the others.
                     absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
                     del there[name], reports[name]
         return {"candidates": reports, "absent": absent, "planned": planned, "order": order}
 
     def ask(self, candidate: Candidate, batch: Batch, report: Report) -> None:
-        """One batch, and what was measured of it into `report`."""
+        """Runs one batch, and adds its measurements to `report`."""
         began_ns = thread_time_ns()
         answers = candidate.answer(batch.asked)
         asked_ns = thread_time_ns() - began_ns

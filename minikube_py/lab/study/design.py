@@ -1,10 +1,10 @@
-"""The registered design, as data: which blocks there are, which units each has, and in which order they run.
+"""The registered design, as data: its blocks, their units, and the order of execution.
 
 It is a JSON, TOML or YAML document of `study` (a name), `version`, `seeds` (how many, by mode), `defaults` (a level of
 each factor) and `blocks`: of each, its `candidates` and the levels of its factors by mode.
 
-A unit is one cluster of one seed; its key names the block, its levels and the seed, and nothing else, so that what was
-measured of it in an earlier run is found again.
+A unit is one cluster of one seed; its key names only the block, its levels and the seed, so that earlier measurements
+of it are found again.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from minikube_py.api.yaml_text import documents
 from minikube_py.errors import MinikubeError
 
 Mode = str
-"""How much of the design runs: "full", or a smaller one that the design has, as "quick" and "medium"."""
+"""How much of the design runs: "full", or a smaller mode of the design, such as "quick" and "medium"."""
 Level = int | float | str
 Levels = Mapping[str, Level]
 
 WITHIN_UNIT: Final = ("changed_share", "old_share", "updates")
-"""Factors whose levels one unit goes through one after the other: they are states of the same cluster."""
+"""Factors whose levels one unit passes through: they are states of the same cluster."""
 
 
 class StudyError(MinikubeError):
-    """The study cannot be run as asked; the text says why and what to do."""
+    """The study cannot be run as requested; the text says why and what to do."""
 
 
 class Unit(NamedTuple):
-    """`levels`: of every factor the block or the defaults name, those of `WITHIN_UNIT` left out."""
+    """`levels`: of every factor the block or the defaults name, except `WITHIN_UNIT`."""
 
     block: str
     levels: tuple[tuple[str, Level], ...]
@@ -53,12 +53,12 @@ def cell_name(levels: Levels) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """`raw` is the registered document; the rest is read from it."""
+    """`raw` is the registered document; everything else is derived from it."""
 
     raw: Mapping[str, Any]
     mode: Mode
     same: tuple[tuple[str, Level, str, Level], ...] = ()
-    """(factor, level, other factor, its level): at that level of the one the other means nothing, and is set so."""
+    """(factor, level, other factor, its level): at that level of the first, the other is meaningless and fixed."""
 
     def of_mode(self, name: str) -> Any:
         return self.raw[name][self.mode]
@@ -88,12 +88,12 @@ class Design:
         return list(self.blocks[block]["limits"][self.mode])
 
     def levels(self, block: str, factor: str) -> list[Level]:
-        """The levels of a factor that a unit of `block` goes through itself."""
+        """The levels of a factor that a unit of `block` passes through."""
         levels: list[Level] = self.blocks[block][self.mode].get(factor, [])
         return levels
 
     def candidates(self, block: str) -> list[str]:
-        """Names, with those of groups (`exact`, `filters`, ...) written out, in the order of the document."""
+        """Names with groups (`exact`, `filters`, ...) expanded, in document order."""
         found: list[str] = []
         for name in self.blocks[block].get("candidates", []):
             group = self.raw[name] if isinstance(self.raw.get(name), list) else [name]
@@ -101,7 +101,7 @@ class Design:
         return found
 
     def cells(self, block: str) -> list[dict[str, Level]]:
-        """Each combination of levels that is a unit of its own, the defaults filled in."""
+        """Each combination of levels that forms a unit, with defaults filled in."""
         own = {
             name: values for name, values in self.blocks[block].get(self.mode, {}).items() if name not in WITHIN_UNIT
         }
@@ -115,7 +115,7 @@ class Design:
         return list(cells.values())
 
     def units(self, blocks: tuple[str, ...] = ()) -> Iterator[Unit]:
-        """All units, in order of seed and shuffled within one; of `blocks` only, if there are any."""
+        """All units, by seed and shuffled within each; only of `blocks`, if given."""
         for seed in range(self.seeds):
             of_seed = [
                 Unit(block, tuple(sorted(levels.items())), seed)
@@ -128,8 +128,8 @@ class Design:
 
 
 def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
-    """`where`: what it is called, which says its format. `name`: of the study that it must be of, "" for any. A `mode`
-    of "" reads a document whose mode is not known yet.
+    """`where`: its name, which implies the format. `name`: the required study name, "" for any. A `mode` of "" reads a
+    document whose mode is not known yet.
 
     Raises: StudyError."""
     try:

@@ -1,8 +1,8 @@
-"""What is an experiment's own; all else (runner, journal, statistics, checks, report) is shared.
+"""The interface of an experiment; runner, journal, statistics, checks and report are shared.
 
-An experiment is a design (`minikube_py.lab.study.design`) and a class. The built-in ones have a name; one of your own
-is the file of its design, whose `code` names the class as `FILE.py:CLASS` (beside that file) or `MODULE:CLASS`. A
-distribution adds its own by an entry point of the group `minikube_py.studies`, whose name is the study's.
+An experiment is a design (`minikube_py.lab.study.design`) and a class. The built-in ones have a name; a custom one is
+the file of its design, whose `code` names the class as `FILE.py:CLASS` (beside that file) or `MODULE:CLASS`. A
+distribution adds more by an entry point of the group `minikube_py.studies`, whose name is the study's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Outcome = Literal["held", "falsified", "undecided", "not tested"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a registered prediction came to. `evidence` is one sentence with the figures."""
+    """The result of a registered prediction. `evidence` is one sentence with the figures."""
 
     name: str
     claim: str
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What an experiment says about its records. `rows`: for the CSV file, the first being its heads."""
+    """An experiment's evaluation of its records. `rows`: for the CSV file, header first."""
 
     findings: list[Finding]
     tables: list[Table]
@@ -59,18 +59,18 @@ class Absent(StudyError):
 
 
 class Study:
-    """To be subclassed. An instance knows no run: what it is asked comes with the question."""
+    """Base class. Instances are stateless: each call gets its data."""
 
     name = ""
     title = ""
     words: Mapping[str, str] = {}
-    """What the report's terms mean, for a reader who has not read the registration."""
+    """Definitions of the report's terms, for readers without the registration."""
     mode_notes: Mapping[str, str] = {}
     text = Path()
-    """The registration in prose; the design itself where there is none."""
+    """The registration in prose; the design itself if there is none."""
     design = Path()
     packaged: Path | None = None
-    """A copy of the design that is installed with the code, for where there is no checkout."""
+    """A copy of the design installed with the code, for use without a checkout."""
 
     def load(self, mode: str) -> Design:
         """Raises: StudyError."""
@@ -78,15 +78,15 @@ class Study:
         return parse(_given(path), mode, str(path), self.name)
 
     def measure(self, design: Design, unit: Unit) -> Report:
-        """Measures one unit; whatever it raises is a failed unit."""
+        """Measures one unit; an exception marks the unit as failed."""
         raise NotImplementedError
 
     def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
-        """From the records alone. `rates`: pods/s that benches of the whole control plane wrote down."""
+        """From the records alone. `rates`: pods/s recorded by benchmarks of the whole control plane."""
         raise NotImplementedError
 
     def intervals(self, design: Design) -> str:
-        """A line about what the report's intervals are."""
+        """One line explaining the report's intervals."""
         raise NotImplementedError
 
 
@@ -114,7 +114,7 @@ def find(target: str) -> Study:
 def _of_file(path: Path) -> Study:
     if not path.is_file():
         raise StudyError(f"there is no file {path}; name the file of a design")
-    # Any mode reads as well as another here; which there are is checked when one is asked for.
+    # Any mode works here; which modes exist is checked when one is requested.
     raw = dict(parse_any(path))
     code = raw.get("code")
     if not isinstance(code, str) or ":" not in code:
@@ -131,7 +131,7 @@ def _of_file(path: Path) -> Study:
 
 
 def parse_any(path: Path) -> Mapping[str, Any]:
-    """The document of a design, in whatever mode it has first. Raises: StudyError."""
+    """The document of a design, in its first mode. Raises: StudyError."""
     return parse(_given(path), "", str(path)).raw
 
 

@@ -1,4 +1,4 @@
-"""What has been measured so far: one JSON line for each finished unit, so that a run goes on where it was stopped."""
+"""Measurements so far: one JSON line per finished unit, so that an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def digest(design: Design) -> str:
 
 
 class Journal:
-    """The lines of one run. The first says which design they are of; lines that a kill tore are left out, and said.
+    """The lines of one run. The first identifies the design; lines truncated by a kill are skipped and reported.
 
-    `about`: what was written beside it when the run began: which commit registered the design, and on what it runs."""
+    `about`: recorded when the run began: the registering commit, and the machine."""
 
     def __init__(self, path: Path, design: Design, resume: bool, about: Mapping[str, Any] | None = None) -> None:
-        """Raises: StudyError, if `path` holds what would be lost or mixed."""
+        """Raises: StudyError, if data in `path` would be lost or mixed."""
         self.path = path
         self.about: Record = dict(about or {})
         self.records: dict[str, Record] = {}
@@ -69,7 +69,7 @@ class Journal:
             raise StudyError(f"{self.path} holds {found} finished units; give --resume, or another folder with --out")
         whole = self.path.read_bytes()
         if not whole.endswith(b"\n"):
-            # A line that a kill cut short is ended, so that the next one stands by itself.
+            # Terminate a truncated line, so that the next one is separate.
             with self.path.open("ab") as file:
                 file.write(b"\n")
 

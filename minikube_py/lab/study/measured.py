@@ -1,7 +1,7 @@
-"""What a contest measured, and what its design foretold, as data.
+"""A contest's measurements and its design's predictions, as data.
 
-A cluster (seed) is the unit of inference: batches and cells of one cluster are averaged before anything is compared, so
-that many requests of few clusters give no narrow interval. Two candidates are compared over batches that both finished.
+A cluster (seed) is the unit of inference: its batches and cells are averaged before any comparison, so that many
+requests on few clusters do not give a narrow interval. Two candidates are compared over batches that both finished.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from minikube_py.lab.study.journal import Record
 from minikube_py.lab.study.statistics import Interval, of_clusters
 
 TIMED = "_us"
-"""How the name of a figure ends that depends on the order of turns."""
+"""Suffix of figures that depend on the order of turns."""
 Prediction = Mapping[str, Any]
 Cells = dict[str, dict[int, tuple[float, float]]]
-"""By cell and seed, the figure of one candidate and of its rival."""
+"""By cell and seed, the figures of a candidate and of its rival."""
 
 
 class Measured:
-    """Figures by candidate, cell and cluster; candidates that were ever wrong are left out."""
+    """Figures by candidate, cell and cluster; candidates with any wrong answer are excluded."""
 
     def __init__(self, design: Design, records: Sequence[Record]) -> None:
         self.design = design
@@ -55,8 +55,8 @@ class Measured:
     def pairs(
         self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
     ) -> Cells:
-        """By cell and seed: the means of both over the batches that both finished; units without such a batch are left
-        out. Without `over` the second is 1."""
+        """By cell and seed: both means over the batches that both finished; units without such a batch are skipped.
+        Without `over` the second is 1."""
         found: Cells = {}
         for record in self._of_block(block, where or {}):
             two = [record["candidates"].get(name) for name in (of, over) if name is not None]
@@ -76,7 +76,7 @@ class Measured:
     def by_cluster(
         self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
     ) -> list[float]:
-        """One value for each cluster that has every cell: the mean over cells, of ratios the geometric one."""
+        """One value per cluster that has every cell: the mean over cells, geometric for ratios."""
         cells = self.pairs(block, figure, of, over, where)
         seeds = set.intersection(*(set(each) for each in cells.values())) if cells else set()
         values = []
@@ -87,7 +87,7 @@ class Measured:
             elif all(ours > 0 and theirs > 0 for ours, theirs in each):
                 values.append(math.exp(fmean(math.log(ours / theirs) for ours, theirs in each)))
             else:
-                # Where a figure is 0 in some cell, the ratio of the sums.
+                # If a figure is 0 in some cell, the ratio of the sums.
                 mine, least = (sum(one[part] for one in each) for part in (0, 1))
                 values.append(mine / least if least else math.inf if mine else 1.0)
         return values
@@ -98,7 +98,7 @@ class Measured:
     # -- predictions -----------------------------------------------------------------------------------------------
 
     def judge(self) -> list[Finding]:
-        """Every prediction of the design. Raises: StudyError for one that lacks something."""
+        """Every prediction of the design. Raises: StudyError for an incomplete one."""
         return [self._judged(each) for each in self.design.raw.get("predictions", [])]
 
     def _judged(self, foretold: Prediction) -> Finding:
@@ -138,7 +138,7 @@ class Measured:
         return list(dict.fromkeys(record["block"] for record in self.records))
 
     def tables(self) -> list[Table]:
-        """Those that the design asks for; else one of each block, by all that varies."""
+        """Those requested by the design; otherwise one per block, by all varying factors."""
         asked = self.design.raw.get("tables") or [{"block": block} for block in self.blocks]
         return [table for each in asked if (table := self._table(each)).rows]
 
@@ -164,7 +164,7 @@ class Measured:
         return [factor for factor in cells[0] if len({str(cell[factor]) for cell in cells}) > 1]
 
     def rows(self) -> list[Sequence[object]]:
-        """One for each unit, candidate and figure: the mean over its batches, and over how many."""
+        """One per unit, candidate and figure: the mean over its batches, and their number."""
         rows: list[Sequence[object]] = [["block", "cell", "seed", "candidate", "figure", "mean", "batches"]]
         for record in self.records:
             for name, report in record["candidates"].items():
@@ -175,8 +175,8 @@ class Measured:
         return rows
 
     def draw(self, folder: Path, name: str, packaged: Path | None) -> list[tuple[str, Path]]:
-        """A picture for each of the design's `pictures`: a figure by a factor, a line for each candidate, a panel for
-        each level of `panels`. `labels.json` beside the packaged design says what a reader calls them."""
+        """One picture per entry of the design's `pictures`: a figure by a factor, a line per candidate, a panel per
+        level of `panels`. `labels.json` beside the packaged design provides reader-facing names."""
         wanted = self.design.raw.get("pictures", [])
         if not plots.available():
             return []
@@ -194,11 +194,11 @@ class Measured:
         panels = _levels(records, [asked["panels"]] if "panels" in asked else [])
         names = list(asked.get("candidates", self.names(block)))
         levels = _levels(records, [x])
-        # A line between levels would hide that one level has no neighbour, or that levels are words.
+        # A connecting line would be wrong for a single level, or for levels that are words.
         lines = len(levels) > 1 and all(isinstance(level[x], int | float) for level in levels)
         beside = [0.0 if lines else 0.6 * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
         figure, axes = plots.figure(1, len(panels), (4.2 * len(panels) + (0 if lines else 1.5), 3.8))
-        # The same in every picture of a study; beyond the colours, markers tell them apart.
+        # Consistent across all pictures of a study; beyond the colours, markers distinguish candidates.
         every = dict.fromkeys(each for each_block in self.blocks for each in self.names(each_block))
         place_of = {name: at for at, name in enumerate(every)}
         for panel, axis in zip(panels, axes[0]):
@@ -232,12 +232,12 @@ class Measured:
 
 
 def outcome(found: Interval, below: bool, bound: float) -> Outcome:
-    """Held or falsified where the whole interval says so."""
+    """Held or falsified if the whole interval agrees."""
     if found.high < bound:
         return "held" if below else "falsified"
     if found.low > bound:
         return "falsified" if below else "held"
-    # Neither below nor above, and surely so.
+    # A zero-width interval at the bound itself.
     return "falsified" if found.low == found.high else "undecided"
 
 
@@ -248,7 +248,7 @@ def _figures(records: Sequence[Record]) -> list[str]:
 
 
 def _levels(records: Sequence[Record], by: Sequence[str]) -> list[dict[str, Any]]:
-    """The combinations of levels that there are, in order."""
+    """The existing combinations of levels, in order."""
     found = {tuple(record["levels"][factor] for factor in by) for record in records}
     return [
         dict(zip(by, levels))

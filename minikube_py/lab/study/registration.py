@@ -1,7 +1,7 @@
-"""Whether the design that is about to run is the one that was registered: committed, and unchanged since.
+"""Checks that the design about to run is the registered one: committed, and unchanged since.
 
-The design of an installed package is a copy that no commit vouches for; a run from there must say `--unregistered`, and
-its report says so too.
+The design of an installed package is a copy without a commit; a run from there requires `--unregistered`, and its
+report says so.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from minikube_py.lab.study.experiment import Study
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """`commit`: the last one that touched either file, "" where nothing vouches for them; then `reason` says why.
-    `first`: the one that brought the text; what changed between stands in it under Deviations."""
+    """`commit`: the last one that touched either file, "" if there is none; then `reason` says why. `first`: the one
+    that added the text; later changes are listed in it under Deviations."""
 
     commit: str
     committed_at: str
@@ -45,7 +45,7 @@ def load(study: Study, mode: Mode, unregistered: bool = False) -> tuple[Design, 
 
 
 def told(path: Path) -> str:
-    """A path as its checkout has it."""
+    """A path relative to its checkout."""
     top = checkout_of(path)
     return str(path.relative_to(top)) if top else path.name
 

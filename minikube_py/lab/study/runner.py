@@ -1,7 +1,7 @@
-"""Runs the units that are still to be run: by processes on all cores, or as tasks of a Ray cluster.
+"""Runs the remaining units: by processes on all cores, or as tasks of a Ray cluster.
 
-This process alone writes each result as it comes in. A unit that raises is a result too: it is reported, written down
-as failed, and tried again by the next `--resume`.
+Only this process writes results, as they arrive. A unit that raises also counts as a result: it is reported, recorded
+as failed, and retried by the next `--resume`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.journal import Journal, Record
 
 UNITS_A_PROCESS: Final = 40
-"""A worker is replaced after as many, so that memory that one unit left behind does not slow later ones."""
+"""A worker is replaced after this many units, so that leaked memory does not slow later ones."""
 PACKAGE: Final = Path(__file__).resolve().parents[2]
 Results = Iterator[Record]
 
 
 class Task(NamedTuple):
-    """`target`: by what a process finds the study's code."""
+    """`target`: locates the study's code in a process."""
 
     target: str
     design: Design
@@ -34,7 +34,7 @@ class Task(NamedTuple):
 
 
 def run_unit(task: Task) -> Record:
-    """The record of one unit; never raises but when interrupted."""
+    """The record of one unit; never raises unless interrupted."""
     target, design, unit = task
     began_s = time.monotonic()
     record: Record = {
@@ -56,7 +56,7 @@ def run_unit(task: Task) -> Record:
 
 
 def weight(unit: Unit) -> float:
-    """About how long a unit takes relative to the others; the remaining time is estimated from these."""
+    """The approximate relative duration of a unit, used to estimate the remaining time."""
     levels = dict(unit.levels)
     return 1.0 + float(levels.get("n", levels.get("keys", 10_000))) / 2_000
 
@@ -68,7 +68,7 @@ def todo(design: Design, journal: Journal, blocks: tuple[str, ...] = ()) -> list
 
 @contextmanager
 def in_processes(jobs: int) -> Iterator[Callable[[Sequence[Task]], Results]]:
-    """`jobs` workers, started again rather than forked, so that they are alike on every system; one is this process."""
+    """`jobs` workers, spawned rather than forked, so that all systems behave alike; one job runs in this process."""
     if jobs == 1:
         yield lambda tasks: map(run_unit, tasks)
         return
@@ -79,13 +79,13 @@ def in_processes(jobs: int) -> Iterator[Callable[[Sequence[Task]], Results]]:
 
 @contextmanager
 def on_ray(address: str) -> Iterator[Callable[[Sequence[Task]], Results]]:
-    """Tasks of one CPU each at a cluster that `ray start --head` began. Raises: StudyError."""
+    """Tasks of one CPU each on a cluster started by `ray start --head`. Raises: StudyError."""
     try:
         import ray
     except ImportError as error:
         raise StudyError("ray is not installed; pip install 'minikube_py[sweep]', or leave --ray out") from error
     try:
-        # The package goes along, so that the cluster's hosts run this very code.
+        # The package is shipped, so that the cluster's hosts run this code.
         ray.init(address=address, log_to_driver=False, runtime_env={"py_modules": [str(PACKAGE)]})
     except Exception as error:
         said = " ".join(str(error).split())[:200]
@@ -97,7 +97,7 @@ def on_ray(address: str) -> Iterator[Callable[[Sequence[Task]], Results]]:
 
 
 def _ray_results(tasks: Sequence[Task]) -> Results:
-    """At most twice as many under way as there are CPUs, so that an end leaves little to be thrown away."""
+    """At most twice as many tasks as CPUs, so that little work is lost at the end."""
     import ray
 
     remote: Any = ray.remote(num_cpus=1)(run_unit)
@@ -124,7 +124,7 @@ def run(
     results: Callable[[Sequence[Task]], Results],
     told: Callable[[int, str], None],
 ) -> list[Record]:
-    """Runs `units`, writes each down, tells how many are done and the time left; returns those that failed."""
+    """Runs and records `units`, and reports progress and the remaining time; returns the failed ones."""
     failed: list[Record] = []
     left = total = sum(map(weight, units))
     began_s = time.monotonic()

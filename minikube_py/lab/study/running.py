@@ -1,4 +1,4 @@
-"""`minikube-py lab study NAME`: runs the units that are left to run, and writes the report of all that have run."""
+"""`minikube-py lab study NAME`: runs the remaining units, and writes the report of all finished ones."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from minikube_py.lab.study.runner import Results, Task
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """`target`: the name of a study, or the file of its design. `ray`: the address of a cluster. `limit_s`: the run
-    stops after so long. `report_only`: nothing is run."""
+    """`target`: the name of a study, or the file of its design. `ray`: a cluster's address. `limit_s`: the run stops
+    after this time. `report_only`: runs nothing."""
 
     target: str
     mode: Mode
@@ -41,7 +41,7 @@ class StudyOptions:
 
 
 def run_study(options: StudyOptions, step: Step) -> int:
-    """0, or 1 where units failed. Raises: StudyError, ReportError."""
+    """Returns 0, or 1 if units failed. Raises: StudyError, ReportError."""
     study = find(options.target)
     design, registration = load(study, options.mode, options.unregistered)
     rates = bench_rates(options.bench)
@@ -49,7 +49,7 @@ def run_study(options: StudyOptions, step: Step) -> int:
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
     about = {"registration": asdict(registration), "environment": describe(options.out, jobs).as_dict()}
     journal = Journal(options.out / NAME, design, options.resume or options.report_only, about)
-    # What counts is the commit and the machine that the run began under, wherever its report is written.
+    # The commit and machine of the run's start count, wherever its report is written.
     registration = Registration(**journal.about["registration"])
     try:
         step("design", registration.line(told(study.text)))
@@ -117,7 +117,7 @@ def _tell(
 
 
 def bench_rates(paths: Sequence[Path]) -> dict[str, float]:
-    """Pods/s of each run that benches wrote down, by what was run. Raises: StudyError."""
+    """Pods/s of each run recorded by benchmarks, by description. Raises: StudyError."""
     found: dict[str, float] = {}
     for path in paths:
         before = len(found)
@@ -149,7 +149,7 @@ def _collect(node: object, name: str, found: dict[str, float]) -> None:
 
 
 def _named(options: object, name: str) -> str:
-    """What a run is called by its options, where it says them."""
+    """A run's description by its options, if given."""
     if not isinstance(options, dict) or not {"nodes", "matcher"} <= options.keys():
         return name
     members = options.get("members") or 1

@@ -1,7 +1,7 @@
-"""Ratios of paired costs with bootstrap intervals, and what counts as a win.
+"""Ratios of paired costs with bootstrap intervals, and the criterion for a win.
 
-Two levels are resampled, seeds and batches within them, so that an interval speaks of other clusters and not only of
-other moments of the same ones. Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 8 and 13.
+Two levels are resampled, seeds and batches within them, so that an interval covers other clusters, not only other
+moments of the same ones. Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 8 and 13.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEED: Final = 20260101
 
 
 class Interval(NamedTuple):
-    """An estimate and where it lies with the confidence of the design."""
+    """An estimate with its interval at the design's confidence."""
 
     value: float
     low: float
@@ -43,7 +43,7 @@ def weights(seeds: int, batches: int, resamples: int) -> Floats:
 
 
 def ratios(costs: Floats, rivals: Floats, resamples: int, confidence: float) -> list[Interval]:
-    """Mean of `costs` (seeds x batches) over that of each of `rivals` (rivals x seeds x batches)."""
+    """Mean of `costs` (seeds x batches) relative to that of each of `rivals` (rivals x seeds x batches)."""
     share = weights(*costs.shape, resamples)
     ours = share @ costs.reshape(-1)
     theirs = share @ rivals.reshape(len(rivals), -1).T
@@ -55,7 +55,7 @@ def ratios(costs: Floats, rivals: Floats, resamples: int, confidence: float) -> 
 
 
 def mean_interval(values: Floats, resamples: int, confidence: float) -> Interval:
-    """Of the mean of `values` (seeds x batches)."""
+    """For the mean of `values` (seeds x batches)."""
     drawn = weights(*values.shape, resamples) @ values.reshape(-1)
     edges = (1.0 - confidence) / 2.0
     low, high = np.quantile(drawn, [edges, 1.0 - edges])
@@ -63,8 +63,8 @@ def mean_interval(values: Floats, resamples: int, confidence: float) -> Interval
 
 
 def of_clusters(values: Sequence[float], confidence: float, ratio: bool = False) -> Interval:
-    """Of the mean of one value for each cluster, by Student's t; of ratios the geometric mean. One cluster says nothing
-    of others."""
+    """For the mean of one value per cluster, by Student's t; for ratios the geometric mean. A single cluster has an
+    infinite interval."""
     made = np.log(np.array(values)) if ratio else np.array(values, dtype=np.float64)
     if len(made) < 2 or not np.isfinite(made).all():
         value = float(values[0]) if len(values) else math.nan
@@ -85,7 +85,7 @@ def student_quantile(share: float, freedom: int) -> float:
 
 
 def verdict(ratio: Interval, margin: float) -> Verdict:
-    """A win is a ratio surely below 1 - margin, a loss one surely above its reciprocal."""
+    """A win is a ratio significantly below 1 - margin, a loss one significantly above its reciprocal."""
     least, most = 1.0 - margin, 1.0 / (1.0 - margin)
     if ratio.high < least:
         return "win"
@@ -95,7 +95,7 @@ def verdict(ratio: Interval, margin: float) -> Verdict:
 
 
 def against_all(intervals: list[Interval], margin: float) -> Verdict:
-    """A win only over every rival; one that beats us is a loss."""
+    """A win only against every rival; a loss if any rival wins."""
     found = {verdict(each, margin) for each in intervals}
     if "loss" in found:
         return "loss"
@@ -106,7 +106,7 @@ def against_all(intervals: list[Interval], margin: float) -> Verdict:
 
 
 def share_interval(hits: int, total: int) -> Interval:
-    """Of a share counted `hits` times of `total`, 95 %. Source: Wilson, JASA 1927."""
+    """Of a share with `hits` of `total`, 95 %. Source: Wilson, JASA 1927."""
     if not total:
         return Interval(float("nan"), 0.0, 1.0)
     z, p = 1.96, hits / total

@@ -1,4 +1,4 @@
-"""The report of a study: Markdown, HTML, CSV and JSON, with the machine and both commits above every figure."""
+"""The report of a study: Markdown, HTML, CSV and JSON, with machine and commits above every figure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADVICE = "Advice, with thresholds from these data"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """All that the report says, whatever it is written as, and the files that say it."""
+    """The report's content, independent of format, and its files."""
 
     study: Study
     head: list[str]
@@ -51,7 +51,7 @@ def write(
     folder: Path,
     rates: Mapping[str, float],
 ) -> Written:
-    """Writes all forms of the report into `folder`."""
+    """Writes the report in all formats to `folder`."""
     account = study.tell(design, records, folder, rates)
     head = _head(study, design, registration, environment, records)
     made = Written(study, head, warnings_of(study, design, registration, records), account)
@@ -117,7 +117,7 @@ def _row(cells: Iterable[str]) -> str:
 def page(made: Written) -> str:
     def safe(text: str) -> str:
         parts = html.escape(text).split("**")
-        # Every other part stood between the marks of bold.
+        # Every other part was between bold markers.
         text = "".join(f"<b>{part}</b>" if number % 2 else part for number, part in enumerate(parts))
         return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(text.split("`")))
 

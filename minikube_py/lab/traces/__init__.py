@@ -1,1 +1,1 @@
-"""Compact tables of real traces. Where each comes from, and its licence, stands in SOURCES.md beside them."""
+"""Compact tables of real traces. SOURCES.md documents their origins and licences."""

@@ -1,4 +1,4 @@
-"""Advice as a decision tree whose thresholds are read off the results; a branch that no cell speaks for is left out."""
+"""Advice as a decision tree with thresholds from the results; branches without a cell are omitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikube_py.studies.bloom.predictions import Evidence
 from minikube_py.studies.bloom.tables import cost_text, microseconds, number, percent
 
 NEAR = 1.1
-"""Structures within 10 % of the cheapest are named beside it."""
+"""Structures within 10 % of the cheapest are listed beside it."""
 
 
 def tree(evidence: Evidence) -> list[str]:
@@ -50,7 +50,7 @@ def _in_process(evidence: Evidence) -> list[str]:
 
 
 def _means(cells: Sequence[Cell], price: Price) -> dict[str, float]:
-    """Of the exact structures that all cells have."""
+    """Of the exact structures that all cells contain."""
     if not cells:
         return {}
     names = [

@@ -1,9 +1,9 @@
-"""Shards that really cost something to open: cold ones in files that the system has forgotten, and remote ones at a
-store member in another process.
+"""Shards with a real opening cost: cold ones in files evicted from the page cache, and remote ones at a store member in
+another process.
 
-C_behind is what opening a shard takes more than looking through the same shard in this process, by the wall clock,
-since what is waited for takes no CPU time: the median over single openings. Whole requests are asked too, behind no
-filter, the max vector and the joint bitset: they test what the ledger says of such a C_behind.
+C_behind is the extra time for opening a shard compared with scanning the same shard in this process, by the wall clock,
+since waiting takes no CPU time: the median over single openings. Whole requests are measured too, without a filter,
+with the max vector and with the joint bitset: they test the ledger's prediction for such a C_behind.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def measure(design: Design, unit: Unit) -> Report:
 
 @contextmanager
 def readers(folder: Path, dimensions: int) -> Iterator[dict[str, Reading]]:
-    """What shards can lie in, by name; each call gives an empty one."""
+    """The shard storages by name; each call returns an empty one."""
     count = 0
     opened: list[RemoteShards] = []
 
@@ -93,7 +93,7 @@ def _case(
     for front in FRONTS:
         text = buckets if front == "joint-bitset" else ""
         structure = Sharded(cluster.dimensions, shards=shards, filter=front, filter_options=text)
-        # Loaded in memory, and asked over there: the shards hold the same, and are written only once.
+        # Loaded in memory, then read remotely: both hold the same shards, which are written only once.
         load(structure, slots, cluster.points)
         structure.reader = behind
         if front == "always":
@@ -106,7 +106,7 @@ def _case(
 
 
 def _openings(behind: ShardReader, cluster: Cluster, asked: Sequence[Box], count: int) -> Report:
-    """The same shards opened there and in memory, in an order drawn at random."""
+    """Opens the same shards there and in memory, in random order."""
     near = MemoryShards(cluster.dimensions)
     for shard in range(cluster.shards):
         slots = np.arange(shard, cluster.nodes, cluster.shards, dtype=np.int64)

@@ -1,6 +1,6 @@
 """The candidates by name: structures of the catalogue that hold all nodes, and shards behind a filter.
 
-What is not there, or does not know an option, is reported as absent, never replaced by something else.
+A candidate that is missing or rejects an option is reported as absent, never replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_BITS = ("always", "oracle", "max-vector", "joint-bitset")
 
 
 class ExactCopy(Sharded):
-    """Shards behind their keys themselves, sorted: no filter, but what stands in its place where keys are small."""
+    """Shards behind sorted copies of their keys: no filter, but its alternative for small keys."""
 
     def _summary(self, points: IntArray) -> Summary:
         return per_dimension(points, OracleKeys, 0, {})
@@ -35,7 +35,7 @@ class ExactCopy(Sharded):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """`high`: where its half-lines end; a filter knows only finite ranges."""
+    """`high`: the end of its half-lines; a filter supports only finite ranges."""
 
     name: str
     kind: Kind
@@ -43,7 +43,7 @@ class Candidate:
     high: int = HIGH
 
     def filter_bytes(self, universe: int) -> int:
-        """What stands in memory to say which shards need not be opened: all of it, where there are no shards."""
+        """The memory for deciding which shards need not be opened: all of it, if there are no shards."""
         structure: Any = self.structure
         if self.kind == "whole":
             return int(structure.size_bytes())
@@ -79,8 +79,8 @@ def candidate(name: str, design: Design, levels: Levels, rebuilding: bool = True
 
 
 def fitted(name: str, longest: int) -> dict[str, int]:
-    """The options that give a filter the longest range it will be asked for; half-lines are as long as the capacity,
-    and prefixes then such that the shortest of the registered requests covers one."""
+    """The options that prepare a filter for its longest range; half-lines are as long as the capacity, and prefixes are
+    then chosen so that the shortest registered request covers one."""
     bits = (longest - 1).bit_length()
     short = min(bits, 6) if longest > 1024 else bits
     return {
@@ -91,12 +91,12 @@ def fitted(name: str, longest: int) -> dict[str, int]:
 
 
 def joint_buckets(design: Design, dimensions: int, bits: int) -> int:
-    """The most steps for each resource whose grid has no more cells than `bits`, within the design's bounds."""
+    """The maximum steps per resource for a grid of at most `bits` cells, within the design's bounds."""
     most = int(design.raw["joint_buckets_max"]["one" if dimensions == 1 else "more"])
-    # The root of a power may come out a hair below it.
+    # The root of a power may be slightly too small.
     return max(2, min(most, math.floor(math.pow(bits, 1 / dimensions) + 1e-9)))
 
 
 def shards_of(slots: IntArray, shards: int) -> int:
-    """How many shards hold `slots`; a slot is in the shard of its number modulo theirs."""
+    """How many shards contain `slots`; a slot's shard is its number modulo the shard count."""
     return len(np.unique(slots % shards)) if len(slots) > 1 else len(slots)

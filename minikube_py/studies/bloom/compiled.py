@@ -1,8 +1,8 @@
-"""The same probes three times: in Python, in numpy, and compiled by numba (extra `sweep`), so that a result can be told
-from Python's constant factors.
+"""The same probes three times: in Python, in numpy, and compiled by numba (extra `sweep`), to separate results from
+Python's constant factors.
 
-The loops are written once, over flat arrays, and compiled where numba is installed. A joint bitset asks of a shard
-whether any cell from the steps of the thresholds on is set; a Bloom filter is probed for each value of [a, capacity].
+The loops are written once, over flat arrays, and compiled where numba is installed. A joint bitset checks whether any
+cell from the thresholds' steps on is set; a Bloom filter is probed for each value of [a, capacity].
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def first_fit(points: Ints, lows: Ints) -> int:
 
 
 def tree_first(tree: Ints, leaves: int, lows: Ints) -> int:
-    """The first leaf that fits of a max-tree in heap order (root 1, leaves from `leaves` on), -1 if there is none."""
+    """The first fitting leaf of a max-tree in heap order (root 1, leaves from `leaves` on), -1 if there is none."""
     dimensions = tree.shape[1]
     node = 1
     while node > 0:
@@ -159,7 +159,7 @@ def np_bloom(bits: npt.NDArray[np.uint8], places: npt.NDArray[np.int32], lows: I
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """One way to run them all; `tree_first` is None where a loop cannot be written that way."""
+    """One implementation of all probes; `tree_first` is None if a loop cannot be written that way."""
 
     name: str
     first_fit: Callable[..., int]

@@ -1,8 +1,8 @@
-"""The ledger: what a request costs with shards at C_behind and U/Q updates beside it, and which filter pays and wins.
+"""The ledger: a request's cost with shards at C_behind and U/Q updates per query, and which filters pay and win.
 
     cost = query_us + opened * C_behind + U/Q * update_us
 
-as registered; `C_behind` and `U/Q` are not measured but set here, so that one measurement answers for all of them.
+as registered; `C_behind` and `U/Q` are parameters here, so that one measurement covers all their values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def prices(design: Design) -> list[Price]:
 
 
 def update_us(found: Mapping[str, Report], name: str) -> Floats:
-    """Per batch; what was rebuilt by chance is replaced by what is in the long run. The oracle's upkeep is free."""
+    """Per batch; the random share of rebuilds is replaced by the long-run share. The oracle's upkeep is free."""
     if name == IDEAL and BASE in found:
         name = BASE
     report = found[name]
@@ -48,7 +48,7 @@ def update_us(found: Mapping[str, Report], name: str) -> Floats:
 
 
 def query_us(found: Mapping[str, Report], name: str, limit: str) -> Floats:
-    """Per batch. The oracle's is that of `always`, for the shards it opens alone."""
+    """Per batch. The oracle's is that of `always`, scaled to the shards it opens."""
     report = found[name]["limits"][limit]
     if name != IDEAL or BASE not in found:
         return np.array(report["query_us"], dtype=np.float64)
@@ -63,7 +63,7 @@ def opened(found: Mapping[str, Report], name: str, limit: str) -> Floats:
 
 
 def oracle_can_win(design: Design, found: Mapping[str, Report]) -> bool:
-    """Whether the ideal filter beats its rivals of tight memory by the margin at any point of the ledger."""
+    """Whether the ideal filter beats its tight-memory rivals by the margin at any point of the ledger."""
     if any(name not in found for name in (IDEAL, BASE)):
         return True
     rivals = [name for name in (BASE, PLAIN, JOINT) if name in found]
@@ -86,7 +86,7 @@ def batch_costs(found: Mapping[str, Report], name: str, limit: str, price: Price
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell and limit, over all its seeds that have finished. `records` are in order of seed."""
+    """One cell and limit, over all finished seeds. `records` are ordered by seed."""
 
     block: str
     levels: Levels
@@ -99,7 +99,7 @@ class Cell:
 
     @cached_property
     def names(self) -> list[str]:
-        """Candidates that every seed has, and that were never wrong."""
+        """Candidates present in every seed and never wrong."""
         reports = [record["candidates"] for record in self.records]
         return [name for name in reports[0] if all(name in each and not each[name]["wrong"] for each in reports)]
 
@@ -145,19 +145,20 @@ class Cell:
         return str(self.records[0]["candidates"][name]["kind"])
 
     def p_empty(self) -> float:
-        """The share of the shards that no filter would have to open, of those probed without one."""
+        """The share of shards that need not be opened, of those probed without a filter."""
         if BASE not in self.names:
             return float("nan")
         probed = self.opened(BASE) + self.figure(BASE, "pruned")
         return self.figure(BASE, "false") / probed if probed else 0.0
 
     def false_positive_rate(self, name: str) -> float:
-        """Of the shards it probed in vain, the share it let through; nan where none was empty."""
+        """The share of empty shards that passed the filter; nan if there were none."""
         let, kept = self.figure(name, "false"), self.figure(name, "pruned")
         return let / (let + kept) if let + kept else float("nan")
 
     def rivals(self, name: str, free: bool) -> list[str]:
-        """Of tight memory: none, max vector, a joint bitset that is no greater; of free memory all structures too."""
+        """With tight memory: no filter, max vector, a joint bitset of this size at most; with free memory all
+        structures too."""
         tight = [BASE, PLAIN]
         if JOINT in self.names and (self.bytes(JOINT) <= self.bytes(name) or name in (IDEAL, PLAIN)):
             tight.append(JOINT)
@@ -186,8 +187,8 @@ class Cell:
         return saved > probe_us + price.updates_per_query * upkeep_us
 
     def break_even_us(self, name: str, updates_per_query: float, rival: str = BASE) -> float:
-        """C_behind from which on `name` costs less than `rival`: 0 if it always does; inf if it never does, or only
-        below some C_behind, as one that is quicker and opens more."""
+        """C_behind from which on `name` costs less than `rival`: 0 if always; inf if never, or only below some
+        C_behind, for a candidate that is faster but opens more."""
         free = Price(0.0, updates_per_query)
         more_us = self.mean(name, free) - self.mean(rival, free)
         fewer = self.opened(rival) - self.opened(name)
@@ -196,13 +197,13 @@ class Cell:
         return more_us / fewer if fewer > 0 else float("inf")
 
     def winner(self, names: Iterable[str], price: Price) -> str:
-        """The one that costs least; "" if there is none."""
+        """The cheapest one; "" if there is none."""
         there = [name for name in names if name in self.names]
         return min(there, key=lambda name: self.mean(name, price)) if there else ""
 
 
 def cells(records: Iterable[Mapping[str, Any]], block: str) -> list[Cell]:
-    """All cells of a block that have finished for at least one seed."""
+    """All cells of a block with at least one finished seed."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         if record["block"] == block:

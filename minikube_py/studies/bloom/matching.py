@@ -1,4 +1,4 @@
-"""Measures one unit: every candidate on the same nodes, requests and updates, its answers checked by brute force."""
+"""Measures one unit: every candidate on the same nodes, requests and updates, checked by brute force."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What every candidate of a unit goes through. `asked[limit][batch]`; `right` is how many slots lie in each box."""
+    """The input of every candidate of a unit. `asked[limit][batch]`; `right`: the number of slots in each box."""
 
     nodes: int
     shards: int
@@ -65,7 +65,7 @@ def script(design: Design, unit: Unit) -> Script:
 
 @dataclass(slots=True)
 class LimitReport:
-    """Of one limit, batch by batch: means for each request."""
+    """For one limit, by batch: means per request."""
 
     query_us: list[float] = field(default_factory=list)
     opened: list[float] = field(default_factory=list)
@@ -99,7 +99,7 @@ class LimitReport:
 
 
 def measure(design: Design, unit: Unit) -> Report:
-    """The blocks whose candidates are asked and updated in turns."""
+    """The blocks whose candidates are queried and updated alternately."""
     plan = script(design, unit)
     levels = dict(unit.levels)
     names = design.candidates(unit.block)
@@ -122,7 +122,7 @@ def measure(design: Design, unit: Unit) -> Report:
 
 
 def describe(plan: Script) -> Report:
-    """What the requests were, whoever answered them."""
+    """Describes the requests, independent of candidates."""
     feasible = {
         str(limit): float(np.mean([matches > 0 for batch in batches for matches in batch]))
         for limit, batches in plan.right.items()
@@ -140,12 +140,12 @@ def _one(
     except Absent as error:
         absent[name] = str(error)
     except Exception as error:
-        # If one fails, the report says so, and the others go on.
+        # A failing candidate is reported, and the others continue.
         absent[name] = f"{name} (failed): {type(error).__name__}: {error}"
 
 
 def run(tried: Candidate, plan: Script) -> Report:
-    """One candidate through the whole script."""
+    """Runs one candidate through the whole script."""
     structure = tried.structure
     load_us = loaded(tried, plan.initial)
     for slot, point in plan.churn:
@@ -182,7 +182,7 @@ def run(tried: Candidate, plan: Script) -> Report:
 
 
 def expected_rebuilds(structure: Sharded, plan: Script) -> float:
-    """Nodes whose filter is built again for each update, in the long run."""
+    """Nodes whose filter is rebuilt per update, in the long run."""
     if any(isinstance(summary, Forgetting) for summary in structure._summaries):
         return 0.0
     rows = plan.nodes / plan.shards
@@ -190,7 +190,7 @@ def expected_rebuilds(structure: Sharded, plan: Script) -> float:
 
 
 def loaded(tried: Candidate, points: IntArray) -> float:
-    """Loads it; CPU time for each node in us."""
+    """Loads it; returns CPU time per node in us."""
     began_ns = thread_time_ns()
     load(tried.structure, np.arange(len(points), dtype=np.int64), points)
     return (thread_time_ns() - began_ns) / 1000 / max(1, len(points))
@@ -206,14 +206,14 @@ def ended(asked: Sequence[Box], high: int) -> list[Box]:
 
 
 def opened_by(tried: Candidate, found: Sequence[Found], shards: int) -> list[int]:
-    """Shards opened for each request; without shards, those one would open to read the objects found."""
+    """Shards opened per request; without shards, those needed to read the objects found."""
     if tried.kind == "front":
         return [each.shards for each in found]
     return [shards_of(each.slots, shards) for each in found]
 
 
 def mistaken(found: Sequence[Found], right: Sequence[int], limit: int) -> int:
-    """How many answers are of the wrong size."""
+    """The number of answers of the wrong size."""
     return sum(len(each.slots) != (min(limit, matches) if limit else matches) for each, matches in zip(found, right))
 
 

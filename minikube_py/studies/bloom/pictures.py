@@ -1,4 +1,4 @@
-"""The pictures of the report, each from the records alone; none is made where its block has not run."""
+"""The charts of the report, each from the records alone; a chart is omitted if its block has not run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minikube_py.studies.bloom.timing import step_us
 BLUE, ORANGE, GREEN, RED, SKY, PINK, BLACK = plots.SAFE
 GREY: Final = "#8a949e"
 TEXTS: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("pictures.json").read_text(encoding="utf-8"))
-"""`titles` of the pictures; `styles`: what a reader calls a candidate, the number of its colour, its dashes."""
+"""`titles` of the charts; `styles`: a candidate's reader-facing name, colour number and dashes."""
 STYLES: Final = {name: (text, (*plots.SAFE, GREY)[ink], dash) for name, (text, ink, dash) in TEXTS["styles"].items()}
 Point = tuple[float, float]
 
@@ -52,7 +52,7 @@ def middle(cells: Iterable[Cell], limit: str = "1", shards: int = 256) -> list[C
 
 
 def winner_heat(evidence: Evidence, path: Path) -> Path | None:
-    """n x utilisation, a panel for each C_behind: above with structures of all nodes at hand, below without."""
+    """n x utilisation, one panel per C_behind: above with structures of all nodes available, below without."""
     grid = middle(evidence.cells("grid"))
     costs = evidence.design.c_behind_us
     if not grid:
@@ -128,7 +128,7 @@ def latencies(evidence: Evidence, path: Path) -> Path | None:
 
 
 def _spread(cell: Cell, name: str, kind: str) -> tuple[float, float, float]:
-    """The 10th, 50th and 99th percentile of a candidate's requests of that kind, in microseconds."""
+    """The 10th, 50th and 99th percentile of a candidate's requests of one kind, in microseconds."""
     counts: dict[int, int] = {}
     for record in cell.records:
         for step, count in record["candidates"][name]["limits"][cell.limit][kind].items():
@@ -142,7 +142,7 @@ def _spread(cell: Cell, name: str, kind: str) -> tuple[float, float, float]:
 
 
 def false_positives(evidence: Evidence, path: Path) -> Path | None:
-    """FPR against bits a key for each L, uniform and correlated, with the least possible."""
+    """FPR against bits per key for each L, uniform and correlated, with the theoretical minimum."""
     records = evidence.of_block("rates")
     if not records:
         return None
@@ -190,7 +190,7 @@ def _rate_line(axes: Any, records: Sequence[Mapping[str, Any]], sizes: Sequence[
 
 
 def break_evens(evidence: Evidence, path: Path) -> Path | None:
-    """Break-even C_behind against FPR: one dot a cell and front."""
+    """Break-even C_behind against FPR: one dot per cell and front."""
     cells = [cell for cell in evidence.cells("grid", "bits") if cell.limit == "1" and int(cell.levels["shards"]) > 1]
     figure, axes = plots.figure(1, 2, (11, 4.4))
     drawn = False
@@ -227,7 +227,7 @@ def break_evens(evidence: Evidence, path: Path) -> Path | None:
 
 
 def decay(evidence: Evidence, path: Path) -> Path | None:
-    """How requests slow down, and how many shards are opened, as nodes change and nothing is rebuilt."""
+    """Request slowdown and opened shards as nodes change without rebuilds."""
     records = evidence.of_block("churn")
     if not records:
         return None
@@ -259,20 +259,20 @@ def decay(evidence: Evidence, path: Path) -> Path | None:
 
 
 def _seeds(axes: Any, xs: Sequence[float], values: Sequence[Sequence[float]], name: str) -> None:
-    """A line through the means, and from the lowest to the highest of each point's values."""
+    """A line through the means, with the range of each point's values."""
     means = [fmean(each) for each in values]
     style = {"marker": "o", "markersize": 3, "capsize": 2, "linewidth": 1.2, "elinewidth": 0.7, **line(name)}
     axes.errorbar(xs, means, yerr=_ends(means, values), **style)
 
 
 def _ends(means: Sequence[float], values: Sequence[Sequence[float]]) -> list[list[float]]:
-    """How far the lowest and the highest value are from each mean, as `errorbar` wants it."""
+    """The distances of the lowest and the highest value from each mean, for `errorbar`."""
     below = [at - min(each) for at, each in zip(means, values)]
     return [below, [max(each) - at for at, each in zip(means, values)]]
 
 
 def throughput(evidence: Evidence, path: Path) -> Path | None:
-    """Requests a second as updates come with them: measured streams."""
+    """Requests per second with interleaved updates: measured streams."""
     records = evidence.of_block("stream")
     if not records:
         return None
@@ -300,7 +300,7 @@ def throughput(evidence: Evidence, path: Path) -> Path | None:
 
 
 def revisions(evidence: Evidence, path: Path) -> Path | None:
-    """Bytes for each retained revision, and what asking for the past costs."""
+    """Bytes per retained revision, and the cost of querying the past."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     records = evidence.of_block("history")
     nodes = max((int(record["levels"]["n"]) for record in records), default=0)
@@ -373,7 +373,7 @@ def constants(evidence: Evidence, path: Path) -> Path | None:
 
 
 def end_to_end(rates: Mapping[str, float], path: Path) -> Path | None:
-    """Pods a second through API, consensus and bind, as a bench measured them."""
+    """Pods per second through API, consensus and bind, from a benchmark."""
     if not rates:
         return None
     figure, axes = plots.figure(1, 1, (6, 0.9 + 0.3 * len(rates)))
@@ -399,7 +399,7 @@ PICTURES: Final[dict[str, tuple[str, Callable[[Evidence, Path], Path | None]]]] 
 
 
 def draw_all(evidence: Evidence, folder: Path, rates: Mapping[str, float]) -> list[tuple[str, Path]]:
-    """(caption, file) of each picture that there is something for."""
+    """(caption, file) of each chart with data."""
     if not plots.available():
         return []
     made: list[tuple[str, Path]] = []

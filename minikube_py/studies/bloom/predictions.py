@@ -1,4 +1,4 @@
-"""The registered predictions, each tried on what was measured. The thresholds are those of docs/studies/bloom.md."""
+"""The registered predictions, each tested on the measurements. The thresholds are those of docs/studies/bloom.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TREES: Final = ("max-tree", "cow-max-tree", "kd-tree", "bitmaps")
 
 
 class Evidence:
-    """What the predictions look at: all records, and the cells of each block, worked out once."""
+    """The predictions' input: all records, and the cells of each block, computed once."""
 
     def __init__(self, design: Design, records: Sequence[Record]) -> None:
         self.design = design
@@ -114,7 +114,7 @@ def max_is_exact(evidence: Evidence) -> Finding:
             plain = reports[PLAIN]
             for name in evidence.filters(cell):
                 for batch, asked in enumerate(reports[name]["asked"]):
-                    # A batch cut short asked other requests on average.
+                    # A batch cut short had other requests on average.
                     if asked == plain["asked"][batch]:
                         total += 1
                         less = reports[name]["opened"][batch] < plain["opened"][batch] - 1e-3
@@ -230,7 +230,7 @@ def kind_of(name: str) -> str:
 
 
 def in_process_costs(figures: dict[str, Any], shards: int) -> dict[str, float]:
-    """A request that no node can take, in us, with shards that cost nothing to open."""
+    """The cost in us of a request that fits no node, if opening shards is free."""
     costs = {"first-fit": figures["first_fit_us"]["infeasible"], "always": shards * figures["shard_us"]}
     if "tree_us" in figures:
         costs["max-tree"] = figures["tree_us"]["infeasible"]
@@ -240,7 +240,7 @@ def in_process_costs(figures: dict[str, Any], shards: int) -> dict[str, float]:
 
 
 def probe_break_even_us(figures: dict[str, Any], name: str, shards: int) -> float:
-    """C_behind from which probing all shards costs less than opening all; 0 where looking through them costs more."""
+    """C_behind from which probing all shards costs less than opening all; 0 if scanning them costs more."""
     fewer = shards - figures["opened"][name]
     return max(0.0, figures[name] / fewer - figures["shard_us"]) if fewer > 0 else float("inf")
 

@@ -1,8 +1,8 @@
-"""The key cells with the same loops in Python, numpy and compiled: what of a result is Python's constant factor.
+"""The key cells with the same loops in Python, numpy and compiled, to measure Python's constant factor.
 
-Requests that no node can take are a filter's best case: all shards are empty. There, each way is timed for finding that
-out by looking at all nodes, by a max-tree, and by probing every shard's max vector, joint bitset or Bloom filter and
-looking through those that pass. The Bloom filters' places are worked out beforehand: hashing costs nothing.
+Requests that fit no node are a filter's best case: all shards are empty. Timed are a scan of all nodes, a max-tree, and
+probing every shard's max vector, joint bitset or Bloom filter followed by a scan of those that pass. The Bloom filters'
+positions are precomputed, so hashing is free.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIME_LIMIT_S = {"quick": 0.15, "medium": 0.5, "full": 2.0}
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """One cluster as flat arrays: what all three ways read."""
+    """One cluster as flat arrays, shared by all three implementations."""
 
     points: IntArray
     tree: IntArray
@@ -110,7 +110,7 @@ def _one(
     opened: dict[str, float] = {}
 
     def shards(name: str, call: Callable[[IntArray], int]) -> float:
-        # A few requests are enough to compare the ways; Python would take long over all.
+        # A few requests suffice for the comparison; Python would take too long for all.
         few = [call(lows) for lows in none[:6]]
         opened[name] = float(np.mean(few)) if few else 0.0
         return _each_us(call, none, limit_s)
@@ -137,7 +137,7 @@ def _one(
 
 
 def _each_us(call: Callable[[IntArray], int], requests: Sequence[IntArray], limit_s: float) -> float:
-    """CPU time a request; the first call, which may compile, is not counted. nan without requests."""
+    """CPU time per request; the first call, which may compile, is excluded. nan without requests."""
     if not requests:
         return float("nan")
     call(requests[0])

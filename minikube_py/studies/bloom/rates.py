@@ -1,8 +1,8 @@
-"""False positives of the range filters by bits a key and length, uniform and correlated, beside what theory allows.
+"""False positives of the range filters by bits per key and length, uniform and correlated, beside the bounds.
 
 The setting of the published benches (Grafite, Memento), smaller: uniform 62-bit keys, empty ranges of L values;
-correlated ones begin at a key + U[1, 2^6]. The least possible for b bits a key and ranges up to L: eps = L / 2^b, from
-the bound n lg(L/eps) - O(n) of Goswami et al., SODA 2015 (the constant left out).
+correlated ones start at a key + U[1, 2^6]. The minimum for b bits per key and ranges up to L: eps = L / 2^b, from the
+bound n lg(L/eps) - O(n) of Goswami et al., SODA 2015 (the constant left out).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measure(design: Design, unit: Unit) -> Report:
 
 
 def empty_ranges(rng: np.random.Generator, keys: IntArray, length: int, correlated: bool) -> tuple[IntArray, IntArray]:
-    """Closed ranges of `length` values in which no key lies."""
+    """Closed ranges of `length` values without keys."""
     ordered = np.sort(keys)
     lows = rng.integers(UNIVERSE - length, size=QUERIES)
     if correlated:
@@ -58,7 +58,7 @@ def empty_ranges(rng: np.random.Generator, keys: IntArray, length: int, correlat
 
 
 def _one(made: Any, keys: IntArray, lows: IntArray, highs: IntArray, limit_s: float) -> Report:
-    """Asked in slices, until all are asked or the time is over."""
+    """In slices, until all are queried or the time is up."""
     asked = hits = 0
     step = 500
     began_ns = thread_time_ns()

@@ -1,5 +1,5 @@
-"""Blocks in which a cluster goes through stages: it changes without anything being rebuilt, is asked about its past, or
-takes updates between requests.
+"""Blocks in which a cluster passes through stages: changes without rebuilds, queries of the past, or updates between
+requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minikube_py.studies.bloom.undo import UndoLog
 from minikube_py.studies.bloom.workload import Cluster, Update, boxes, matching
 
 HISTORY_REQUESTS_SHARE = 4
-"""Requests at old revisions are a quarter as many: each is checked against a state put together again."""
+"""A quarter as many requests at old revisions: each is checked against a reconstructed state."""
 
 
 def _available(
@@ -40,7 +40,7 @@ def _available(
 
 
 def churn(design: Design, unit: Unit) -> Report:
-    """How requests fare as nodes change and nothing is rebuilt: one report for each share of changed nodes."""
+    """Requests as nodes change without rebuilds: one report per share of changed nodes."""
     levels = dict(unit.levels)
     cluster = Cluster(design, levels, unit.seed)
     initial = cluster.points.copy()
@@ -75,7 +75,7 @@ def churn(design: Design, unit: Unit) -> Report:
 
 
 def stream(design: Design, unit: Unit) -> Report:
-    """Requests and updates interleaved at each ratio, timed as one; what the ledger tests its arithmetic against."""
+    """Requests and updates interleaved at each ratio, timed together; a test of the ledger's arithmetic."""
     levels = dict(unit.levels)
     each = int(design.of_mode("queries_per_batch")) * design.batches
     ratios = [float(level) for level in design.levels("stream", "updates")]
@@ -85,7 +85,7 @@ def stream(design: Design, unit: Unit) -> Report:
     for ratio in ratios:
         asked = boxes(cluster.requests(each))
         plans.append((ratio, asked, [cluster.change(int((i + 1) * ratio) - int(i * ratio)) for i in range(each)]))
-    # What the loop and its clock take, by a structure that does nothing.
+    # The overhead of the loop and its clock, by a structure that does nothing.
     nothing = Candidate("idle", "whole", timing.Idle())
     idle = [_by_turns(nothing, asked, changes, cluster.shards) for _, asked, changes in plans]
     absent: dict[str, str] = {}
@@ -110,7 +110,7 @@ def stream(design: Design, unit: Unit) -> Report:
 def _by_turns(
     tried: Candidate, asked: Sequence[Box], changes: Sequence[Sequence[Update]], shards: int
 ) -> tuple[float, float, int]:
-    """CPU time of all, that of the requests alone, in us; and the shards opened."""
+    """Total CPU time and that of the requests alone, in us; and the shards opened."""
     structure, limit = tried.structure, 1
     wanted = ended(asked, tried.high)
     found: list[Found] = []
@@ -127,7 +127,7 @@ def _by_turns(
 
 
 def history(design: Design, unit: Unit) -> Report:
-    """The past: bytes for each revision, requests at old ones, and what a summary of the whole window still prunes."""
+    """The past: bytes per revision, requests at old ones, and what a summary of the whole window still prunes."""
     levels = dict(unit.levels)
     cluster = Cluster(design, levels, unit.seed)
     initial = cluster.points.copy()
@@ -175,7 +175,7 @@ def _past(
             log.put(slot, point)
         structure.put(slot, point)
     update_us = (thread_time_ns() - began_ns) / 1000 / len(updates)
-    # A second time for the memory, as measuring it takes time of its own.
+    # Repeated for the memory, as measuring it takes extra time.
     size = _bytes_a_revision(structure, updates, states) if versioned else log.bytes_a_revision()
     wrong = 0
     present = timing.ask(structure, asked, limit, 10.0)
@@ -199,7 +199,7 @@ def _past(
 
 
 def _bytes_a_revision(structure: Any, updates: Sequence[Update], states: list[Any]) -> float:
-    """What frozen states keep alive, beyond one: the same updates once more, with the allocator watched."""
+    """The bytes that frozen states keep alive, beyond one: the same updates again, with tracemalloc on."""
     again = updates[: min(len(updates), 2000)]
     kept: list[Any] = []
     tracemalloc.start()
@@ -227,7 +227,7 @@ def _window_summary(
     revisions: Sequence[int],
     log: UndoLog,
 ) -> Report:
-    """One summary for each shard, of every point the window saw there: sound at all its revisions, and duller."""
+    """One summary per shard of all its points within the window: sound at all its revisions, but less selective."""
     shards, dimensions = min(int(levels["shards"]), len(initial)), int(levels["d"])
     options: dict[str, Any] = {}
     if name == "joint-bitset":

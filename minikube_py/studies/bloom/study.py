@@ -1,4 +1,4 @@
-"""The study `bloom` as a client of the shared runner: its measures by block, and what its report says."""
+"""The study `bloom`: its measurements by block, and its part of the report."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Bloom(Study):
     }
 
     def load(self, mode: str) -> Design:
-        # One resource knows no correlation.
+        # A single resource has no correlation.
         return replace(super().load(mode), same=(("d", 1, "correlation", 0),))
 
     def measure(self, design: Design, unit: Unit) -> Report:
@@ -80,8 +80,8 @@ class Bloom(Study):
 
 
 def csv_rows(evidence: Evidence) -> list[Sequence[object]]:
-    """One line for each cell and candidate. What it costs anywhere in the ledger is a sum of its columns:
-    query_us + opened * C_behind + U/Q * update_us."""
+    """One line per cell and candidate. Its cost anywhere in the ledger is a sum of columns: query_us + opened *
+    C_behind + U/Q * update_us."""
     found = evidence.cells("grid", "dimensions", "bits", "repetition", "placement", "ranges")
     factors = sorted({name for cell in found for name in cell.levels})
     measured = ["seeds", "query_us", "update_us", "opened", "p_empty", "false_positive_rate", "filter_bytes"]

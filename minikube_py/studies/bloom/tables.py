@@ -40,7 +40,7 @@ def cost_text(cost_us: float) -> str:
 
 
 def oracle_first(evidence: Evidence) -> Table:
-    """Where the ideal filter does not win, no filter can."""
+    """If the ideal filter does not win, no filter can."""
     design = evidence.design
     columns = ("C_behind", *(f"U/Q = {ratio:g}" for ratio in design.updates_per_query))
     table = Table(
@@ -98,7 +98,7 @@ def rule(evidence: Evidence) -> Table:
 
 
 def winners(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
-    """Which candidate costs least, by n and C_behind: how often, over the cells of `grid`."""
+    """Which candidate is cheapest, by n and C_behind: how often, over the cells of `grid`."""
     design = evidence.design
     title = (
         "Cheapest of all candidates" if free else "Cheapest of the shards' fronts (no structure of all nodes at hand)"
@@ -117,7 +117,7 @@ def winners(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
 
 
 def best(cell: Cell, price: Price, free: bool) -> str:
-    """The cheapest candidate of flesh and blood."""
+    """The cheapest real candidate, without the oracle."""
     names = [name for name in cell.names if name != IDEAL and (free or cell.kind(name) == "front")]
     return cell.winner(names, price)
 
@@ -156,7 +156,7 @@ def break_even(evidence: Evidence) -> Table:
 
 
 def exact(evidence: Evidence, block: str = "grid", limit: str = "1") -> Table:
-    """What the structures that hold all nodes cost in process."""
+    """The in-process cost of structures that hold all nodes."""
     columns = ("", "nodes", "request us", "busiest us", "update us", "1 : 1 us", "bytes / node")
     table = Table(
         f"Exact structures in process, limit {limit} (means over cells of `{block}`; busiest: utilisation from 0.97)",
@@ -181,7 +181,7 @@ def exact(evidence: Evidence, block: str = "grid", limit: str = "1") -> Table:
 
 
 def repetition(evidence: Evidence) -> Table:
-    """Which structure is cheapest as requests repeat."""
+    """The cheapest structure as requests repeat."""
     table = Table(
         "Repetition of requests, U/Q = 1: microseconds, and the cheapest structure",
         ("nodes", "repetition", "shapes", "best other", "which"),
@@ -201,7 +201,7 @@ def repetition(evidence: Evidence) -> Table:
 
 
 def ranges(evidence: Evidence) -> Table:
-    """Short ranges over many values: where the greatest value says nothing."""
+    """Short ranges over many values, where the maximum is uninformative."""
     columns = (
         "",
         "universe",
@@ -239,7 +239,7 @@ def ranges(evidence: Evidence) -> Table:
 
 
 def rates(evidence: Evidence) -> Table:
-    """Measured false positives, and what is promised."""
+    """Measured false positives, and the bounds."""
     columns = ("", "bits", "L", "requests", "FPR", "95 %", "its bound", "L / 2^bits", "probe us", "in numpy us")
     table = Table("False positives of the range filters", columns)
     groups: dict[tuple[str, float, int, str], list[dict[str, Any]]] = {}
@@ -267,7 +267,7 @@ def rates(evidence: Evidence) -> Table:
 
 
 def history(evidence: Evidence) -> Table:
-    """The past: what it takes, and what it costs to ask for it."""
+    """The past: its memory, and the cost of querying it."""
     shares = [float(share) for share in evidence.design.levels("history", "old_share") if share]
     mixed = [f"{100 * share:g} % old: us" for share in shares]
     columns = ("", "nodes", "the past by", "bytes / revision", "now us", "at an old revision us", "update us", *mixed)
@@ -287,7 +287,7 @@ def history(evidence: Evidence) -> Table:
 
 
 def window(evidence: Evidence) -> Table:
-    """Summaries of the whole window, which are sound at each of its revisions."""
+    """Summaries of the whole window, sound at each of its revisions."""
     columns = ("", "nodes", "utilisation", "window, updates / node", "FPR of the present", "FPR of the window")
     table = Table("A summary that covers the whole retained window", columns)
     groups: dict[tuple[str, int, float, float], list[dict[str, Any]]] = {}
@@ -306,7 +306,7 @@ def window(evidence: Evidence) -> Table:
 
 
 def churn(evidence: Evidence) -> Table:
-    """What becomes of a request as nodes change and nothing is rebuilt."""
+    """Requests as nodes change without rebuilds."""
     shares = [f"{float(share):g}" for share in evidence.design.levels("churn", "changed_share")]
     table = Table(
         "Decay without rebuilding: us a request (shards opened), by share of nodes changed", ("", "nodes", *shares)
@@ -327,7 +327,7 @@ def churn(evidence: Evidence) -> Table:
 
 
 def stream(evidence: Evidence) -> Table:
-    """Real streams beside what the ledger makes of their parts."""
+    """Real streams beside the ledger's sum of their parts."""
     columns = (
         "",
         "nodes",
@@ -364,7 +364,7 @@ def stream(evidence: Evidence) -> Table:
 
 
 def probes(evidence: Evidence) -> Table:
-    """Python, numpy and compiled: a request that no node can take."""
+    """Python, numpy and compiled: a request that fits no node."""
     names = ("first-fit", "max-tree", BASE, PLAIN, JOINT, "bloom")
     columns = ("", "nodes", *names, "break-even joint", "break-even bloom")
     table = Table(
@@ -387,7 +387,7 @@ def probes(evidence: Evidence) -> Table:
 
 
 def behind(evidence: Evidence) -> Table:
-    """Shards that really cost something to open."""
+    """Shards with a real opening cost."""
     table = Table(
         "Real shards: what opening one costs",
         ("", "nodes", "shards", "C_behind us", "p99 us", "request us without", "with max vector", "with joint bitset"),
@@ -434,7 +434,7 @@ def placement(evidence: Evidence) -> Table:
 
 
 def dimensions(evidence: Evidence) -> Table:
-    """How many resources are asked for."""
+    """The number of requested resources."""
     columns = (
         "d",
         "correlation",
@@ -502,7 +502,7 @@ def _mean(values: Iterable[float] | Sequence[float]) -> float:
 
 
 def all_tables(evidence: Evidence) -> list[Table]:
-    """In the order in which the report tells them; those without a row are left out."""
+    """In report order; tables without rows are omitted."""
     made = [
         oracle_first(evidence),
         verdicts(evidence, free=False),

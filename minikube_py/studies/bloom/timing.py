@@ -1,7 +1,7 @@
-"""Asks a candidate and takes the time: the thread's CPU time of a batch for the ledger, the wall clock for single ones.
+"""Queries a candidate and measures: the thread's CPU time per batch for the ledger, the wall clock for single requests.
 
-A machine that is shared stretches what the wall clock says of a batch; CPU time it leaves nearly as it was. What the
-loop itself takes is measured by a structure that does nothing, and subtracted.
+A shared machine stretches a batch's wall-clock time; CPU time is almost unaffected. The loop's own overhead is measured
+by a structure that does nothing, and subtracted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from minikube_py.index.structure import NOTHING, Box, Found, Point, Structure
 from minikube_py.studies.bloom.workload import Update
 
 STEPS_A_DECADE: Final = 12
-"""Of the histogram of single latencies: a step is 21 %."""
+"""For the histogram of single latencies: a step is 21 %."""
 
 
 class Idle:
-    """Takes and answers nothing: what it costs is what the loop costs."""
+    """Does nothing: its cost is the loop's overhead."""
 
     structure = "idle"
 
@@ -44,7 +44,7 @@ class Idle:
 
 @dataclass(slots=True)
 class Answers:
-    """Of one batch. `cut`: it was stopped by its limit of time before all were asked."""
+    """Of one batch. `cut`: its time limit stopped it before the end."""
 
     cpu_us: float
     found: list[Found]
@@ -62,7 +62,7 @@ def ask(structure: Structure, asked: Sequence[Box], limit: int, limit_s: float) 
         found.append(find(box, limit))
         marks.append(perf_counter_ns())
         if marks[-1] > stop_ns:
-            # Others may have had the processor; only what we took of it counts.
+            # Other processes may have had the processor; only our share counts.
             left_ns = int(limit_s * 1e9) - (thread_time_ns() - began_ns)
             if left_ns <= 0:
                 break
@@ -73,7 +73,7 @@ def ask(structure: Structure, asked: Sequence[Box], limit: int, limit_s: float) 
 
 
 def put(structure: Structure, updates: Sequence[Update], limit_s: float) -> tuple[float, bool]:
-    """CPU time an update in us, and whether the limit of time cut them short; those left are still put."""
+    """CPU time per update in us, and whether the time limit cut them short; the remaining ones are still put."""
     change = structure.put
     stop_ns = perf_counter_ns() + int(limit_s * 1e9)
     done = 0
@@ -91,14 +91,14 @@ def put(structure: Structure, updates: Sequence[Update], limit_s: float) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Of the loops, in us for each request and update."""
+    """Overhead of the loops, in us per request and update."""
 
     request_us: float
     update_us: float
 
 
 def overhead(asked: Sequence[Box], updates: Sequence[Update]) -> Overhead:
-    """The least of a few, since what comes on top is somebody else's."""
+    """The minimum of a few, since disturbances only add."""
     idle = Idle()
     request_us = min(ask(idle, asked, 1, 1.0).cpu_us for _ in range(5)) / max(1, len(asked))
     return Overhead(request_us, min(put(idle, updates, 1.0)[0] for _ in range(5)))
@@ -106,7 +106,7 @@ def overhead(asked: Sequence[Box], updates: Sequence[Update]) -> Overhead:
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts of latencies in logarithmic steps: step i holds those of [10^(i/12), 10^((i+1)/12)) us."""
+    """Counts of latencies in logarithmic steps: step i covers [10^(i/12), 10^((i+1)/12)) us."""
 
     counts: Counter[int] = field(default_factory=Counter)
 
@@ -118,5 +118,5 @@ class Histogram:
 
 
 def step_us(step: int) -> float:
-    """Where a step of a Histogram ends."""
+    """The end of a Histogram step."""
     return float(10 ** ((step + 1) / STEPS_A_DECADE))

@@ -1,6 +1,6 @@
-"""The past of a structure that keeps none: a log of what each change replaced, as the column host of the store has it.
+"""The past of a structure without history: a log of replaced values, as in the store's column host.
 
-Revision r is the state after r updates. Of a slot that changed since, the oldest entry after r says what stood there.
+Revision r is the state after r updates. For a slot changed since, the oldest entry after r has its value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FIRST_ENTRIES = 1024
 
 
 class UndoLog:
-    """`points`: the present, one row a slot."""
+    """`points`: the present, one row per slot."""
 
     def __init__(self, points: IntArray) -> None:
         self.points = points.copy()
@@ -31,16 +31,16 @@ class UndoLog:
         self.length += 1
 
     def points_at(self, revision: int) -> IntArray:
-        """All points as they stood at `revision`."""
+        """All points at `revision`."""
         points = self.points.copy()
         since = slice(revision, self.length)
-        # Newest first, so that the oldest is written last, and stays.
+        # Newest first, so that the oldest entry is written last and stays.
         points[self._slots[since][::-1]] = self._old[since][::-1]
         return points
 
     def find(self, structure: Structure, box: Box, limit: int, revision: int) -> IntArray:
-        """What `structure`, which holds the present, would have found at `revision`: rows that changed since by their
-        old values, the others by the structure, which is asked for as many more as could have changed."""
+        """The result of `structure`, which holds the present, at `revision`: rows changed since by their old values,
+        the others by the structure, with a limit raised by the number of changed rows."""
         slots, first = np.unique(self._slots[revision : self.length], return_index=True)
         old = self._old[revision + first]
         mask = np.ones(len(slots), dtype=np.bool_)
@@ -58,5 +58,5 @@ class UndoLog:
         return found[:limit] if limit else found
 
     def bytes_a_revision(self) -> float:
-        """Of one entry: its slot, its revision, and the old point."""
+        """For one entry: slot, revision, and old point."""
         return 16.0 + 8.0 * int(self.points.shape[1])

@@ -1,7 +1,7 @@
-"""A cluster of one seed: what its nodes have free, how that changes, and what pods ask for.
+"""A cluster of one seed: its nodes' free amounts, their changes, and the pods' requests.
 
 As registered (docs/studies/bloom.md, "Workload"): shares of Beta(1, u/(1-u)) joined by a Gaussian copula, updates that
-leave the distribution as it is, and half of the thresholds right behind a stored value.
+preserve the distribution, and half of the thresholds just above a stored value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def normal_tail(z: Floats) -> Floats:
 
 
 def joined(rng: np.random.Generator, rows: int, dimensions: int, correlation: float) -> Floats:
-    """`rows` standard Gaussian vectors; a negative correlation turns every other resource around."""
+    """`rows` standard Gaussian vectors; a negative correlation inverts every other resource."""
     strength = abs(correlation)
     common = rng.standard_normal((rows, 1))
     if correlation < 0:
@@ -43,7 +43,7 @@ def joined(rng: np.random.Generator, rows: int, dimensions: int, correlation: fl
 
 
 class Cluster:
-    """`points`: what is free now, one row a node; node i stands in slot i. `change` moves it on."""
+    """`points`: the free amounts now, one row per node; node i is in slot i. `change` advances it."""
 
     def __init__(self, design: Design, levels: Levels, seed: int) -> None:
         self.nodes, self.dimensions = int(levels["n"]), int(levels["d"])
@@ -52,7 +52,7 @@ class Cluster:
         self.repetition = float(levels["repetition"])
         self._raw = design.raw
         self.capacity = int(design.raw["capacity"])
-        # Parts of the seed: the same nodes whatever is requested, the same requests whatever changes.
+        # Parts of the seed: the same nodes for all requests, the same requests for all changes.
         self._rng_nodes, self._rng_requests, self._rng_updates = (
             np.random.default_rng([seed, word, self.nodes, self.dimensions]) for word in range(3)
         )
@@ -71,7 +71,7 @@ class Cluster:
         return np.minimum(np.floor(share * self.capacity), self.capacity).astype(np.int64)
 
     def change(self, count: int) -> list[Update]:
-        """`count` nodes, some perhaps more than once, get a new free vector; `points` is up to date with the last."""
+        """`count` nodes, some perhaps repeatedly, get a new free vector; `points` includes the last one."""
         drift = float(self._raw["drift"])
         updates: list[Update] = []
         slots = self._rng_updates.integers(self.nodes, size=count)
@@ -84,7 +84,7 @@ class Cluster:
         return updates
 
     def requests(self, count: int) -> list[tuple[int, ...]]:
-        """Thresholds, MISSING where a resource is not asked for; snapped ones to the points as they are now."""
+        """Thresholds, MISSING for unrequested resources; snapped ones relate to the current points."""
         rng, raw = self._rng_requests, self._raw
         columns = [np.unique(self.points[:, each]) for each in range(self.dimensions)]
         made: list[tuple[int, ...]] = []
@@ -113,7 +113,7 @@ class Cluster:
 
 
 def _without_repeats(slots: IntArray) -> Iterator[slice]:
-    """Runs of `slots` in which each stands once, so that each is one numpy step."""
+    """Runs of `slots` without repetitions, so that each is one numpy step."""
     start = 0
     seen: set[int] = set()
     for place, slot in enumerate(slots.tolist()):
@@ -126,7 +126,7 @@ def _without_repeats(slots: IntArray) -> Iterator[slice]:
 
 
 def boxes(requests: Sequence[tuple[int, ...]], high: int = HIGH) -> list[Box]:
-    """Half-lines up to `high`; a resource that is not asked for holds everything."""
+    """Half-lines up to `high`; an unrequested resource matches everything."""
     return [Box(lows, tuple(HIGH if low == MISSING else high for low in lows)) for lows in requests]
 
 
@@ -142,7 +142,7 @@ def matching(points: IntArray, box: Box) -> IntArray:
 
 
 class RangeCluster:
-    """Keys of one dimension, uniform over a universe, and short ranges of them: the block `ranges`."""
+    """One-dimensional keys, uniform over a universe, and short ranges: the block `ranges`."""
 
     def __init__(self, levels: Levels, seed: int) -> None:
         self.nodes, self.dimensions, self.shards = int(levels["n"]), 1, int(levels["shards"])
@@ -160,7 +160,7 @@ class RangeCluster:
         return [(slot, (key,)) for slot, key in zip(slots.tolist(), keys.tolist())]
 
     def ranges(self, count: int) -> list[Box]:
-        """Half begin anywhere, half right behind a key that is there."""
+        """Half start anywhere, half just above an existing key."""
         rng = self._rng_requests
         anywhere = rng.integers(self.universe, size=count)
         behind = self.points[rng.integers(self.nodes, size=count), 0] + 1

@@ -1,1 +1,1 @@
-"""The study of fronts that know whether a shard has room for a pod; see docs/studies/emptiness.md."""
+"""The study of fronts, which predict whether a shard has room for a pod; see docs/studies/emptiness.md."""

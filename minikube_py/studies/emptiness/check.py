@@ -1,4 +1,4 @@
-"""The whole of `minikube-py front check`: laws, false positives against the stated bound, upkeep and bytes."""
+"""Implements `minikube-py front check`: laws, false positives against the stated bound, upkeep and bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from minikube_py.studies.emptiness.study import Behind, Emptiness, World
 
 METHODS: Final = ("passing", "put", "size_bytes")
 VALUES: Final = st.sampled_from([0, 1, 2, 3, 7, 8, 4095, 4096, 2**40])
-"""Few, so that nodes are often equal or dominate each other; and the edges of common steps and widths."""
+"""Few values, so that nodes are often equal or dominate each other; and the edges of common steps and widths."""
 WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "synthetic": {"n": 2560, "shards": 10},
     "openb": {"list": "default", "shards": 16},
@@ -39,7 +39,7 @@ class Subject(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What is drawn for the laws."""
+    """Input drawn for the laws."""
 
     points: tuple[Point, ...]
     shards: int
@@ -53,7 +53,7 @@ class Steps(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of one front on one cluster, means over its batches; `rows_read` is nan where it does not count them."""
+    """One front on one cluster, means over its batches; `rows_read` is nan if it is not counted."""
 
     world: str
     front: str
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
 
 
 def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
-    """`target`: FILE.py:CLASS, MODULE:CLASS, or a name: of the study's fronts, or of one that is installed.
+    """`target`: FILE.py:CLASS, MODULE:CLASS, or the name of a study's or installed front.
 
     Raises: NoSubject."""
     installed = {point.name: point for point in entry_points(group=GROUP)}
@@ -124,7 +124,7 @@ def steps(draw: st.DrawFn) -> Steps:
 
 
 def run(build: Build, drawn: Steps) -> None:
-    """Raises: Broken. A front that refuses so many dimensions is not asked."""
+    """Raises: Broken. Skips dimensions that the front refuses."""
     now, asked = np.array(drawn.points, dtype=np.int64), np.array(drawn.asked, dtype=np.int64)
     try:
         front = build(now.copy(), drawn.shards)
@@ -159,7 +159,7 @@ def run(build: Build, drawn: Steps) -> None:
 
 
 def _bench(subject: Subject, name: str, costs: list[Cost]) -> Part:
-    """Beside some of the family; the stated bound is checked over all batches."""
+    """Compares it with some built-in fronts; the stated bound is checked over all batches."""
     study = Emptiness()
     design = study.load("quick")
     design = replace(design, raw={**design.raw, "batches": 3, "requests_per_batch": 32})
@@ -187,7 +187,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "front": verdict.front,
         "holds": verdict.holds,
         "parts": [part.as_json() for part in verdict.parts],
-        # What is not counted is no number.
+        # Uncounted values are not numbers.
         "costs": [
             {name: None if figure != figure else figure for name, figure in cost._asdict().items()}
             for cost in verdict.costs

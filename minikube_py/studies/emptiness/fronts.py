@@ -1,7 +1,7 @@
 """The fronts of the study `emptiness`: exact ones, summaries of several sizes, and both bounds.
 
-All of them read the same table of nodes, are asked in batches of numpy, and count alike: a stored value takes the bits
-of the greatest value of its dimension, and each node that an update looks at again is one row read.
+All of them read the same table of nodes, are queried in numpy batches, and count alike: a stored value takes the bits
+of its dimension's maximum, and each node that an update rereads is one row read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_CELLS: Final = 1 << 16
 
 
 class Table:
-    """The nodes behind a front. They are there without it, and count for nothing until they are read again."""
+    """The nodes behind a front. They exist independently, and count only when read again."""
 
     front = "none"
     bound = 1.0
@@ -43,7 +43,7 @@ class Table:
         self.points[slot] = point
 
     def read(self, shard: int) -> tuple[IntArray, IntArray]:
-        """Slots and points of a shard, looked at again."""
+        """Rereads the slots and points of a shard."""
         slots = np.arange(shard, len(self.points), self.shards)
         self.rows_read += len(slots)
         return slots, self.points[slots]
@@ -56,7 +56,7 @@ class Table:
 
 
 class Oracle(Table):
-    """Says exactly what there is, by looking at every node: no front, but what one could reach at most."""
+    """Exact answers by checking every node: not a front, but the upper limit of one."""
 
     front = "oracle"
     bound = 0.0
@@ -66,11 +66,12 @@ class Oracle(Table):
 
 
 class Skyband(Table):
-    """The nodes of a shard that fewer than k others dominate. Those that none dominates (k = 1: the skyline, or Pareto
-    front) answer exactly whether some node has all that is asked; the others stand by for when one of them fills up.
+    """The nodes of a shard that fewer than k others dominate.
 
-    A member that leaves may have hidden nodes that are not kept, so each one uses up one of the k; when all are used up
-    the shard is read again. Nothing else reads it. Equal nodes count as dominated by the first of them.
+    Undominated nodes (k = 1: the skyline, or Pareto front) answer exactly whether some node has everything requested;
+    the others are spares for when one fills up. A member that leaves may have hidden nodes that are not kept, so each
+    departure uses up one of the k; then the shard is read again. Nothing else reads it. Equal nodes count as dominated
+    by the first of them.
     Source: Papadias et al., Progressive skyline computation in database systems, TODS 2005."""
 
     front = "skyband"
@@ -81,7 +82,7 @@ class Skyband(Table):
         if k < 1:
             raise InvalidRequest(f"k is {k}: it must be 1 at least")
         self.k = k
-        # Padded with what no request finds.
+        # Padded with values that no request finds.
         self._kept: IntArray = np.full((shards, 4, self.dimensions), MISSING, dtype=np.int64)
         self._slots: IntArray = np.full((shards, 4), -1, dtype=np.int64)
         self._sure: list[int] = [k] * shards
@@ -100,7 +101,7 @@ class Skyband(Table):
         place = np.flatnonzero(members == slot)
         if len(place):
             if not (new >= old).all():
-                # What it hid and still hides nobody else knows of.
+                # The nodes that it hid are known nowhere else.
                 self._sure[shard] -= 1
                 if not self._sure[shard]:
                     self._build(shard)
@@ -127,7 +128,7 @@ class Skyband(Table):
         self._slots = np.concatenate([self._slots, np.full_like(self._slots, -1)], axis=1)
 
     def _prune(self, shard: int) -> None:
-        """Those that k members dominate are hidden for good."""
+        """Nodes that k members dominate are hidden for good."""
         there = np.flatnonzero(self._slots[shard] >= 0)
         keep = band(self._kept[shard, there], self._slots[shard, there], self.k)
         gone = there[~keep]
@@ -155,16 +156,16 @@ class Skyband(Table):
 
 
 def reached(rows: IntArray, asked: IntArray) -> Bools:
-    """Requests x shards: whether one of a shard's rows has all that is asked. `rows`: shards x rows x dimensions."""
+    """Requests x shards: whether one of a shard's rows has everything requested. `rows`: shards x rows x dimensions."""
     wanted = np.maximum(asked, LOW)
     fits: Bools = np.any(np.all(rows[None] >= wanted[:, None, None], axis=3), axis=2)
     return fits
 
 
 def band(points: IntArray, slots: IntArray, k: int) -> Bools:
-    """Which of `points` fewer than `k` others dominate; of equal ones the lower slot does."""
+    """Which of `points` fewer than `k` others dominate; among equal ones the lower slot dominates."""
     over = (points[:, None] >= points[None]).all(axis=2)
-    # Over each other: equal.
+    # Mutual domination: equal.
     over &= ~over.T | (slots[:, None] < slots[None])
     np.fill_diagonal(over, False)
     few: Bools = over.sum(axis=0) < k
@@ -172,7 +173,7 @@ def band(points: IntArray, slots: IntArray, k: int) -> Bools:
 
 
 def _candidates(points: IntArray, slots: IntArray, k: int) -> IntArray:
-    """Rows that may belong to the band: in slices of falling sums, those that the rows kept before do not rule out."""
+    """Rows that may belong to the band: slices by falling sums, minus those that earlier kept rows exclude."""
     order = np.lexsort((slots, -points.astype(np.float64).sum(axis=1)))
     kept: IntArray = order[:0]
     for start in range(0, len(order), 64):
@@ -191,8 +192,8 @@ class Skyline(Skyband):
 
 
 class MaxVectors(Table):
-    """The greatest value of each dimension, of each of k groups of a shard's nodes. A group holds nodes that are alike,
-    by their first principal component when it was built, and keeps them. A maximum that leaves is looked for again."""
+    """The maximum of each dimension, for each of k groups of a shard's nodes. Groups are formed at build time from
+    similar nodes, by their first principal component, and stay. When a maximum leaves, the new one is searched."""
 
     front = "max-vectors"
 
@@ -243,9 +244,9 @@ class MaxVectors(Table):
 
 
 class JointCells(MaxVectors):
-    """Whether any node lies in a cell of a grid over all dimensions, a bit for each cell; and the max vector, for what
-    the outermost cells do not say. With fewer `bits` than cells they share bits by a hash. Cells are counted, so nodes
-    can leave. Steps are even between 0 and the greatest value when it was built."""
+    """Whether any node lies in a cell of a grid over all dimensions, one bit per cell; plus the max vector, to refine
+    the outermost cells. With fewer `bits` than cells they share bits by a hash. Cells are counted, so nodes can leave.
+    Steps are even between 0 and the maximum at build time."""
 
     front = "joint"
 

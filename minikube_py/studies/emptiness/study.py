@@ -1,4 +1,4 @@
-"""The study `emptiness`: which front says best that a shard holds no node with all that a pod asks for?"""
+"""The study `emptiness`: which front best predicts that a shard has no node with all a pod requests?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Changes = Sequence[tuple[int, Point]]
 
 
 class World:
-    """A cluster, the requests that it gets batch by batch, and how it changes after each."""
+    """A cluster, its requests by batch, and its changes after each."""
 
     def __init__(self, design: Design, levels: Levels, seed: int) -> None:
         cluster: Cluster | OpenbCluster
@@ -97,7 +97,7 @@ class Emptiness(Contest):
             raise Absent(str(error)) from error
 
     def mistakes(self, batch: Batch, answers: Bools) -> int:
-        """Requests for which a shard that holds a node was ruled out."""
+        """Requests for which a shard with a fitting node was excluded."""
         return int(np.count_nonzero((batch.right[: len(answers)] & ~answers).any(axis=1)))
 
     def score(self, batch: Batch, answers: Bools) -> Mapping[str, float]:

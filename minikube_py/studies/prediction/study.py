@@ -1,5 +1,5 @@
-"""The study `prediction`: what a cluster gains in CPU that pods can reserve, and what it pays in violations and
-evictions, when it believes a predictor."""
+"""The study `prediction`: a cluster's gain in reservable CPU, and its price in violations and evictions, when it relies
+on a predictor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENVIRONMENT: Final = "MINIKUBE_PY_DATA"
 
 @lru_cache(maxsize=1)
 def held_out() -> Day:
-    """The half of the real day that nothing was fitted to. Raises: StudyError."""
+    """The half of the real day that was not used for fitting. Raises: StudyError."""
     folder = os.environ.get(ENVIRONMENT)
     if not folder:
         raise StudyError(
@@ -44,7 +44,7 @@ def days(usage: str, busy: float, seed: int) -> Days:
 
 
 class OneDay:
-    """A world of one batch: one day of one cluster."""
+    """A one-batch world: one day of one cluster."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class OneDay:
 
 
 class Believer:
-    """A cluster that believes one predictor."""
+    """A cluster that relies on one predictor."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""`minikube-py lab prediction`: the study's day for predictors of one's own choice, without a registration."""
+"""`minikube-py lab prediction`: the study's day for custom predictors, without a registration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK = "tried"
 
 
 def design_of(names: Sequence[str], usage: str, seeds: int, nodes: int) -> Design:
-    """The registered one, with one block of these. Raises: StudyError."""
+    """The registered design, with one block of these predictors. Raises: StudyError."""
     raw: dict[str, Any] = dict(Prediction().load("quick").raw)
     size = dict(raw["size"])
     for grown in ("first", "more"):
@@ -28,7 +28,7 @@ def design_of(names: Sequence[str], usage: str, seeds: int, nodes: int) -> Desig
 
 
 def tried(names: Sequence[str], usage: str, seeds: int, nodes: int, jobs: int) -> tuple[Measured, list[str]]:
-    """What was measured, and who was left out and why. Raises: StudyError, where nothing was measured."""
+    """The measurements, and the skipped predictors with reasons. Raises: StudyError if nothing was measured."""
     design = design_of(names, usage, seeds, nodes)
     with in_processes(jobs) as results:
         records = list(results([Task(Prediction.name, design, unit) for unit in design.units()]))
@@ -57,7 +57,7 @@ def told_json(found: Measured, figures: Sequence[str], usage: str, seeds: int, a
 
 
 def gains_and_prices(found: Measured, names: Sequence[str], path: Path) -> None:
-    """CPU that can be reserved against violations, a point for each predictor."""
+    """Reservable CPU against violations, one point per predictor."""
     figure, axes = plots.figure(1, 1, (6.4, 4.2))
     axis = axes[0][0]
     for name in names:
