@@ -17,13 +17,13 @@ _PUBLIC = ("AsyncCluster", "Cluster", "ClusterError", "StatusError", "WaitTimeou
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: they bring the whole control plane."""
+    """Imported on first use: they load the whole control plane."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import gc
     from importlib import import_module
 
-    # What is imported stays. Passes of the collector would walk it many times; it becomes old without one.
+    # Imported objects stay. Garbage collections would walk them many times, so freeze them.
     unwalked = gc.isenabled() and not gc.get_freeze_count() and f"{__name__}.cluster.public" not in modules
     if unwalked:
         gc.disable()

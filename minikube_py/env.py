@@ -1,7 +1,7 @@
-"""The only doors to the outside: clock, randomness, disk, servers of others. Everything that waits, writes or calls is
-handed one of these.
+"""The only access to the outside: clock, randomness, disk, external servers.
 
-Tests and the simulator hand in their own; the `System*` classes are the real ones.
+Everything that waits, writes or calls is handed one of these. Tests and the simulator inject their own; the `System*`
+classes are the real ones.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Rng = random.Random
 """A seeded generator owned by its user. Never the module-level functions of `random`."""
 ZEROS_BYTES = 1 << 20
 FILE_BYTES_MAX = 256 << 20
-"""Of a file of configuration, credentials or manifests."""
+"""Limit of a configuration, credentials or manifest file."""
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """One line for people, on standard error. Where it cannot be written (nobody reads any more, the disk is full), it
-    is dropped: what is said ends no work."""
+    """Prints a line for users to standard error. If it cannot be written (closed pipe, full disk), it is dropped:
+    output must not stop work."""
     with contextlib.suppress(OSError, ValueError):
         print(text, file=stream or sys.stderr, flush=True)
 
 
 class Clock(Protocol):
-    """Time in seconds. `monotonic_s` for durations and deadlines, `wall_s` (Unix epoch) for what is written down."""
+    """Time in seconds. `monotonic_s` for durations and deadlines, `wall_s` (Unix epoch) for recorded times."""
 
     def monotonic_s(self) -> float: ...
 
@@ -58,8 +58,8 @@ class SystemClock:
 
 
 async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:
-    """What `work` returns. Raises: TimeoutError where `clock` reached `deadline_s` first, and `work` is cancelled;
-    what `work` raises."""
+    """The result of `work`. Raises: TimeoutError if `clock` reaches `deadline_s` first, and `work` is cancelled;
+    `work`'s own errors."""
     task = asyncio.ensure_future(work)
     alarm = asyncio.ensure_future(clock.sleep(max(0.0, deadline_s - clock.monotonic_s())))
     try:
@@ -86,14 +86,14 @@ async def ended(*tasks: asyncio.Future[Any]) -> None:
 
 
 class File(Protocol):
-    """An open file written by position. What `write_at` wrote is durable only after `sync` returned."""
+    """An open file with positional writes. Data is durable only after `sync` returned."""
 
     def write_at(self, offset: int, data: bytes) -> None: ...
 
     def read_all(self) -> bytes: ...
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """Fewer bytes only where the file ends."""
+        """Returns fewer bytes only at the end of the file."""
 
     def sync(self) -> None: ...
 
@@ -121,7 +121,7 @@ class Disk(Protocol):
 
 
 class Tls(NamedTuple):
-    """Whom a client trusts, and what it shows; PEM, empty for what is not given. `server_name` "": that of the URL."""
+    """What a client trusts and presents; PEM, empty if not given. `server_name` "": that of the URL."""
 
     insecure: bool = False
     server_name: str = ""
@@ -136,17 +136,16 @@ class Answer(NamedTuple):
 
 
 class Outside(Protocol):
-    """Servers that are none of ours. `client.outside` is the real door; a simulation has its own, or none."""
+    """External servers. `client.outside` is the real implementation; a simulation has its own, or none."""
 
     async def post(self, url: str, body: bytes, tls: Tls | None, timeout_s: float) -> Answer:
-        """`tls` None: as the system trusts; a `timeout_s` that is not above 0: none. Raises: Unavailable."""
+        """`tls` None: the system's trust store; a `timeout_s` of 0 or less: none. Raises: Unavailable."""
 
     async def close(self) -> None: ...
 
 
 def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """A file that somebody wrote for us to read, whatever it is. Raises: OSError, also for what is no regular file: a
-    FIFO would be waited for without end."""
+    """Reads a file provided by a user. Raises: OSError, also for non-regular files: a FIFO could block forever."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
@@ -208,7 +207,7 @@ class SystemFile:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._fd, 0, size_bytes)
             return
-        # What was not written has no room on the disk yet.
+        # Disk blocks for unwritten data are not allocated yet.
         for offset in range(os.fstat(self._fd).st_size, size_bytes, ZEROS_BYTES):
             self.write_at(offset, bytes(min(ZEROS_BYTES, size_bytes - offset)))
 
@@ -220,7 +219,7 @@ class SystemDisk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Kept: a change of segments must not fail because clients hold every other descriptor.
+        # Kept open: a segment change must not fail because clients hold all other descriptors.
         self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._fd)
 
@@ -246,7 +245,7 @@ class SystemDisk:
 
 
 def module_command(module: str) -> list[str]:
-    """How another process of this package is started. What lies in the current folder is not its code, unless this
-    package lies there itself, and need not be installed."""
+    """How to start another process of this package. Code in the current folder is ignored, unless this package is run
+    from there without being installed."""
     here = Path(__file__).resolve().parents[1] == Path.cwd()
     return [sys.executable, *(() if here else ("-P",)), "-m", module]

@@ -1,7 +1,7 @@
-"""Root errors, split by who is to blame and by what is known of the outcome.
+"""Root errors, by who is to blame and by what is known of the outcome.
 
-A request ends as done, refused or unknown. `RequestError` and `Unavailable` are refusals: nothing changed.
-`OutcomeUnknown` says that nobody can tell; no layer may turn it into one of the others.
+A request is done, refused or unknown. `RequestError` and `Unavailable` are refusals: nothing changed. `OutcomeUnknown`
+means that the outcome cannot be determined; no layer may turn it into one of the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class MinikubeError(Exception):
 
 
 class RequestError(MinikubeError):
-    """The request is at fault; nothing changed, and sending it again will not help."""
+    """The request is invalid; nothing changed, and a retry will not help."""
 
 
 class Unavailable(MinikubeError):
@@ -20,11 +20,11 @@ class Unavailable(MinikubeError):
 
 
 class OutcomeUnknown(MinikubeError):
-    """The answer was lost after the request was sent: it may or may not have been done."""
+    """The response was lost after the request was sent: it may or may not have been executed."""
 
 
 class NotLeader(Unavailable):
-    """This member does not lead. `leader_id` 0: it knows of no leader. `address`: where clients reach it, or ""."""
+    """This member is not the leader. `leader_id` 0: no known leader. `address`: where clients reach it, or ""."""
 
     def __init__(self, leader_id: int = 0, address: str = "") -> None:
         where = f" at {address}" if address else ""
@@ -35,20 +35,20 @@ class NotLeader(Unavailable):
 
 
 class SessionExpired(OutcomeUnknown):
-    """The session named by the request is not open any more, or has forgotten the request: it was not executed now,
-    and never will be; whether it was before, nobody can tell."""
+    """The request's session is no longer open, or has forgotten the request: it was not executed now, and never will
+    be; whether it was executed before is unknown."""
 
 
 class FieldsRedeclared(Unavailable):
-    """The fields a watch asked about were declared again: what it has shown does not lead to what holds now."""
+    """The fields that a watch uses were declared again: its earlier events do not lead to the current state."""
 
 
 class Corruption(MinikubeError):
-    """Stored bytes are not what was written. The process must stop over going on."""
+    """Stored bytes differ from what was written. The process must stop."""
 
 
 class Compacted(RequestError):
-    """A revision below the compacted one was asked for (etcd: `ErrCompacted`)."""
+    """A revision below the compacted one was requested (etcd: `ErrCompacted`)."""
 
     def __init__(self, requested: int, compact_revision: int) -> None:
         super().__init__("etcdserver: mvcc: required revision has been compacted")
@@ -57,7 +57,7 @@ class Compacted(RequestError):
 
 
 class FutureRevision(RequestError):
-    """A revision above the current one was asked for (etcd: `ErrFutureRev`)."""
+    """A revision above the current one was requested (etcd: `ErrFutureRev`)."""
 
     def __init__(self, requested: int, current: int) -> None:
         super().__init__("etcdserver: mvcc: required revision is a future revision")
@@ -80,10 +80,10 @@ class LeaseExists(RequestError):
 
 
 class NoSpace(RequestError):
-    """A write that grows, and a member has no room for it (etcd: `ErrNoSpace`). `why`: which one, and what to do."""
+    """A growing write, and a member is out of space (etcd: `ErrNoSpace`). `why`: which one, and what to do."""
 
     advice = ""
-    """What to do, where it is not a store of ours that has no room."""
+    """What to do if the store without space is not ours."""
 
     def __init__(self, why: str = "") -> None:
         words = "etcdserver: mvcc: database space exceeded"
@@ -91,7 +91,7 @@ class NoSpace(RequestError):
 
 
 class ClusterCorrupt(RequestError):
-    """Members hold different data, and no majority agrees: nothing is written (etcd: `ErrCorrupt`)."""
+    """Members hold different data without an agreeing majority: writes are refused (etcd: `ErrCorrupt`)."""
 
     advice = ""
     """As `NoSpace.advice`."""

@@ -1,6 +1,6 @@
-"""Code of somebody else's, found by `FILE.py:CLASS` or `MODULE:CLASS`: scheduler plugins, structures for nodes.
+"""Loads custom code by `FILE.py:CLASS` or `MODULE:CLASS`: scheduler plugins, structures for nodes.
 
-One loader for all of them, with the same words for what is wrong and where.
+One loader for all of them, with uniform errors about what is wrong and where.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _PRODUCT = Path(__file__).parent
 
 
 class BadCode(RequestError):
-    """There is no such code, or it cannot be run; the text says where, and what to write."""
+    """The code is missing or cannot be run; the text says where, and what to write."""
 
 
 def absolute(target: str) -> str:
-    """`FILE.py:CLASS` as it is found from whatever folder a process runs in; all else as it is."""
+    """`FILE.py:CLASS` with an absolute path, independent of the working directory; others unchanged."""
     place, _, name = target.rpartition(":")
     return f"{Path(place).absolute()}:{name}" if place.endswith(".py") else target
 
 
 def find_class(target: str, *methods: str) -> Callable[..., Any]:
-    """The class, or what makes one. `methods`: of which a class has one that may be meant. Raises: BadCode."""
+    """The class or factory. `methods`: a class needs one of them to be selected. Raises: BadCode."""
     place, _, attribute = target.rpartition(":")
     module = module_of(place)
     kind = getattr(module, attribute, None)
@@ -43,7 +43,7 @@ def find_class(target: str, *methods: str) -> Callable[..., Any]:
 
 
 def name_of(kind: Callable[..., Any], target: str, attribute: str) -> str:
-    """What it calls itself by that attribute, or its class's name."""
+    """Its own name by that attribute, or its class name."""
     own = getattr(kind, attribute, "")
     return own if isinstance(own, str) and own else target.rpartition(":")[2]
 
@@ -53,7 +53,7 @@ def _has(kind: type, methods: tuple[str, ...]) -> bool:
 
 
 def module_of(place: str) -> ModuleType:
-    """A file that ends in `.py`, or a module by its name. Raises: BadCode."""
+    """A file that ends in `.py`, or a module name. Raises: BadCode."""
     if place.endswith(".py"):
         return _module_of_file(Path(place))
     try:
@@ -73,7 +73,7 @@ def _module_of_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(path.stem)
     if before is None or getattr(before, "__file__", None) == module.__file__:
-        # Dataclasses and pickle look there. A file named as a module of another takes nobody's place.
+        # Dataclasses and pickle look there. A file must not shadow an existing module of that name.
         sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent))
     try:
@@ -88,7 +88,7 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def told(error: BaseException) -> str:
-    """`ValueError: no such node (mine.py, line 12)`: where it happened, as its author has to look for it."""
+    """`ValueError: no such node (mine.py, line 12)`: with the location, for the code's author."""
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     own = [frame for frame in frames if _PRODUCT not in Path(frame.filename).parents] or frames
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
