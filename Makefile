@@ -12,13 +12,13 @@ SEED   ?= 1
 ON     ?= ours
 LABELS ?= integration-test,-performance
 FOLDER ?=
-# More extras for the tests, by comma: `rivals,compiled`. Tests that need what is not installed are skipped, and say so.
+# More extras for the tests, comma-separated: `rivals,compiled`. Tests with missing requirements are skipped, with a reason.
 EXTRAS ?=
 LIMIT  ?= 400
 
 .PHONY: help demo test lint check docs docs-serve wheel upstream bench scheduler-perf swarm swarm-cluster explore torture planted mutants laws study-quick clean
 
-help:            ## what can be made
+help:            ## lists the targets
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1	/' | expand -t 22
 
 $(BIN)/.installed: pyproject.toml
@@ -40,11 +40,11 @@ test: $(BIN)/.installed-dev  ## all tests of the project
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 .PHONY: pythons
-pythons: $(BIN)/.installed-dev  ## what tests/sim/test_every_python.py compares each Python that is found with
+pythons: $(BIN)/.installed-dev  ## installs the packages with which tests/sim/test_every_python.py compares Python versions
 	@$(BIN)/python tests/support/pythons.py
 
 .PHONY: test-quick
-test-quick: $(BIN)/.installed-dev  ## the unit tests but those of tests/slow_files.txt: under a minute on two idle cores
+test-quick: $(BIN)/.installed-dev  ## the unit tests except those in tests/slow_files.txt: under a minute on two idle cores
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --quick tests/unit
 
 lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, language
@@ -58,7 +58,7 @@ lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, lang
 actionlint:      ## checks the GitHub workflows (needs Go)
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -shellcheck= -pyflakes=
 
-check: lint      ## what to run before each commit: lint and the unit tests
+check: lint      ## lint and the unit tests; run it before each commit
 	@$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
 $(BIN)/.installed-docs: $(BIN)/.installed
@@ -66,17 +66,17 @@ $(BIN)/.installed-docs: $(BIN)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-docs: $(BIN)/.installed-docs  ## the docs as a site, in docs/_build; a warning is an error
+docs: $(BIN)/.installed-docs  ## the docs as a site in docs/_build; warnings are errors
 	@$(BIN)/sphinx-build -q -W --keep-going -E -b html docs docs/_build
 	@echo "docs/_build/index.html; make docs-serve shows it in a browser"
 
 docs-serve: docs  ## the same at http://127.0.0.1:8000
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build 8000
 
-wheel: $(BIN)/.installed  ## builds the wheel, and installs and uses it in a fresh environment; into dist/
+wheel: $(BIN)/.installed  ## builds the wheel into dist/, and tests it in a fresh environment
 	@$(BIN)/python tools/check_wheel.py --keep dist
 
-upstream:        ## builds etcd, Kubernetes and KWOK, which tests and benches compare with (needs Go; minutes, once)
+upstream:        ## builds etcd, Kubernetes and KWOK for comparison in tests and benchmarks (needs Go; minutes, once)
 	@$(PYTHON) tools/upstream build
 
 bench: $(BIN)/.installed-dev upstream  ## upstream and ours interleaved, in one run (needs Go, h2load)
@@ -95,35 +95,35 @@ swarm: $(BIN)/.installed  ## SEEDS=n simulated histories of the store under faul
 swarm-cluster: $(BIN)/.installed  ## SEEDS=n simulated histories of a whole control plane under faults, on all cores; resumable
 	@$(BIN)/python -m minikube_py.sim.swarm --of cluster --seeds $(SEEDS) --journal results/swarm-cluster
 
-explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a correct operator, in which nothing may be found
+explore: $(BIN)/.installed-dev  ## SEEDS=n interleavings and faults around a correct operator; must find nothing
 	@MINIKUBE_PY_EXPLORE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 0 --durations 1 tests/unit/cluster/test_explore.py -k right_one
 
-torture: $(BIN)/.installed-dev  ## RUNS=n times three store processes broken under load: killed, stopped, partitioned, torn, wiped
+torture: $(BIN)/.installed-dev  ## RUNS=n times fault injection on three store processes under load: kill, stop, partition, torn writes, wipe
 	@MINIKUBE_PY_TORTURE=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_three_members_store.py tests/e2e/test_three_members_api.py
 
 .PHONY: robustness
-robustness: $(BIN)/.installed-dev  ## RUNS=n of etcd's robustness traffic over its API against three members that are broken
+robustness: $(BIN)/.installed-dev  ## RUNS=n of etcd's robustness traffic against three members under fault injection
 	@MINIKUBE_PY_ROBUSTNESS=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_etcd_robustness.py
 
 .PHONY: etcd-clients
-etcd-clients: $(BIN)/.installed-dev  ## the suites of etcd's Python clients on three members of ours and of etcd (needs Go, git, unshare)
+etcd-clients: $(BIN)/.installed-dev  ## the test suites of etcd's Python clients on three members of ours and of etcd (needs Go, git, unshare)
 	@$(BIN)/python tests/conformance/judge_etcd_clients.py
 
-planted: $(BIN)/.installed-dev  ## bugs planted in store, components, indexes and scheduler: what finds each
+planted: $(BIN)/.installed-dev  ## bugs planted in store, components, indexes and scheduler: which test finds each
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/swarm_planting.py --of cluster
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/index_planting.py
 	@PYTHONPATH=tests/planted $(BIN)/python tests/planted/scheduler_planting.py
 	@MINIKUBE_PY_PLANTED=all $(BIN)/python -m pytest -n $(JOBS) tests/planted/test_planted_bugs.py
 
-mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc and store: how many are noticed; resumable
+mutants: $(BIN)/.installed-dev  ## LIMIT=n automatic mutants of raft, wal, mvcc and store: how many are detected; resumable
 	@$(BIN)/python tests/mutants/mutants_command.py --limit $(LIMIT) --jobs $(JOBS)
 
-laws: $(BIN)/.installed-dev  ## EXAMPLES=n programs and histories put to every structure; another SEED=s draws others
+laws: $(BIN)/.installed-dev  ## EXAMPLES=n random programs and histories on every structure; SEED=s selects others
 	@MINIKUBE_PY_LAW_EXAMPLES=$(EXAMPLES) MINIKUBE_PY_LAW_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --timeout 3600 tests/property/test_index_laws.py tests/property/test_index_laws_store.py
 
 .PHONY: judge
-judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme to upstream's scheduler and to ours; REQUESTS=n to both API servers (needs Go)
+judge: $(BIN)/.installed-dev  ## SCRIPTS=n scripts of each theme on upstream's scheduler and ours; REQUESTS=n to both API servers (needs Go)
 	@MINIKUBE_PY_JUDGE_EXAMPLES=$(REQUESTS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/conformance/test_differential.py
 	@$(BIN)/python tests/conformance/judge_scheduler.py --seeds $(SCRIPTS) --journal results/judge-scheduler.jsonl --write
 
@@ -140,7 +140,7 @@ study-quick: $(BIN)/.installed  ## the pre-registered study of filters and index
 	@$(BIN)/minikube-py lab study bloom --quick --jobs $(JOBS)
 
 .PHONY: study-emptiness
-study-emptiness: $(BIN)/.installed  ## the registered study of fronts, whole: hours; resumable; report in results/study-emptiness
+study-emptiness: $(BIN)/.installed  ## the registered study of fronts, complete: hours; resumable; report in results/study-emptiness
 	@$(BIN)/minikube-py lab study emptiness --jobs $(JOBS) $(if $(wildcard results/study-emptiness/cells.jsonl),--resume)
 
 clean:           ## remove what was built

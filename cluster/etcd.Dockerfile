@@ -1,4 +1,4 @@
-# A real etcd for cluster/etcd.yml, run as the other roles are: as the same user without privileges, with a folder that it owns.
+# A real etcd for cluster/etcd.yml, run like the other roles: as the same unprivileged user, with a folder that it owns.
 ARG ETCD_IMAGE
 FROM ${ETCD_IMAGE} AS etcd
 

@@ -25,15 +25,15 @@ CHECKED = (
 
 
 class Term(NamedTuple):
-    """`hint` stands wherever the pattern matches, and is quicker to look for. In lower case, as the text is then. A
-    blank in a pattern is also a line break, with what begins a comment's or a quotation's next line, and the seam of
-    two string literals."""
+    """`hint` occurs wherever the pattern matches, and is faster to search for. In lower case, like the searched text. A
+    blank in a pattern also matches a line break with the prefix of a comment's or a quotation's next line, and the
+    boundary of two string literals."""
 
     hint: str
     pattern: str
     instead: str
     prose_only: bool = False
-    """Looked for in Markdown alone, outside of code."""
+    """Only looked for in Markdown, outside of code."""
 
 
 TERMS = (
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 
 
 def occurrences(path: str, text: str) -> Iterator[Found]:
-    """Every place where a term of the list stands."""
+    """Every place where a term of the list occurs."""
     markdown = path.endswith(".md")
     prose = (_prose(text) if markdown else text).lower()
     joined = _GAPS.sub(" ", prose)
@@ -101,7 +101,7 @@ def files(root: Path = ROOT) -> Iterator[Path]:
 
 
 def found_in(root: Path = ROOT) -> list[Found]:
-    """Every term in the files that are checked, file by file."""
+    """Every term in the checked files, file by file."""
     found: list[Found] = []
     for file in files(root):
         found += occurrences(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))

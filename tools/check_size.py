@@ -54,7 +54,7 @@ def package_lines(root: Path = ROOT) -> dict[str, int]:
 
 
 def too_long(budgets: Budgets, root: Path = ROOT) -> list[str]:
-    """What exceeds its limit, a line for each; empty if nothing does."""
+    """What exceeds its limit, one line each; empty if nothing does."""
     counted = package_lines(root)
     found = []
     for name, lines in sorted(counted.items()):
@@ -80,7 +80,7 @@ def _module_too_long(path: Path, name: str, budgets: Budgets) -> Iterator[str]:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Qualified names with their lines, decorators left out."""
+    """Qualified names with their line counts, without decorators."""
     pending: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
     while pending:
         node, prefix = pending.pop()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the wheel, installs it into a fresh environment, and looks at what a user then has.
+"""Builds the wheel, installs it into a fresh environment, and checks what a user gets.
 
     python tools/check_wheel.py           exits with 1 and says what is wrong
     python tools/check_wheel.py --keep D  leaves the wheel in the folder D
 
-pip brings what the build and the package need, as for a user.
+pip installs the requirements of the build and the package, as for a user.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def built(folder: Path) -> Path:
-    """From a copy: a build leaves files beside its sources."""
+    """Builds from a copy: a build leaves files beside its sources."""
     source = folder / "source"
     source.mkdir()
     for name in SOURCES:
@@ -115,7 +115,7 @@ def wrong_use(folder: Path, wheel: Path) -> Iterator[str]:
 
 
 def run(*command: str) -> str:
-    """Raises: SystemExit with what it said."""
+    """Raises: SystemExit with its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(command, cwd=tempfile.gettempdir(), env=environment, capture_output=True, text=True)
     if done.returncode:

@@ -41,7 +41,7 @@ LIFE = (
     ("Scheduler", "filters and scores nodes,\nbinds the pod to one"),
     ("Kubelet", "runs it, writes\nits status: Running"),
 )
-"""The stations of a pod, in order: who, and does what."""
+"""The stations of a pod, in order: component and action."""
 
 STYLE = """<style>
   svg { font: 13px system-ui, sans-serif; }
@@ -58,7 +58,7 @@ STYLE = """<style>
 
 
 def layers(root: Path = ROOT) -> list[list[str]]:
-    """Packages by layer, the highest first, as pyproject.toml has them."""
+    """Packages by layer, highest first, from pyproject.toml."""
     document = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = document["tool"]["importlinter"]["contracts"]
     (found,) = (each["layers"] for each in contracts if each["type"] == "layers")
@@ -75,7 +75,7 @@ def box(x: float, y: float, width: float, height: float, name: str, says: str) -
 
 
 def wrapped(text: str, width: float) -> str:
-    """Two lines where one would not fit; a letter of 11 px is some 5.7 px wide."""
+    """Two lines if one would not fit; a letter of 11 px is about 5.7 px wide."""
     if len(text) * 5.7 < width - 8:
         return text
     cuts = [match.start() for match in re.finditer(" ", text)]
@@ -106,7 +106,7 @@ def life_of_a_pod() -> str:
     places = []
     for number in range(len(LIFE)):
         row, column = divmod(number, across)
-        # The second row goes back, so that every arrow is short.
+        # The second row goes backwards, so that every arrow is short.
         places.append((20 + step_x * (across - 1 - column if row % 2 else column), 20 + step_y * row))
     parts: list[str] = []
     for number, ((x, y), (name, says)) in enumerate(zip(places, LIFE, strict=True)):

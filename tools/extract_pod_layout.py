@@ -1,10 +1,10 @@
-"""Makes `minikube_py/api/validation/pod_layout.json`: in which order upstream's internal types hold their fields.
+"""Makes `minikube_py/api/validation/pod_layout.json`: the field order of upstream's internal types.
 
     python tools/extract_pod_layout.py "$(go env GOMODCACHE)/k8s.io" v1.36.2 v0.36.2
 
-The layout is needed where a refusal shows internal types: the diff in that of an update of a pod, claim or volume, and
+The layout is needed for errors that print internal types: the diff of a refused update of a pod, claim or volume, and
 values of events and flow schemas. Each type is one text: its fields in order, as `GoName`, `=jsonName` where that is
-not the Go name with its first letter lowered (`=-` where the field stands elsewhere in JSON), and a mark: `$` text, `#`
+not the Go name with its first letter lowered (`=-` where the field is elsewhere in JSON), and a mark: `$` text, `#`
 number, `!` boolean, `?` null when missing, `%` map, `[T` list, `*T` pointer, `.T` value, `@T` fields of T in this
 place.
 """
@@ -30,7 +30,7 @@ _SCALARS = {"string": "$", "UID": "$", "NodeName": "$", "bool": "!", "int": "#",
 
 
 def read_types(path: pathlib.Path) -> tuple[dict[str, list[Field]], dict[str, str]]:
-    """The structs of a `types.go`, and the named types that stand for another."""
+    """The structs of a `types.go`, and the named types that alias others."""
     structs: dict[str, list[Field]] = {}
     aliases: dict[str, str] = {}
     current = ""

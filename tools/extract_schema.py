@@ -54,7 +54,7 @@ OUTSIDE = {
 
 
 class Unreadable(Exception):
-    """The sources say something this tool does not know."""
+    """The sources contain something this tool does not know."""
 
 
 @dataclass
@@ -147,7 +147,7 @@ def read_go(package: Package) -> None:
             if match is not None:
                 at = read_type(package, match, lines, at, imports, markers)
             read_other(package, line)
-            # A blank line ends a comment block, but markers may stand in a block of their own above the type's.
+            # A blank line ends a comment block, but markers may be in a separate block above the type's.
             if line.strip():
                 markers = []
 
@@ -282,7 +282,7 @@ def join_field(package: Package, message: str, go_field: GoField) -> list[Any] |
 
 
 def is_required(options: list[str], markers: list[str]) -> bool:
-    """As kube-openapi: markers decide, else what is always written is required."""
+    """Like kube-openapi: markers decide, otherwise fields that are always written are required."""
     if "optional" in markers:
         return False
     return "required" in markers or not ({"omitempty", "omitzero"} & set(options))
@@ -295,7 +295,7 @@ _WIRES = {
 
 
 def check_wire(package: Package, message: str, go_field: GoField, wire: str) -> None:
-    """Builtin Go types must have their usual wire type: the decoder works by the Go type alone."""
+    """Builtin Go types must have their usual wire type: the decoder relies on the Go type alone."""
     expected = _WIRES.get(go_field.go_type.lstrip("*"))
     if wire and expected is not None and wire not in expected:
         raise Unreadable(f"{package.name}.{message}.{go_field.go_name}: {go_field.go_type} travels as {wire}")
@@ -393,7 +393,7 @@ def keep_reachable(table: dict[str, Any]) -> None:
     """Drops named types that no message uses, and custom types that are not used either."""
     used: set[str] = set()
     messages = table["messages"]
-    # What a type reads and writes by itself needs no types of its Go fields.
+    # Types with custom serialisation do not need the types of their Go fields.
     for name in set(table["custom"]) & set(messages):
         messages[name] = [row for row in messages[name] if not row[1].startswith("time.")]
     todo = [row[1] for rows in messages.values() for row in rows]

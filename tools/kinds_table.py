@@ -20,7 +20,7 @@ BEGIN, END = "<!-- kinds: tools/kinds_table.py -->\n", "<!-- end of kinds -->"
 
 
 def table(registry: Registry = REGISTRY) -> str:
-    """A row for each group and version; kinds that are answered and not stored are in italics."""
+    """One row per group and version; kinds that are served but not stored are in italics."""
     rows = ["| Group | Kinds |", "|---|---|"]
     for group, version in registry.group_versions:
         kinds = {k.kind: k.stored for k in registry.kinds if (k.group, k.version) == (group, version)}

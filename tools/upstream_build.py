@@ -1,7 +1,7 @@
 """Builds upstream's programs from their Go modules, at the versions that this project compares itself with.
 
-A binary lies in `bin_folder()` beside a stamp, which says from what it was built. A binary whose stamp does not fit is
-built again; one without a stamp is taken over if Go finds the right versions in it. Builders wait for each other.
+A binary lies in `bin_folder()` beside a stamp of its sources. A binary with another stamp is rebuilt; one without a
+stamp is adopted if Go finds the right versions in it. Concurrent builders wait for each other.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ STAGING = "v0.36.2"
 ETCD = "v3.7.3"
 KWOK = "v0.8.0"
 GO_LINE = "1.26.0"
-"""The language version; an older Go fetches the toolchain of this one by itself."""
+"""The language version; an older Go fetches this toolchain by itself."""
 
 GO_MISSING = (
     "Go is not installed, and upstream is built with it. Any Go from 1.21 on will do (it fetches the toolchain that "
     "the modules ask for): https://go.dev/dl"
 )
 BIN_VARIABLES = ("MINIKUBE_PY_UPSTREAM_BIN", "ORIGINAL_BIN")
-"""The first that is set names the folder of the binaries; the second is the name it had before."""
+"""The first that is set names the folder of the binaries; the second is the variable's former name."""
 STAGES = "kwok-stages"
-"""A folder beside the binaries: KWOK's own rules for nodes and pods, which lie in its module and not in its binary."""
+"""A folder beside the binaries: KWOK's own rules for nodes and pods, which are in its module, not in its binary."""
 PERF = "k8s.io/kubernetes/test/integration/scheduler_perf"
 
 
 class UpstreamError(Exception):
-    """What keeps upstream from being built or run, said for a person."""
+    """Upstream cannot be built or run; the message is for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Program:
 
     @property
     def recipe(self) -> dict[str, str]:
-        """All that decides the result of a build."""
+        """Everything that determines the result of a build."""
         return {"package": self.package, "module": self.module, "version": self.version, "go": GO_LINE,
                 "ldflags": self.ldflags}  # fmt: skip
 
@@ -117,7 +117,7 @@ def _stamp_path(program: Program) -> Path:
 
 
 def is_built(program: Program) -> bool:
-    """Whether the binary is there, whole, and of these versions."""
+    """Whether the binary exists, is complete, and has these versions."""
     binary = bin_folder() / program.name
     try:
         stamp = json.loads(_stamp_path(program).read_text())
@@ -133,7 +133,7 @@ def missing(names: Sequence[str]) -> list[str]:
 
 
 def _take_over(program: Program, binary: Path) -> bool:
-    """A binary without a fitting stamp: the versions that Go wrote into it decide."""
+    """Adopts a binary without a matching stamp if the versions that Go recorded in it match."""
     if shutil.which("go") is None:
         return False
     done = subprocess.run(["go", "version", "-m", str(binary)], capture_output=True, text=True)
@@ -159,7 +159,7 @@ def _write_stamp(program: Program) -> None:
 
 
 def is_intact(program: Program) -> bool:
-    """Whether the binary's bytes are still those that were built. Slower than `is_built`: all of them are read."""
+    """Whether the binary's bytes are unchanged since the build. Slower than `is_built`: it reads all of them."""
     try:
         stamp = json.loads(_stamp_path(program).read_text())
         with open(bin_folder() / program.name, "rb") as file:
@@ -172,7 +172,7 @@ def is_intact(program: Program) -> bool:
 
 
 def build(names: Sequence[str] = ()) -> None:
-    """Builds what is missing or stale of these, or of all. Raises: UpstreamError."""
+    """Builds missing or outdated ones of these, or of all. Raises: UpstreamError."""
     for name in names or PROGRAMS:
         if name not in PROGRAMS:
             raise UpstreamError(f"no program is called {name}; there are: {', '.join(PROGRAMS)}")
@@ -180,7 +180,7 @@ def build(names: Sequence[str] = ()) -> None:
 
 
 def build_program(program: Program) -> Path:
-    """The binary's path, once it is there."""
+    """The binary's path, once it exists."""
     folder = bin_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(folder / f".{program.name}.lock"):
@@ -218,7 +218,7 @@ def go(arguments: Sequence[str], folder: str | Path) -> None:
 
 
 def write_module(folder: Path, program: Program) -> None:
-    """A module that asks for this program alone, so that no other's requirements move its versions."""
+    """A module that requires this program alone, so that other requirements do not change its versions."""
     lines = ["module upstream", f"go {GO_LINE}", f"require {program.module} {program.version}"]
     if program.of_kubernetes:
         lines += [f"replace {name} => {name} {STAGING}" for name in _staged()]
@@ -236,7 +236,7 @@ def _staged() -> list[str]:
 
 
 def module_info(module: str, version: str) -> dict[str, Any]:
-    """What Go knows of a module after fetching it: `Dir` is where its files lie, `GoMod` its go.mod."""
+    """Go's information on a fetched module: `Dir` is its folder, `GoMod` its go.mod."""
     if shutil.which("go") is None:
         raise UpstreamError(GO_MISSING)
     done = subprocess.run(

@@ -35,13 +35,13 @@ POLL_S = 0.1
 QUOTA_BYTES = 8 << 30
 IN_FLIGHT = 3000
 CLIENT_PER_S = 5000
-"""Limits of upstream that would cap a measurement are raised to these; say so beside any figure."""
+"""Limits of upstream that would cap a measurement are raised to these; mention it beside any figure."""
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside etcd and the API server."""
+    """The components that run beside etcd and the API server."""
 
     scheduler: bool = False
     controllers: bool = False
@@ -51,11 +51,11 @@ class Parts:
     without: tuple[str, ...] = ()
     """Controllers that do not run."""
     accounts: bool = False
-    """Pods run as accounts that must be there, which no controller makes unless `controllers` run."""
+    """Pods run as service accounts, which no controller creates unless `controllers` run."""
     feature_gates: str = ""
-    """Of all programs, as their flag takes them."""
+    """Of all programs, in their flag's format."""
     certificates: bool = False
-    """Client certificates of an authority that signs requests for certificates, too."""
+    """Client certificates of an authority that also signs certificate requests."""
 
     @property
     def programs(self) -> list[str]:
@@ -72,12 +72,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def _die_with_parent() -> None:
-    """In the child: nothing is left behind, not even by a script that was killed."""
+    """In the child: it ends even if the script was killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Upstream:
-    """Processes that run, and how they are asked whether they are ready. To be stopped."""
+    """Running processes and their readiness checks. Must be stopped."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,13 +94,13 @@ class Upstream:
 
     @property
     def authority(self) -> tuple[Path, Path]:
-        """Of clients' certificates, and its key."""
+        """For client certificates, with its key."""
         return self.folder / "client-ca.crt", self.folder / "client-ca.key"
 
     # --- etcd ---------------------------------------------------------------------------------------------------------
 
     def start_etcd(self, members: int) -> list[str]:
-        """Their client URLs, once each of them says that it is healthy."""
+        """Their client URLs, once all of them report healthy."""
         ports = free_ports(2 * members)
         clients = [f"http://127.0.0.1:{port}" for port in ports[:members]]
         peers = [f"http://127.0.0.1:{port}" for port in ports[members:]]
@@ -119,7 +119,7 @@ class Upstream:
     # --- the control plane --------------------------------------------------------------------------------------------
 
     def start_control_plane(self, etcd: Sequence[str], parts: Parts) -> str:
-        """The API server's URL, once it and all parts are ready."""
+        """The API server's URL, once it and all components are ready."""
         url = self._start_api_server(etcd, parts)
         self._write_kubeconfig(url)
         if parts.scheduler:
@@ -210,7 +210,7 @@ class Upstream:
         )  # fmt: skip
 
     def _start_delegating(self, name: str, *flags: str) -> None:
-        """A component that asks the API server who its own callers are."""
+        """A component that asks the API server to authenticate its own callers."""
         (port,) = free_ports(1)
         asks = (f"--authentication-kubeconfig={self.kubeconfig}", f"--authorization-kubeconfig={self.kubeconfig}")
         self._start(name, name, *flags, *asks, "--bind-address=127.0.0.1", f"--secure-port={port}")
@@ -242,14 +242,14 @@ class Upstream:
                 time.sleep(POLL_S)
 
     def wait_until_one_ends(self) -> list[str]:
-        """The names of those that ended, though nobody asked them to."""
+        """The names of those that ended unexpectedly."""
         while True:
             if ended := [name for name, child in self.children.items() if child.poll() is not None]:
                 return ended
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """One by one, in the opposite order of the start: kube-apiserver does not end without its etcd."""
+        """One by one, in reverse start order: kube-apiserver does not stop without its etcd."""
         for child in reversed(self.children.values()):
             child.terminate()
             try:
@@ -259,7 +259,7 @@ class Upstream:
                 child.wait()
 
     def kill(self) -> None:
-        """For those whose data nobody needs: stopping takes seconds."""
+        """For processes whose data is not needed: stopping takes seconds."""
         for child in self.children.values():
             child.kill()
         for child in self.children.values():
@@ -270,9 +270,9 @@ def run(
     folder: Path, members: int, parts: Parts | None, ready: Callable[[dict[str, Any]], None], *, kept: bool,
     etcd_url: str | None = None,
 ) -> list[str]:
-    """Runs etcd, and with `parts` the control plane, until one of them ends; says `ready` once. Who ended.
+    """Runs etcd, and with `parts` the control plane, until one of them ends; prints `ready` once. Returns what ended.
 
-    `kept`: the data is, so everything is stopped in order. `etcd_url`: of an etcd that runs already."""
+    `kept`: keeps the data, so everything is stopped in order. `etcd_url`: of a running etcd."""
     build(parts.programs if parts else ["etcd"])
     upstream = Upstream(folder)
     try:

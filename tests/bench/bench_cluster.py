@@ -57,7 +57,7 @@ RESTART_KEYS = 1_000_000
 
 
 async def serve(own: int, folder: Path, ports: list[int]) -> None:
-    """One member with its links and its server, until stdin ends. `ports`: first the peers', then the clients'."""
+    """Runs one member with its links and server until stdin closes. `ports`: first the peers', then the clients'."""
     count = len(ports) // 2
     members = tuple(
         Member(NodeId(i + 1), f"store-{i + 1}", f"127.0.0.1:{ports[i]}", f"127.0.0.1:{ports[count + i]}")
@@ -87,7 +87,7 @@ class Cluster(NamedTuple):
         return StoreClient(endpoints, SystemClock(), random.Random())
 
     def leader(self) -> int:
-        """The place of the leader in the lists, once it has led for a second."""
+        """The index of the leader, once it has led for a second."""
         while True:
             found = asyncio.run(_leader(self))
             time.sleep(1)
@@ -99,7 +99,7 @@ class Cluster(NamedTuple):
 
 
 async def _leader(cluster: Cluster) -> int:
-    """Asks each member in turn until one says that it leads."""
+    """Queries each member in turn until one is the leader."""
     while True:
         for place, port in enumerate(cluster.ports):
             client = StoreClient([Endpoint("127.0.0.1", port, TOKEN)], SystemClock(), random.Random())
@@ -155,7 +155,7 @@ def our_reads(folder: Path, in_flight: int, seconds: float) -> dict[str, float]:
 
 
 async def _our_stall(ours: Cluster, leader: int) -> float:
-    """The longest a put by a client that follows the leader had to wait."""
+    """The longest wait of a put by a client that follows the leader."""
     client = ours.client()
     await client.start()
     longest_s, killed_at = 0.0, 0.0
@@ -225,7 +225,7 @@ class Etcd(NamedTuple):
     pids: list[int]
 
     def leader(self) -> int:
-        """The place of the leader in the lists."""
+        """The index of the leader."""
         for place, status in enumerate(self._status()):
             if status["leader"] == status["header"]["member_id"]:
                 return place
@@ -250,7 +250,7 @@ def etcd() -> Iterator[Etcd]:
 
 
 def _h2load(port: int, method: str, body: Path, in_flight: int, count: int) -> tuple[float, str]:
-    """Seconds for `count` requests, and what h2load printed."""
+    """Seconds for `count` requests, and h2load's output."""
     connections = min(16, in_flight)
     load = ["h2load", "-c", str(connections), "-m", str(in_flight // connections), "-t", "1", "-d", str(body)]
     load += ["-H", "content-type: application/grpc", "-H", "te: trailers", "-n", str(count)]
@@ -300,7 +300,7 @@ def their_reads(folder: Path, in_flight: int, seconds: float) -> dict[str, float
 
 
 def rows(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Callable[[Path], dict[str, float]]]]:
-    """(row, side, what runs it), interleaved."""
+    """(row, side, runner), interleaved."""
     wanted, seconds, peer = arguments.rows.split(","), arguments.seconds, not arguments.no_peer
     for _ in range(arguments.turns):
         for in_flight in IN_FLIGHT if "puts" in wanted else ():

@@ -48,13 +48,13 @@ ROLES = ("store", "apiserver", "scheduler", "controllers", "kubelet")
 
 
 class Running(NamedTuple):
-    """`pid`: of `minikube-py up`, whose children are the roles; 0 where they are in containers."""
+    """`pid`: of `minikube-py up`, whose children are the roles; 0 if they are in containers."""
 
     kubeconfig: Path
     pid: int = 0
 
     def cpu_by_role(self) -> dict[str, float]:
-        """Seconds so far; `up` is the process itself, with the roles that are in it."""
+        """Seconds so far; `up` is the process itself, with the roles inside it."""
         if not self.pid:
             return {}
         found: Counter[str] = Counter({"up": cpu_s(self.pid)})
@@ -69,7 +69,7 @@ class Running(NamedTuple):
 
 @contextlib.contextmanager
 def up(folder: Path, *arguments: str) -> Iterator[Running]:
-    """`minikube-py up` until it is left."""
+    """`minikube-py up` until the block ends."""
     file = folder / "kubeconfig"
     command = [sys.executable, "-m", "minikube_py", "up", "--nodes", str(NODES), "--port", str(free_port())]
     command += ["--data-dir", str(folder), *arguments]
@@ -88,7 +88,7 @@ def up(folder: Path, *arguments: str) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def compose(folder: Path) -> Iterator[Running]:
-    """`docker compose up` as a project of its own, removed when it is left."""
+    """`docker compose up` as a separate project, removed when the block ends."""
     env = {**os.environ, "MINIKUBE_PY_PORT": str(free_port())}
     base = ["docker", "compose", "--project-name", f"minikube-py-bench-{os.getpid()}"]
 

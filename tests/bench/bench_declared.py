@@ -1,11 +1,11 @@
-"""What declared indexes cost and give, end to end: binds/s with three of them and without, pauses, a query over HTTPS.
+"""Costs and benefits of declared indexes, end to end: binds/s with three and without, pauses, a query over HTTPS.
 
 usage: python tests/bench/bench_declared.py [--nodes N] [--binds N] [--turns N] [--json FILE]
 
-One process with store and API server, no scheduler. Binds go through the API as a scheduler's do (POST .../binding, 64
+One process with store and API server, no scheduler. Binds go through the API like a scheduler's (POST .../binding, 64
 at once), alternating between no index and three over the nodes, which every bind changes. Then the three are declared
-while binds go on, and the longest the event loop was held is measured by a task that asks for its turn again and again;
-the same without a declaration stands beside it. The query asks three inequalities, first 10, as kubectl does: a Table.
+during binds, and a task that yields continuously measures the longest time the event loop was blocked, compared with a
+run without a declaration. The query has three inequalities and asks for the first 10 as a Table, like kubectl.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SELECTOR = "free.cpu>=48,free.memory>=100Gi,free.pods>=100"
 
 
 class Binds:
-    """Pods made beforehand, bound one after the other to nodes drawn at random."""
+    """Pods created in advance, bound one after another to random nodes."""
 
     def __init__(self, transport: ApiTransport, nodes: list[str]) -> None:
         self._transport, self._nodes = transport, nodes
@@ -89,7 +89,7 @@ async def in_flight(work: list[Callable[[], Awaitable[None]]]) -> None:
 
 
 async def longest_pause_ms(work: Awaitable[Any]) -> float:
-    """The longest the loop was held while `work` went on."""
+    """The longest time the loop was blocked while `work` ran."""
     longest_s, before_s = 0.0, time.perf_counter()
     task = asyncio.ensure_future(work)
     while not task.done():
@@ -128,7 +128,7 @@ async def pauses_ms(transport: ApiTransport, binds: Binds, count: int) -> dict[s
 
 
 def table_ms(kubeconfig: Path) -> float:
-    """From a thread of the process that serves, over HTTPS, decoded."""
+    """From a thread of the serving process, over HTTPS, decoded."""
     access = load_kubeconfig(kubeconfig)
     url = urlsplit(access.server)
     connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=access.ssl_context())

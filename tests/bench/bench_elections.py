@@ -1,4 +1,4 @@
-"""How long nobody leads after a leader is killed: `PYTHONPATH=tests/support python tests/bench/bench_elections.py`.
+"""How long no leader exists after a kill: `PYTHONPATH=tests/support python tests/bench/bench_elections.py`.
 
 In virtual time, from seeds: the same figures on every machine.
 """

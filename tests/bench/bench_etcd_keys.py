@@ -1,11 +1,11 @@
-"""Inequalities that etcd itself answers: second keys in the order of a value, beside reading all and beside our index.
+"""Inequalities answered by etcd itself: secondary keys ordered by a value, beside reading all and beside our index.
 
   nice python tests/bench/bench_etcd_keys.py                               1,000, 20,000 and 100,000 nodes, some minutes
   nice python tests/bench/bench_etcd_keys.py --nodes 1000 --budget .3 --json etcd-keys.json
 
-One real etcd (`make upstream`), which syncs its writes. Each way has keys of its own in it; all are asked the same, in
-turns, and every answer is compared with brute force outside the time. The price of a write is its latency (one
-client, in turns), and by etcd's own CPU time and bytes written with 64 writes in flight.
+One real etcd (`make upstream`), which syncs its writes. Each way has separate keys; all get the same queries,
+alternately, and every result is checked by brute force outside the timing. The cost of a write is its latency (one
+client, alternating), and etcd's own CPU time and bytes written with 64 writes in flight.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ ASKED: dict[str, tuple[int, tuple[float, float, float]]] = {
     "gpus = a, cpu >= b, 1 %, first 10": (FIRST, (0.1, 0, -1)),
     "cpu, memory, gpus >= a, b, c, few, first 10": (FIRST, (0.1, 0.1, 0.1)),
 }
-"""A name, how many are wanted (0: all), and of each field the share of nodes that its bound lets through; -1 asks for
-one value, 0 for nothing."""
+"""A name, how many are wanted (0: all), and for each field the share of nodes within its bound; -1 for equality, 0 for
+no bound."""
 
 
 class Asked:
-    """Questions of a kind at values that nodes have, and the truth."""
+    """Queries of one kind at existing values, and the true results."""
 
     def __init__(self, work: Workload, seed: int) -> None:
         self._rows, self._rng = work.truth.rows, random.Random(seed)
@@ -73,7 +73,7 @@ class Asked:
 
 
 def measure(work: Workload, ways: Sequence[Way], budget_s: float, seed: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Milliseconds by question and way; ways in turns, until each one's share of time is used."""
+    """Milliseconds by query and way; ways alternate until each one's share of time is used."""
     asked = Asked(work, seed)
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name, (limit, shares) in ASKED.items():
@@ -102,7 +102,7 @@ def summary(took_s: Sequence[float]) -> dict[str, float]:
 
 
 def upkeep(work: Workload, ways: Sequence[Scan], pid: int) -> dict[str, dict[str, float]]:
-    """Of each way: a write's latency alone, and what etcd does for it where many come at once."""
+    """For each way: the latency of single writes, and etcd's resource use under many concurrent ones."""
     single: dict[str, list[float]] = {way.name: [] for way in ways}
     for _ in range(UPDATES):
         number, node = work.update()
@@ -136,14 +136,14 @@ def upkeep(work: Workload, ways: Sequence[Scan], pid: int) -> dict[str, dict[str
 
 
 def process(pid: int) -> tuple[float, int]:
-    """CPU seconds and bytes handed to the kernel so far, of a process."""
+    """A process's CPU seconds and bytes handed to the kernel so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
     return (int(fields[11]) + int(fields[12])) * TICK_S, int(io["wchar"])
 
 
 def one_size(ready: dict[str, Any], nodes: int, seed: int, budget_s: float) -> dict[str, Any]:
-    """All of one number of nodes, on an etcd that is empty."""
+    """All measurements for one number of nodes, on an empty etcd."""
     work = Workload(nodes, seed)
     url = ready["etcd"][0]
     kv, loop = Kv(url), asyncio.new_event_loop()

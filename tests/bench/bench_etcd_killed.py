@@ -1,10 +1,10 @@
-"""`replay openb` on three members of a real etcd, each killed once under it and started again.
+"""`replay openb` on three members of a real etcd, each killed once during it and restarted.
 
 usage: PYTHONPATH=tests/support:tests/bench python tests/bench/bench_etcd_killed.py [--pods N] [--results DIR]
 
-A member is killed with SIGKILL when a fifth, two and three fifths of the pods stand in etcd, the leader first; it comes
-back once the others have taken a tenth more. In the end every pod must be Running or known to fit nowhere, each must
-stand in etcd once, and the members must hold the same keys.
+A member is killed with SIGKILL when a fifth, two and three fifths of the pods are in etcd, the leader first; it is
+restarted once the others have accepted a tenth more. In the end every pod must be Running or known to fit nowhere, each
+must exist in etcd once, and the members must hold the same keys.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Members:
             self.kill(at)
 
     def ctl(self, *words: str, at: int | None = None) -> str:
-        """Empty where it did not succeed."""
+        """Empty on failure."""
         urls = [self.urls[each] for each in ([at] if at is not None else self._running)]
         command = [str(original_program("etcdctl")), f"--endpoints={','.join(urls)}", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -91,7 +91,7 @@ def header(each: Any, of: str = "Status") -> Any:
 
 
 def kill_each_once(members: Members, pods: int, running: Callable[[], bool]) -> list[str]:
-    """What was killed, at how many pods."""
+    """What was killed, and at how many pods."""
     told: list[str] = []
     victims = list(range(MEMBERS))
     for fifth in range(1, MEMBERS + 1):

@@ -1,9 +1,9 @@
-"""What reading a real etcd again costs others in the same process: the longest turns of the loop, by CPU.
+"""How much rereading an etcd delays others in the same process: the longest turns of the loop, by CPU.
 
 usage: PYTHONPATH=tests/support python tests/bench/bench_etcd_reload.py [--objects N]
 
 The mirror of an API server on an etcd with N pods is loaded, follows changes, and is loaded again as after a restore,
-beside objects as the caches of the API server hold them. etcd is played by this process: its answers are made before.
+beside objects like those in the API server's caches. This process simulates etcd with precomputed responses.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Played:
 
 
 class Turns:
-    """The longest turns of the loop since it was asked before, in milliseconds of this thread's CPU."""
+    """The longest turns of the loop since the last call, in milliseconds of this thread's CPU."""
 
     def __init__(self) -> None:
         self._found: list[float] = []

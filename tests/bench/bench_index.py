@@ -57,7 +57,7 @@ def measure(rows: int) -> dict[str, float]:
     revision = 1
 
     def bind() -> None:
-        """What a bind does to a row: three sums and what is left of them."""
+        """A bind's effect on a row: three sums and the free amounts."""
         nonlocal revision
         revision += 1
         key = keys[revision * 7919 % rows]

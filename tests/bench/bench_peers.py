@@ -1,4 +1,4 @@
-"""What a link between two members costs: APPENDs acknowledged per second, bytes, processor time; both ends here.
+"""The cost of a link between two members: acknowledged APPENDs per second, bytes, processor time; both ends here.
 
     python tests/bench/bench_peers.py [--seconds 2]
 """
@@ -30,7 +30,7 @@ SNAPSHOT_BYTES = 200_000_000
 
 
 class Load(NamedTuple):
-    """`entries` of `size_bytes` in each APPEND, `in_flight` of them, to so many `followers`."""
+    """`entries` of `size_bytes` in each APPEND, `in_flight` of them, to this many `followers`."""
 
     entries: int
     size_bytes: int
@@ -49,7 +49,7 @@ def contexts(folder: Path) -> Contexts:
 
 
 class Flow:
-    """A leader that keeps `in_flight` APPENDs under way to each follower, who answers each."""
+    """A leader that keeps `in_flight` APPENDs in flight to each follower, which acknowledges each."""
 
     def __init__(self, load: Load, leader: Talker, followers: list[Talker]) -> None:
         self._load, self._leader, self._followers = load, leader, followers
@@ -61,7 +61,7 @@ class Flow:
             each.driver.on_receive = lambda message, each=each: self._answer(each, message)
 
     def push(self) -> None:
-        # New objects for each, as a log has them.
+        # New objects for each, as from a log.
         entries = [Entry(*entry) for entry in entries_from(1, self._load.entries, self._load.size_bytes)]
         for each in self._followers:
             self._waiting[each.id] += 1
@@ -97,7 +97,7 @@ async def measure(load: Load, tls: Contexts | None, duration_s: float) -> str:
 
 
 async def snapshot(tls: Contexts | None) -> float:
-    """MB/s without the pace that is kept otherwise."""
+    """MB/s without the usual rate limit."""
     async with talking(2, tls=tls, limits=PeerLimits(snapshot_bytes_per_s=1 << 40)) as (one, two):
         one.driver.source = MemorySource(bytes(SNAPSHOT_BYTES))
         begun_s = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Which of 100,000 nodes have so much free, the first 10: our index, and what a client of a real etcd does instead.
+"""The first 10 of 100,000 nodes with enough free: by our index, and by a client of a real etcd.
 
-Both stores hold the same node objects, none with pods, so that etcd's client need not read and add up any: it ranges
-over all nodes by its own etcdctl, decodes each by orjson and stops at the tenth that fits; the question is such that
-few do. Ours is asked through its native client from another process, and within the store's own process.
+Both stores hold the same node objects, without pods, so that etcd's client need not read and sum them: it ranges
+over all nodes by etcdctl, decodes each by orjson and stops at the tenth that fits; only few nodes match the query. Ours
+is queried through its native client from another process, and within the store's process.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ TXN_PUTS = 100
 ROUNDS, SCAN_ROUNDS = 201, 5
 PREFIX = b"/registry/nodes/"
 BIG_ONE_OF = 8_000
-"""One node in so many is big enough: the tenth is found near the end of a scan."""
+"""One in this many nodes is large enough: the tenth is found near the end of a scan."""
 WHERE = Where((Comparison("free.cpu", ">=", ("64",)), Comparison("free.memory", ">=", ("256Gi",))))
 
 
 def nodes() -> Iterator[tuple[bytes, bytes]]:
-    """Key and stored value of each; the same on both sides."""
+    """Key and stored value of each; identical on both sides."""
     for number in range(COUNT):
         name = f"node-{number:06d}"
         big = number % BIG_ONE_OF == BIG_ONE_OF - 1
@@ -71,7 +71,7 @@ def _in_txns() -> Iterator[list[tuple[bytes, bytes]]]:
 
 
 async def serve(folder: Path) -> None:
-    """A filled member behind the native protocol, until stdin ends; prints its port and what a query takes within."""
+    """A filled member behind the native protocol, until stdin closes; prints its port and the in-process query time."""
     member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(own_gc=True))
     await member.start()
     await member.storage.declare(NODES)
@@ -120,7 +120,7 @@ def query_ours() -> dict[str, float]:
 
 
 def query_etcd() -> dict[str, float]:
-    """The same figure twice: etcd has no query within."""
+    """The same figure twice: etcd has no in-process query."""
     binary = upstream.binary("etcd")
     with fresh_folder() as folder, etcd(folder, binary) as (port, _):
         for batch in _in_txns():
@@ -137,7 +137,7 @@ def _text(data: bytes) -> str:
 
 
 def _scan(etcdctl: Path, port: int) -> float:
-    """Seconds from the question to the tenth node. Values are lines: what they hold has none of its own."""
+    """Seconds from the query to the tenth node. Values are lines without embedded newlines."""
     command = [str(etcdctl), "--endpoints", f"127.0.0.1:{port}", "get", "--prefix", PREFIX.decode()]
     found = []
     with tempfile.TemporaryFile() as out:

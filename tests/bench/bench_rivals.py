@@ -4,10 +4,10 @@
   python tests/bench/bench_rivals.py --only ours,sqlite --nodes 10000 --budget .5
   python tests/bench/bench_rivals.py --structures columns,max-tree,bitmaps --json rivals.json
 
-One process or server at a time, the same nodes, updates and questions for each, every answer checked by brute force
-(outside the time). Questions of three classes: `none` (no node has all three, though one has each), `few` and `many`.
-`1:1` and `1:100`: a change of one node and then one or a hundred questions (few, first 10), per question, changes
-included. Rivals are found where installed: pip duckdb, tantivy, rocksdict, psycopg[binary]; apt postgresql
+One process or server at a time, the same nodes, updates and queries for each, every result checked by brute force
+(outside the timing). Queries of three classes: `none` (no node has all three, though one has each), `few` and `many`.
+`1:1` and `1:100`: a change of one node and then one or a hundred queries (few, first 10), per query, changes
+included. Rivals are used if installed: pip duckdb, tantivy, rocksdict, psycopg[binary]; apt postgresql
 postgresql-contrib; `make upstream` for etcd and kube-apiserver.
 """
 
@@ -52,7 +52,7 @@ def groups(structures: Sequence[str], https_structures: Sequence[str], synced: b
 
 
 class Bench:
-    """`budget_s` is what each cell may take."""
+    """`budget_s`: the time limit of each cell."""
 
     def __init__(self, nodes: int, seed: int, budget_s: float) -> None:
         self._count, self._seed, self._budget_s = nodes, seed, budget_s
@@ -101,7 +101,7 @@ class Bench:
             yield timed(rival.update, number, node)[1]
 
     def _mixed(self, rival: Rival, work: Workload, questions: int, slow: bool) -> dict[str, float]:
-        """Per question: a change and its questions together. Of slow rivals a few questions stand for a hundred."""
+        """Per query: a change and its queries together. For slow rivals a few queries stand for a hundred."""
         asked = cycle(self._asked["few"])
         told = min(questions, ROUNDS_SLOW) if slow else questions
 
@@ -172,7 +172,7 @@ def main() -> None:
     wanted = args.only.split(",") if args.only else list(offered)
     if unknown := [name for name in wanted if name not in offered]:
         parser.error(f"no group {', '.join(unknown)}; there are {', '.join(offered)}")
-    # So that servers and folders go too.
+    # Also ends servers and removes folders.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     bench = Bench(args.nodes, args.seed, args.budget)
     rows, absent = [], {}

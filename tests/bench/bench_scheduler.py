@@ -87,7 +87,7 @@ WORKLOADS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def measure(nodes: int, pods: int, workload: str) -> dict[str, float]:
-    """Median microseconds a stage."""
+    """Median microseconds per stage."""
     cache = Cache()
     for i in range(nodes):
         cache.put_node(project_node(node(i)))
@@ -136,7 +136,7 @@ def measure(nodes: int, pods: int, workload: str) -> dict[str, float]:
 def measure_matcher(
     nodes: list[LabNode], pods: list[LabPod], matcher: str, percentage: int
 ) -> tuple[list[float], list[str], dict[str, int]]:
-    """Microseconds of CPU of each `choose`, sorted; the nodes chosen, "" for none; what the matcher counted."""
+    """CPU microseconds of each `choose`, sorted; the nodes chosen, "" for none; the matcher's counters."""
     cache = Cache()
     for i, each in enumerate(nodes):
         obj = json.loads(node_object(each, str(i)))
@@ -159,7 +159,7 @@ def measure_matcher(
         chosen.append(choice.node.name if choice is not None else "")
         if choice is not None:
             cache.assume(info, choice.node.name)
-    # The first ones see the dimensions come, and the index filled.
+    # The first ones add dimensions and fill the index.
     return sorted(durations_us[min(20, len(pods) // 4) :]), chosen, {} if index is None else index.counts()
 
 

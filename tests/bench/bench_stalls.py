@@ -40,7 +40,7 @@ LIMIT_MS = 20.0
 
 
 class Steps:
-    """The CPU of each step of the loop, while it is watched."""
+    """The CPU time of each step of the loop, while observed."""
 
     def __init__(self) -> None:
         self.most_ms = 0.0
@@ -106,7 +106,7 @@ async def measure(names: list[str], tell: Callable[[dict[str, Any]], None]) -> N
                     continue
                 status = 0
                 for last in (False, True):
-                    # Once unmeasured: a worker is started, what is remembered is remembered.
+                    # Once unmeasured: starts a worker and fills caches.
                     steps.most_ms = 0.0
                     steps.start()
                     began = time.monotonic()

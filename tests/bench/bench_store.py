@@ -53,7 +53,7 @@ CONNECTIONS = 4
 
 
 async def serve(folder: Path, fsync: str) -> None:
-    """A member behind the native protocol, until stdin ends."""
+    """A member behind the native protocol, until stdin closes."""
     member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), MemberConfig(fsync=fsync, own_gc=True))
     await member.start()
     server = StoreServer(member, TOKEN)
@@ -67,7 +67,7 @@ async def serve(folder: Path, fsync: str) -> None:
 
 
 class SlowFile(SystemFile):
-    """A file on a slower disk: each sync takes `delay_s` more, without the interpreter lock, as a real one would."""
+    """A file on a slower disk: each sync takes `delay_s` longer, without the GIL, like a real one."""
 
     delay_s = 0.0
 
@@ -84,8 +84,8 @@ class SlowDisk(SystemDisk):
 
 
 async def embedded(args: argparse.Namespace) -> None:
-    """Puts by tasks in the member's own process; beside them a callback that keeps the loop busy for `busy_us` of
-    each millisecond, and counts how often it came to its turn."""
+    """Puts by tasks in the member's process; a callback keeps the loop busy for `busy_us` of each millisecond, and
+    counts its turns."""
     fsync, in_flight, seconds, busy_us = args.fsync, args.in_flight, args.seconds, args.busy_us
     SlowFile.delay_s = args.sync_delay_us / 1e6
     config = MemberConfig(fsync=fsync, own_gc=True)
@@ -173,12 +173,12 @@ class Load(asyncio.Protocol):
             self.ready.set_result(None)
             return
         now = time.perf_counter()
-        # What comes under 0 nobody asked for.
+        # Messages under 0 are unsolicited.
         answers = [answer for answer in answers if answer[0]]
         for answer in answers:
             if answer[1] != Answer.OK:
                 raise SystemExit(f"a request failed: {answer}")
-        # Answers of one connection come in order, so the oldest unanswered batches are the ones answered.
+        # Responses of a connection are in order, so they belong to the oldest pending batches.
         left = len(answers)
         while left:
             at, count = self.sent.popleft()
@@ -196,7 +196,7 @@ class Load(asyncio.Protocol):
 async def drive(
     port: int, in_flight: int, seconds: float, frames: Callable[[int], list[bytes]] = put_frames
 ) -> dict[str, float]:
-    """`frames`: what the i-th connection asks for, again and again."""
+    """`frames`: the i-th connection's requests, repeated."""
     loop = asyncio.get_running_loop()
     connections = min(CONNECTIONS, in_flight)
     loads = [
@@ -219,7 +219,7 @@ async def drive(
 
 @contextlib.contextmanager
 def child_of(script: str, *args: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that ends when its stdin does."""
+    """A process that ends when its stdin closes."""
     process = subprocess.Popen(
         [sys.executable, script, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -301,7 +301,7 @@ def etcd(folder: Path, binary: Path) -> Iterator[tuple[int, int]]:
 
 
 def peer_puts(folder: Path, binary: Path, in_flight: int, seconds: float) -> dict[str, float]:
-    """etcd under h2load; the store's own revision is what says how many puts were really done."""
+    """etcd under h2load; the store's own revision tells how many puts were really done."""
     body = folder.parent / "put.grpc"
     body.write_bytes(grpc_put(b"/registry/pods/default/0-0", VALUE))
     connections = min(16, in_flight)
@@ -309,7 +309,7 @@ def peer_puts(folder: Path, binary: Path, in_flight: int, seconds: float) -> dic
         url = f"http://127.0.0.1:{port}/etcdserverpb.KV/Put"
         load = ["h2load", "-c", str(connections), "-m", str(in_flight // connections), "-t", "1", "-d", str(body)]
         load += ["-H", "content-type: application/grpc", "-H", "te: trailers", url]
-        # One connection is limited by count, not by time: h2load cuts a timed run off with requests in flight.
+        # One connection is limited by count, not by time: h2load ends a timed run with requests in flight.
         subprocess.run([*load, "-n", "200"], capture_output=True, text=True, check=True)
         before, before_s = revision(port, binary), cpu_s(pid)
         count = max(in_flight, int(seconds * (12_000 if in_flight > 1 else 1_000)))

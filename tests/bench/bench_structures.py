@@ -1,15 +1,15 @@
-"""What each structure costs: questions and changes in microseconds, and memory in bytes.
+"""The costs of each structure: queries and changes in microseconds, memory in bytes.
 
     python tests/bench/bench_structures.py [--rows 1000,10000,100000] [--structures a,b] [--json FILE]
 
-Points have three dimensions, what is free of a cpu, a memory and a GPU at nine tenths used, each correlated with the
-next by +.8, 0 or -.8. `feasible`: the lows are quantiles (the same for all three, but for a twentieth) of which about
-one point in a hundred has all. `tight`: quantiles just above those that some point has, the worst case for a summary
-of each dimension by itself. A put changes a random slot as a bind does. Medians over 24 boxes;
-`looked`: the mean of what a question for 10 owns up to have examined.
+Points have three dimensions, the free cpu, memory and GPU at 90 % utilisation, each correlated with the
+next by +0.8, 0 or -0.8. `feasible`: the lower bounds are quantiles (equal for all three, within a twentieth) that about
+one point in a hundred satisfies. `tight`: quantiles just above what any point satisfies, the worst case for a summary
+per dimension. A put changes a random slot like a bind. Medians over 24 boxes;
+`looked`: the mean number of points that a query for 10 reports as examined.
 
-Bytes a revision: those which one put and one freeze keep alive, measured; for a structure that is not Versioned, what
-its host's undo log takes: a cell for each dimension, and revision, slot and existence.
+Bytes per revision: what one put and one freeze keep alive, measured; for a structure that is not Versioned, the size
+of its host's undo log: a cell per dimension, plus revision, slot and existence.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def points_of(rows: int, correlation: float, seed: int = 7) -> IntArray:
 
 @cache
 def boxes_of(rows: int, correlation: float, share: float, seed: int = 11) -> list[Box]:
-    """`share` 0: just above what any point has."""
+    """`share` 0: just above any point."""
     points = points_of(rows, correlation)
     rng = random.Random(seed)
     ordered = np.sort(points, axis=0)
@@ -85,9 +85,9 @@ def boxes_of(rows: int, correlation: float, share: float, seed: int = 11) -> lis
 
 
 def microseconds(calls: Sequence[Callable[[], object]], at_least_s: float = 0.03) -> float:
-    """The median over the calls of the least time each took: what others do on the machine adds, and never takes.
+    """The median over the calls of each one's minimum time: other work on the machine only adds.
 
-    A call that takes long is made twice, and for one box in four."""
+    Slow calls are made twice, and only for every fourth box."""
     start = time.perf_counter()
     calls[0]()
     if time.perf_counter() - start > 2e-3:
@@ -120,7 +120,7 @@ def binds_of(points: IntArray, number: int, seed: int) -> list[Change]:
 
 
 def mean_put_us(structure: Structure, changes: list[Change]) -> float:
-    """The mean, so that a rebuild that comes once in many puts is paid for by them; of the processor's time."""
+    """The mean CPU time, so that occasional rebuilds are included."""
     start = time.process_time()
     for slot, point in changes:
         structure.put(slot, tuple(point))
@@ -131,7 +131,7 @@ def revision_bytes(structure: Structure, changes: list[Change]) -> float:
     if not isinstance(structure, Versioned):
         return 8.0 * (DIMENSIONS + 3)
     kept = [structure.freeze()]
-    # Tuples that Python keeps for reuse would be handed out uncounted.
+    # Tuples from Python's free list would not be counted.
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

@@ -1,13 +1,13 @@
-"""What each step of upstream's path of an inequality costs, in Go, and what the patches of docs/upstream change.
+"""The cost of each step of an inequality query in upstream's Go code, and the effect of the patches in docs/upstream.
 
   nice python tests/bench/bench_upstream_inequality.py                          some minutes; the first time Go compiles
   nice python tests/bench/bench_upstream_inequality.py --only affinity --rounds 3 --json inequality.json
   nice python tests/bench/bench_upstream_inequality.py --check                  upstream's own tests on patched copies
 
 The benchmarks of tests/bench/upstream_inequality run against the modules of upstream, at the versions that
-tools/upstream builds. Those of NodeAffinity run in turns, unpatched and with the patches applied to copies of the
-modules. A time is the least of all rounds; a ratio is the median over rounds of one round's ratio. Beside them, the
-same question in Python.
+tools/upstream builds. Those of NodeAffinity alternate between unpatched and patched copies of the
+modules. A time is the minimum of all rounds; a ratio is the median over rounds of one round's ratio. Beside them, the
+same query in Python.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def compiled(name: str, folder: Path, copies: Mapping[str, Path]) -> Path:
 
 
 def measured(program: Path, time_s: float) -> dict[str, dict[str, float]]:
-    """One round: of each benchmark its figures by unit."""
+    """One round: each benchmark's figures by unit."""
     command = [str(program), "-test.bench=.", f"-test.benchtime={time_s}s"]
     done = subprocess.run(command, cwd=program.parent, capture_output=True, text=True, check=True)
     found = {}
@@ -95,7 +95,7 @@ def measured(program: Path, time_s: float) -> dict[str, dict[str, float]]:
 
 
 def least(rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """Of all rounds: what other work on the machine adds is never negative."""
+    """The minimum over rounds: other work only adds."""
     return {
         name: {unit: min(each[name][unit] for each in rounds) for unit in figures}
         for name, figures in rounds[0].items()
@@ -103,7 +103,7 @@ def least(rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, 
 
 
 def ratios(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Of nanoseconds, after to before, round by round: median, least, most."""
+    """Ratios of nanoseconds, after to before, by round: median, minimum, maximum."""
     found = {}
     for name in before[0]:
         each = sorted(new[name]["ns/op"] / old[name]["ns/op"] for old, new in zip(before, after))
@@ -113,7 +113,7 @@ def ratios(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) ->
 
 
 def ours(rounds: int) -> dict[str, dict[str, float]]:
-    """The same in Python: one node's labels compared, and 20,000 nodes asked by the index of one column."""
+    """The same in Python: one node's labels compared, and 20,000 nodes queried by an index of one column."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "bench")]
     from ours_inequality import index_first, selector
 
@@ -122,7 +122,7 @@ def ours(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def check(copies: Mapping[str, Path]) -> None:
-    """Upstream's own tests on what the patches change. Raises: CalledProcessError."""
+    """Upstream's own tests of the patched code. Raises: CalledProcessError."""
     for module, packages in CHECKED.items():
         folder = copies[module]
         for other, path in copies.items():

@@ -1,9 +1,9 @@
-"""How long the scheduler holds the loop while thousands of distinct pods wait that fit nowhere, and others flow.
+"""How long the scheduler blocks the loop while thousands of distinct pods fit nowhere and others are scheduled.
 
     python tests/bench/bench_waiting.py [--waiting 10000] [--kinds large,selector,affinity,spread,claim] [--flow 200]
 
-A cluster in virtual time; printed is processor time: of each phase, and of the longest step of the parts of the
-scheduler that meet all waiting pods.
+A cluster in virtual time; prints processor time: of each phase, and of the longest step of the scheduler parts that
+handle all waiting pods.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def lists(start: Start) -> dict[str, float]:
 
 
 def watchers(start: Start) -> dict[str, float]:
-    """50 watchers while pods are created: events per second until the last has seen the last."""
+    """50 watchers while pods are created: events per second until the last watcher has seen the last event."""
     count, pods = 50, 4_000
     with start() as server:
         load.namespace(server, "bench")
@@ -88,7 +88,7 @@ def binds(start: Start) -> dict[str, float]:
             load.namespace(server, "bench")
             load.send_all(server, 16, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
             pods = 5_000
-            # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event a pod.
+            # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event per pod.
             bound = load.Watchers(server, PODS + "?watch=true&fieldSelector=spec.nodeName!=", 1, pods, 240)
             started = time.monotonic()
             load.h2load_creates(server, PODS, load.pod(), pods, 16)
@@ -170,7 +170,7 @@ def count_where(server: Server, path: str, wanted: Callable[[dict[str, Any]], bo
 
 
 def field_count(server: Server, selector: str) -> int:
-    """How many pods match, counted by the server where it can: one item and what remains, else the whole list."""
+    """How many pods match, by listing them."""
     connection = load.Connection(server)
     try:
         return len(connection.must("GET", f"{PODS}?fieldSelector={selector}&resourceVersion=0")["items"])
@@ -225,7 +225,7 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     for row in args.rows.split(","):
         print(f"{row}: {(ROWS.get(row) or STORE_ROWS[row]).__doc__}\n  {'':<34} {'original':>12} {'ours':>12}")
-        # Over the last minute, before we add to it: what else runs here makes both sides slower, not equally.
+        # Over the last minute, before we add to it: other processes slow both sides, not equally.
         others = round(os.getloadavg()[0], 1)
         sides: dict[str, list[dict[str, float]]] = {"original": [], "ours": []}
         for _ in range(args.turns):

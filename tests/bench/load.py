@@ -23,7 +23,7 @@ RUN_TIMEOUT_S = 300
 
 
 def pod(name: str | None = None, node: str | None = None, cpu: str = "10m", memory: str = "10Mi") -> dict[str, Any]:
-    """A pod of ordinary size: some 600 bytes as sent, 1.8 KB as kept."""
+    """A typical pod: some 600 bytes as sent, 1.8 KB as stored."""
     meta = {"name": name} if name else {"generateName": "load-"}
     container = {
         "name": "main",
@@ -81,7 +81,7 @@ class Connection:
 
 
 def namespace(server: Server, name: str) -> None:
-    """Makes the namespace, with the service account that admission may ask for."""
+    """Creates the namespace, with the service account that admission may require."""
     connection = Connection(server)
     connection.must("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     connection.close()
@@ -153,7 +153,7 @@ class _Pipe:
         return True
 
     def read(self) -> bool:
-        """Takes what has come; True where an answer is whole. Raises SystemExit for one that is not a success."""
+        """Reads available data; True once a response is complete. Raises SystemExit on failure."""
         while True:
             try:
                 self._answer += self.tls.recv(1 << 16)
@@ -198,7 +198,7 @@ def _wire(server: Server, method: str, path: str, body: Any) -> bytes:
 
 
 class Watchers:
-    """Watches held by a process of their own, which counts their events."""
+    """Watches held by a separate process, which counts their events."""
 
     def __init__(self, server: Server, path: str, count: int, events: int, timeout_s: float) -> None:
         where = urlsplit(server.url)
@@ -213,7 +213,7 @@ class Watchers:
         self._wanted = events
 
     def last_seen_s(self) -> float:
-        """Waits for all events; the monotonic time of the last. Cut-off watches resume, and are said."""
+        """Waits for all events; the monotonic time of the last. Cut-off watches resume, and are reported."""
         assert self._process.stdout is not None
         seen = json.loads(self._process.stdout.readline())
         self._process.wait(10)

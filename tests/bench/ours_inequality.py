@@ -25,7 +25,7 @@ def selector() -> float:
 
 
 def index_first() -> Callable[[], float]:
-    """For one question over all nodes, at thresholds that few of them reach."""
+    """For one query over all nodes, at thresholds that few of them reach."""
     index, work = Alone("columns"), Workload(NODES, 0)
     index.load(work.nodes)
     highest = sorted(node.cpu_milli for node in work.nodes)[-20]

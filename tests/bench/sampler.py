@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 INTERVAL_S = 0.001
-"""The kernel makes it a tick of its own."""
+"""The kernel rounds it to one of its ticks."""
 SHOWN = 45
 STACK_MAX = 60
 
@@ -55,7 +55,7 @@ STAGES = (
     ("asyncio/", "event loop"),
     ("selectors.py", "waiting and idle turns"),
 )
-"""The innermost frame whose file holds the first text decides; C functions count for who called them."""
+"""The innermost frame whose file contains the first text decides; C functions count for their callers."""
 
 
 class Sampler:
@@ -73,7 +73,7 @@ class Sampler:
         while frame is not None and len(seen) < STACK_MAX:
             code = frame.f_code
             place = f"{_short(code.co_filename)}:{code.co_qualname}"
-            # Generated code (a NamedTuple's `__new__`) says nothing: its caller does.
+            # Generated code (a NamedTuple's `__new__`) is uninformative: use its caller.
             if not place.startswith("<string>"):
                 if not seen:
                     self.alone[f"{place}:{frame.f_lineno}"] += 1

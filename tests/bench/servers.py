@@ -1,4 +1,4 @@
-"""Starts the two sides of a comparison, each on loopback with a folder of its own: upstream, and ours."""
+"""Starts the two sides of a comparison, upstream and ours, each on loopback with a separate folder."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
 
 @contextlib.contextmanager
 def original(*parts: str) -> Iterator[Server]:
-    """etcd and kube-apiserver, with `scheduler`, `controllers`, `kubelets` where named."""
+    """etcd and kube-apiserver, with `scheduler`, `controllers`, `kubelets` if named."""
     with upstream.running("run", *(f"--{part}" for part in parts)) as ready:
         yield Server("original", ready["url"], ready["token"], ready["pids"])
 
 
 @contextlib.contextmanager
 def ours(*parts: str) -> Iterator[Server]:
-    """One process: store and API server, with `scheduler`, `controllers`, `kubelets` where named."""
+    """One process: store and API server, with `scheduler`, `controllers`, `kubelets` if named."""
     with serve(tuple("kubelet" if part == "kubelets" else part for part in parts)) as ready:
         yield Server("ours", ready["url"], ready["token"], {"minikube-py": ready["pid"]})

@@ -17,7 +17,7 @@ import time
 
 VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 CUT = re.compile(rb"\}\r\n[0-9a-f]+\r\n\n")
-"""The end of an event with the border of two chunks within."""
+"""The end of an event, including the boundary between two chunks."""
 RECV_BYTES = 1 << 18
 LAST_BYTES = 8192  # holds the last whole event, which names the version to resume after
 
@@ -39,7 +39,7 @@ class Watch:
         return tls
 
     def read(self) -> bool:
-        """Takes what is there. False where the server has ended the stream."""
+        """Reads available data. False if the server has ended the stream."""
         while True:
             try:
                 data = self.tls.recv(RECV_BYTES)
@@ -47,7 +47,7 @@ class Watch:
                 return True
             if not data or data.endswith(b"0\r\n\r\n"):
                 return False
-            # An event may be cut anywhere, between its last brace and the line's end too.
+            # An event may be split anywhere, even between its last brace and the newline.
             data = self._rest + data
             end = data.rfind(b"}\n")
             if end < 0:

@@ -1,13 +1,11 @@
-"""Values at the edges of every type, as hypothesis strategies: what a client may send, not what a polite one does.
+"""Edge cases of every type, as hypothesis strategies: whatever a client may send, well-behaved or not.
 
-The values themselves stand in
-`minikube_py/sim/edges.py`, which the swarm draws from, too; add data there. Each strategy mixes values as users write
-them with those at the edges, and draws keys, names and ids from small sets, so that what is drawn meets what was drawn
-before.
+The values themselves are in `minikube_py/sim/edges.py`, which the swarm also uses; add data there. Each strategy mixes
+typical values with edge cases, and draws keys, names and ids from small sets, so that they collide with earlier ones.
 
     ints, wire_ints             whole numbers: any size; what msgpack can carry
     texts, wild_texts           valid Unicode; with lone surrogates, which JSON and Python can hold and UTF-8 cannot
-    quantities                  texts of Kubernetes quantities, of every suffix and size, and what only looks like one
+    quantities                  texts of Kubernetes quantities, of every suffix and size, and similar invalid ones
     json_values, deep_json      any JSON value; one as deep as it is long
     keys, ranges                store keys and [key, range_end)
     pods, nodes, objects        Kubernetes-like objects whose fields may be anything

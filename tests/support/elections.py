@@ -1,6 +1,6 @@
 """How long three members are without a leader once theirs is killed: the product's members and links, in virtual time.
 
-Each kill is one draw: when it comes within the others' units of time, what was under way, how long each sync takes.
+Each kill is one draw: its phase in the others' time units, the work in progress, the duration of each sync.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BUSY = WorldOptions(
 STALLING = WorldOptions(
     loop=LoopOptions(turn_s=0.00005), syncs=SyncTimes(0.0002, 0.0001, stall_every=20, stall_s=0.8), drift_max=0.0001
 )
-"""A fast disk that is held up now and then."""
+"""A fast disk with occasional delays."""
 WORLDS = {
     "quiet": QUIET,
     "slow syncs": SLOW_SYNCS,
@@ -57,8 +57,8 @@ WORLDS = {
 
 @dataclass(slots=True)
 class Interregna:
-    """`timeouts`: for each kill, how long nobody led, in election timeouts (`election_ticks` units of time); `terms`:
-    how many elections it took."""
+    """`timeouts`: for each kill, the time without a leader, in election timeouts (`election_ticks` time units);
+    `terms`: how many elections it took."""
 
     timeouts: list[float] = field(default_factory=list)
     terms: list[int] = field(default_factory=list)
@@ -88,7 +88,7 @@ class ElectionWorld:
         return self.found
 
     def undisturbed(self, duration_s: float) -> int:
-        """Kills nobody; how many come to lead after the first."""
+        """Without kills; how many leaders follow the first one."""
         elected: list[int] = []
 
         async def story() -> None:
@@ -136,7 +136,7 @@ class ElectionWorld:
         self.cluster.release(leader.number)
 
     async def _write(self) -> None:
-        """Through whoever leads, so that logs differ in length when it ends."""
+        """Through the current leader, so that logs differ in length when it is killed."""
         number = 0
         while True:
             await asyncio.sleep(self.rng.random() * 2 * WRITE_S)
@@ -151,7 +151,7 @@ class ElectionWorld:
         return max(leading, key=lambda place: place.member.replica.leading, default=None)  # type: ignore[union-attr]
 
     def _well(self) -> bool:
-        """All follow one leader, and have its log but for what is under way."""
+        """All follow one leader, and have its log except for entries in flight."""
         leader = self._leader()
         if leader is None or leader.member is None:
             return False

@@ -1,4 +1,4 @@
-"""etcd's API as tests ask it, ours or a real etcd's alike: any method over gRPC, its answer as plain data."""
+"""A test client of etcd's API, for ours and a real etcd: any method over gRPC, with responses as plain data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Answer = tuple[str, Any]
 
 
 def plain(message: Any) -> dict[str, Any]:
-    """Whole numbers as they are, bytes as bytes; what is not set is left out."""
+    """Integers and bytes unchanged; unset fields are omitted."""
     found = {}
     for field, value in message.ListFields():
         if field.name == "response_txn":
@@ -51,15 +51,15 @@ def plain(message: Any) -> dict[str, Any]:
 
 
 def whole(message: Any) -> Any:
-    """With nested txns as messages, in place of their bytes."""
+    """With nested txns as messages instead of bytes."""
     return WHOLE_BY_NAME[message.DESCRIPTOR.name].FromString(message.SerializeToString())
 
 
 class Caller:
-    """One connection. Answers are ("ok", data) or (gRPC's code, text)."""
+    """One connection. Responses are ("ok", data) or (gRPC's code, text)."""
 
     def __init__(self, target: str, credentials: Any = None, unshared: str = "") -> None:
-        """`unshared`: with a connection of its own, beside those of others to the same place."""
+        """`unshared`: uses a separate connection, not shared with others to the same address."""
         self.target = target
         options = (*OPTIONS, ("minikube.unshared", unshared))
         self._channel = (
@@ -89,7 +89,7 @@ class Caller:
         return "ok", plain(answer)
 
     def raw(self, path: str, data: bytes, *, stream: bool = False) -> tuple[str, str]:
-        """Any bytes to any path; what a message of Go's protobuf says has a blank of one kind or another."""
+        """Any bytes to any path; error messages of Go's protobuf vary in their kind of blank."""
         wrap = self._channel.stream_stream if stream else self._channel.unary_unary
         method = wrap(path, request_serializer=bytes, response_deserializer=bytes)
         try:
@@ -109,7 +109,7 @@ class Caller:
 
 
 class Stream:
-    """Requests go out as they are sent; what comes waits in `next`."""
+    """Requests are sent immediately; responses wait in `next`."""
 
     def __init__(self, method: Any, metadata: Any = None) -> None:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -136,7 +136,7 @@ class Stream:
         return self._answers.get(timeout=within_s)
 
     def until(self, condition: Callable[[Any], bool]) -> list[Any]:
-        """What comes, up to and with the first for which it holds."""
+        """Responses up to and including the first that satisfies the condition."""
         found = [self.next()]
         while not condition(found[-1]):
             found.append(self.next())
@@ -162,7 +162,7 @@ def ours(
     config: MemberConfig | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[Ours]:
-    """A member alone that serves etcd's API from a loop in a thread of its own; with `http`, over HTTP as well."""
+    """A single member that serves etcd's API from a loop in a separate thread; with `http`, also over HTTP."""
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     async def serve() -> None:
@@ -205,10 +205,10 @@ def ours(
 
 
 class RealEtcd:
-    """A real etcd of one member, always at the same addresses; `place`: where it serves."""
+    """A single-member real etcd, always at the same addresses; `place`: where it serves."""
 
     def __init__(self, folder: Path, *flags: str, credentials: Any = None) -> None:
-        """`credentials`: its clients', where `flags` make it serve TLS."""
+        """`credentials`: its clients', if `flags` make it serve TLS."""
         client, peer = free_ports(2)
         scheme = "http" if credentials is None else "https"
         urls = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
@@ -223,7 +223,7 @@ class RealEtcd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *flags: str) -> None:
-        """Returns when it serves."""
+        """Returns once it serves."""
         command = [*self._command, *flags]
         process = self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = Deadline()
@@ -246,7 +246,7 @@ class RealEtcd:
 
 @contextlib.contextmanager
 def real_etcd(folder: Path, *flags: str) -> Iterator[str]:
-    """A real etcd of one member; where it serves."""
+    """A single-member real etcd; yields its address."""
     etcd = RealEtcd(folder, *flags)
     try:
         etcd.start()

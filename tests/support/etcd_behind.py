@@ -1,4 +1,4 @@
-"""An API server on a real etcd, as tests want it: as `api_core.Core`, with the store exchanged."""
+"""An API server on a real etcd for tests: like `api_core.Core`, with another store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREFIXES = itertools.count(1)
 
 @contextlib.asynccontextmanager
 async def storage_at(*places: str, prefix: str = "", timeout_s: float = 10.0) -> AsyncIterator[EtcdStorage]:
-    """On the etcd there, under a prefix that nobody else has unless it is named."""
+    """On that etcd, under a unique prefix unless one is given."""
     storage = EtcdStorage(
         Endpoints(places),
         SystemClock(),
@@ -40,7 +40,7 @@ async def storage_at(*places: str, prefix: str = "", timeout_s: float = 10.0) ->
 
 
 class OnEtcd(Core):
-    """One API server on a storage that was started."""
+    """One API server on a started storage."""
 
     def __init__(self, storage: EtcdStorage, limits: Limits | None = None, seed: int = 1) -> None:
         self.clock = SystemClock()
@@ -62,7 +62,7 @@ class OnEtcd(Core):
         await self.api.stop()
 
     async def in_step(self) -> None:
-        """Until the watch cache follows the store."""
+        """Waits until the watch cache has caught up with the store."""
         await until(lambda: self.api.ready and self.storage.feed.following, "the API server follows etcd")
 
 

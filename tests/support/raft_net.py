@@ -1,24 +1,24 @@
-"""A synchronous network of Raft members with disks of their own: no time passes and no message moves unless told.
+"""A synchronous network of Raft members with their own disks: time and messages advance only on request.
 
     net = Net((1, 2, 3), seed=1, election_ticks=10)     voters 1, 2, 3; further keywords go to RaftConfig
-    net = Net((1,), joining=(2, 3))                      2 and 3 run and are in no configuration yet
-    net.elect(1)                  1 stands for election; then all settles
-    index = net.propose(1, b"x")  asks 1 and settles; `net[1].raft` is the Raft itself, for anything else
-    net.settle()                  works and delivers until nothing is left; net.work(1), net.deliver() do one half each
+    net = Net((1,), joining=(2, 3))                      2 and 3 run, but are not in the configuration yet
+    net.elect(1)                  1 campaigns; then everything settles
+    index = net.propose(1, b"x")  proposes to 1 and settles; `net[1].raft` is its Raft, for anything else
+    net.settle()                  works and delivers until nothing is left; net.work(1), net.deliver() do one part each
     net.tick(5) / net.tick(5, 2)  passes time for all / for one, and settles after each tick
     net.cut(1, 2) net.isolate(3) net.heal()   links, both ways; net.cut_one_way(1, 2)
     net.drop = lambda message: ...             loses those for which it is true
-    net.hold_disk(2) net.release_disk(2)       2's syncs do not end until released
-    net.crash(2) net.restart(2)                loses what was not synced; begins again from what was
-    net.snapshot(1, keep=0)                    takes a snapshot of 1 and forgets its log but for `keep` entries
-    net.applied(2)                             data of the entries that 2 applied, the empty ones left out
+    net.hold_disk(2) net.release_disk(2)       2's syncs complete only once released
+    net.crash(2) net.restart(2)                loses unsynced data; restarts from synced data
+    net.snapshot(1, keep=0)                    takes a snapshot of 1 and truncates its log to `keep` entries
+    net.applied(2)                             data of the entries that 2 applied, without empty ones
     net.leader()                               the leader of the highest term, or None
-    net.mail                                   what is under way; edit it at will
+    net.mail                                   messages in flight; may be edited
 
-The first members begin with a snapshot at entry 1 of term 1, so that who joins needs one too; where a leader wants a
-newer snapshot for that, it is taken. After each step it asserts what must hold always: at most one leader a term, and
-all members apply the same entries.
-SNAPSHOT messages carry their data by magic; whether one arrived is reported to its sender, as a driver would.
+The first members start with a snapshot at entry 1 of term 1, so joining members need one too; if a leader requires a
+newer snapshot for that, it is taken. After each step it asserts the invariants: at most one leader per term, and all
+members apply the same entries.
+SNAPSHOT messages include their data; their arrival is reported to the sender, as by a driver.
 """
 
 from __future__ import annotations

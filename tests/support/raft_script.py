@@ -7,7 +7,7 @@ before it is committed.
     add-nodes 3 [voters=1,2,3] [learners=4] [index=1] [term=1] [log=1,1,2] [commit=2] [vote=1] [knob=value...]
                             members with the next ids, alike: `log` gives the terms of entries after `index`, `term` and
                             `commit` the hard state; knobs are those of RaftConfig. `ids=4` names them
-    campaign 1              it stands for election at once
+    campaign 1              starts an election at once
     propose 1 a b           entries
     propose-change 1 +5 learner:4 -3 | leave | context:x         (more than one change: joint consensus)
     read-index 1 name | transfer 1 to=2 | report 1 2 unreachable|snapshot-ok|snapshot-failed

@@ -1,4 +1,4 @@
-"""What each rival does: load the nodes, change one, and say which have at least so much free."""
+"""The interface of a rival: load the nodes, change one, and find those with enough free."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class Node(NamedTuple):
-    """What is free of it. Its number is its place in the list; its name `node-<number>`."""
+    """A node's free amounts. Its number is its index in the list; its name `node-<number>`."""
 
     cpu_milli: int
     memory_mib: int
@@ -16,7 +16,7 @@ class Node(NamedTuple):
 
 
 class Question(NamedTuple):
-    """At least so much of each, inclusive."""
+    """At least this much of each, inclusive."""
 
     cpu_milli: int
     memory_mib: int
@@ -24,8 +24,8 @@ class Question(NamedTuple):
 
 
 class Rival(Protocol):
-    """`first` gives any `limit` of the nodes that have as much, `every` all; as numbers, in any order. A question sees
-    every update that returned before."""
+    """`first` returns any `limit` of the matching nodes, `every` all; as numbers, in any order. A query sees every
+    update that returned before."""
 
     def load(self, nodes: Sequence[Node]) -> None: ...
 
@@ -41,11 +41,11 @@ class Absent(Exception):
 
 
 LOGGED = {False: "logged, not synced", True: "durable (synced)"}
-"""What a write is when an update returns, by whether it is to be synced."""
+"""The durability of a returned update, by whether it is synced."""
 
 
 class Entry(NamedTuple):
-    """`title`: as the table tells it. `write`: what an update is when it returns. `slow`: each question takes long."""
+    """`title`: in the table. `write`: the durability of a returned update. `slow`: each query takes long."""
 
     title: str
     write: str

@@ -1,8 +1,8 @@
-"""Ways to ask a real etcd which nodes lie within bounds: read and decode all, or keep second keys whose order is that
-of a value, in the same Txn as the object; and our mirror with its index on the same etcd.
+"""Ways to query a real etcd for nodes within bounds: read and decode all, or maintain secondary keys ordered by a
+value, in the same Txn as the object; and our mirror with its index on the same etcd.
 
-A second key is a prefix, the value in four bytes (big-endian, so that the order of bytes is that of numbers), and the
-node's number; it holds the whole row, so that nothing else need be read. The old key is known to who writes: an API
+A secondary key is a prefix, the value in four bytes (big-endian, so that the order of bytes is that of numbers), and
+the node's number; it holds the whole row, so that nothing else need be read. The writer knows the old key: an API
 server holds the object that it replaces, and the Txn compares that object's revision.
 """
 
@@ -29,17 +29,17 @@ from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
 
 ROW, NUMBER = struct.Struct(">III"), struct.Struct(">I")
 END = 1 << 32
-"""No value is as large; a bound that ends there is none."""
+"""No value is as large; a bound that ends there is open."""
 PAGE = 500
 BUCKETS = 64
-"""Of the second dimension's keys: a Txn may have 128 ranges."""
+"""For the second dimension's keys: a Txn may have 128 ranges."""
 REQUEST_TIMEOUT_S = 120.0
-"""The mirror of 100,000 nodes is read in this time, on a machine with other work."""
+"""Timeout for reading the mirror of 100,000 nodes, on a busy machine."""
 OPTIONS = (("grpc.max_receive_message_length", -1),)
 
 
 class Bounds(NamedTuple):
-    """From `low` to below `high`: `(v, v + 1)` is an equality, `(v, END)` an inequality, `(0, END)` nothing."""
+    """From `low` to below `high`: `(v, v + 1)` is an equality, `(v, END)` an inequality, `(0, END)` no bound."""
 
     cpu_milli: tuple[int, int] = (0, END)
     memory_mib: tuple[int, int] = (0, END)
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
 
 
 class Way(Protocol):
-    """`written`: how many keys an update puts or deletes, in the mean."""
+    """`written`: how many keys an update puts or deletes, on average."""
 
     name: str
 
@@ -59,7 +59,7 @@ class Way(Protocol):
     def update(self, number: int, node: Node) -> None: ...
 
     def ask(self, bounds: Bounds, limit: int) -> Sequence[int]:
-        """Any `limit` of the nodes within, or with 0 all."""
+        """Any `limit` of the nodes within the bounds, or all with 0."""
 
 
 class Kv:
@@ -86,7 +86,7 @@ class Kv:
         return [each.response_range for each in answer.responses]
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (), compare: Any = None) -> int:
-        """The revision of it. Raises: AssertionError where somebody else was first."""
+        """Returns the revision. Raises: AssertionError if another writer was first."""
         return self._revision(self._txn(self._request(puts, deletes, compare)))
 
     def write_soon(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes], compare: Any) -> Any:
@@ -107,7 +107,7 @@ class Kv:
 
 
 class Scan:
-    """No second keys: pages are read, decoded and compared, as a client of kube-apiserver or it itself would."""
+    """No secondary keys: pages are read, decoded and compared, as by kube-apiserver or one of its clients."""
 
     name = "range, decode, filter"
 
@@ -128,7 +128,7 @@ class Scan:
         self.rows[number] = node
 
     def update_soon(self, number: int, node: Node) -> Any:
-        """To be handed to `updated`. A node has one at a time."""
+        """Pass its result to `updated`. A node has one at a time."""
         return self._kv.write_soon(*self._change(number, node))
 
     def updated(self, number: int, node: Node, answer: Any) -> None:
@@ -148,7 +148,7 @@ class Scan:
         return self._objects + f"node-{number:06d}".encode()
 
     def _puts(self, number: int, node: Node) -> list[tuple[bytes, bytes]]:
-        """The second keys of a node."""
+        """The secondary keys of a node."""
         return []
 
     def ask(self, bounds: Bounds, limit: int) -> Sequence[int]:
@@ -164,7 +164,7 @@ class Scan:
         return found
 
     def _pages(self, key: bytes, end: bytes, size: int, most: int) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values, by pages of one revision that grow from `size` to `most`."""
+        """Keys and values, in pages of one revision whose size grows from `size` to `most`."""
         revision = 0
         while True:
             answer = self._kv.range(pb.RangeRequest(key=key, range_end=end, limit=size, revision=revision))
@@ -176,7 +176,7 @@ class Scan:
             size = min(4 * size, most)
 
     def _within(self, bounds: Bounds, limit: int, key: bytes, end: bytes) -> list[int]:
-        """Of second keys, which end in the node's number."""
+        """For secondary keys, which end in the node's number."""
         found: list[int] = []
         for place, value in self._pages(key, end, 4 * limit or 10_000, 10_000):
             if bounds.hold(ROW.unpack(value)):
@@ -197,7 +197,7 @@ class ByCpu(Scan):
 
 
 class OfEach(Scan):
-    """A key for each of the three; of those that are bounded, the one whose range is the shortest is read."""
+    """A key for each of the three; of the bounded ones, the one with the shortest range is read."""
 
     name = "second keys of all three, the shortest range"
 
@@ -218,8 +218,8 @@ class OfEach(Scan):
 
 
 class Grid(Scan):
-    """Two dimensions in one key: the CPU's bucket, then memory. A question is a range in each bucket, all in one Txn.
-    Buckets hold equally many nodes when the keys are made."""
+    """Two dimensions in one key: the CPU's bucket, then memory. A query is one range per bucket, all in one Txn.
+    Buckets hold equal numbers of nodes when the keys are created."""
 
     name = "second key by bucket of CPU and by memory"
 
@@ -252,7 +252,7 @@ class Grid(Scan):
 
 
 class Mirrored:
-    """Our API server's storage on this etcd: its mirror follows by a watch, and its columns answer."""
+    """Our API server's storage on this etcd: its mirror follows by a watch, and its columns answer queries."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, url: str, prefix: str, *, newest: bool = True) -> None:
         self.name = "our index on this etcd" + ("" if newest else ", at the revision it holds")

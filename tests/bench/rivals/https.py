@@ -26,7 +26,7 @@ class Client:
     def ask(
         self, method: str, path: str, params: dict[str, str], body: Any = None, kind: str = JSON, accept: str = JSON
     ) -> Any:
-        """The decoded answer. Raises: SystemExit for a status that is no success."""
+        """The decoded response. Raises: SystemExit on failure."""
         target = f"{path}?{urlencode(params)}" if params else path
         payload = orjson.dumps(body) if body is not None else None
         self._http.request(method, target, payload, {**self._headers, "Accept": accept, "Content-Type": kind})

@@ -1,4 +1,4 @@
-"""Nodes as Kubernetes objects, for the rivals that hold those; what is free is what is allocatable: no pods run."""
+"""Nodes as Kubernetes objects, for rivals that store those; without pods, free is allocatable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rivals.contract import Node, Question, name_of, number_of
 
 PREFIX = b"/registry/nodes/"
 KUBE_PREFIX = b"/registry/minions/"
-"""Where upstream keeps nodes."""
+"""Upstream's key prefix of nodes."""
 GPU = "nvidia.com/gpu"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
@@ -24,7 +24,7 @@ def allocatable(node: Node) -> dict[str, str]:
 
 
 def stored(number: int, node: Node, kind: Mapping[str, str] | None = None) -> bytes:
-    """As a store keeps it: metadata first; with `kind`, as upstream's serializer wants it."""
+    """As stored: metadata first; with `kind`, as upstream's serializer requires."""
     name = name_of(number)
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
     uid = f"00000000-0000-4000-8000-{number:012x}"
@@ -35,7 +35,7 @@ def stored(number: int, node: Node, kind: Mapping[str, str] | None = None) -> by
 
 
 def fits(obj: Mapping[str, Any], question: Question) -> bool:
-    """Of a decoded node. Both servers print what was written in other units where these are shorter."""
+    """For a decoded node. Both servers print amounts in shorter units than written, if possible."""
     amounts = obj["status"]["allocatable"]
     return (
         _milli(amounts["cpu"]) >= question.cpu_milli

@@ -1,5 +1,4 @@
-"""What a client of upstream does: range over all nodes of an etcd, or list them at a kube-apiserver; decode each;
-compare."""
+"""What an upstream client does: range over all nodes of an etcd, or list them at a kube-apiserver; decode; compare."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def _text(data: bytes) -> str:
 
 
 class Etcd:
-    """Reads by etcdctl, the fastest client at hand: it prints each value as a line."""
+    """Reads by etcdctl, the fastest available client: it prints each value as a line."""
 
     def __init__(self, url: str, etcdctl: Path) -> None:
         self._url, self._etcdctl = url, etcdctl
@@ -85,7 +84,7 @@ class Etcd:
 
 
 class KubeApiServer:
-    """Filled through its etcd, which is quicker; changed and asked through its API."""
+    """Filled through its etcd, which is faster; changed and queried through its API."""
 
     def __init__(self, client: Client, etcd_url: str) -> None:
         self._client, self._etcd_url = client, etcd_url

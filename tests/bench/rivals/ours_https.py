@@ -1,4 +1,4 @@
-"""Our API server over HTTPS, in a process of its own: a field selector, answered as Table rows with what is free."""
+"""Our API server over HTTPS, in a separate process: a field selector, answered as Table rows with free amounts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Api:
         self.client: Client
 
     def load(self, nodes: Sequence[Node]) -> None:
-        """The nodes go to the process by its stdin, and from there straight into its store."""
+        """The process receives the nodes by stdin, and writes them directly to its store."""
         assert self._process.stdin is not None and self._process.stdout is not None
         json.dump(nodes, self._process.stdin)
         self._process.stdin.write("\n")
@@ -100,7 +100,7 @@ def entries(structures: Sequence[str]) -> list[Entry]:
 
 
 async def serve(folder: Path) -> None:
-    """A control plane without components; what comes by stdin goes into its store; until SIGTERM."""
+    """A control plane without components; writes objects from stdin to its store; until SIGTERM."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     plane = ControlPlane(ControlPlaneConfig(folder, port=0, components=()), SystemClock(), random.Random(0))

@@ -1,4 +1,4 @@
-"""The index alone in this process, without store, log and objects: what the rivals that hold three integers do."""
+"""The index alone in this process, without store, log and objects: like rivals that hold three integers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from minikube_py.index.hosted import HostedIndex
 
 IN_MEMORY = "in memory"
 COMPACT_EVERY = 1000
-"""Changes between two compactions, as a store's history is bounded too."""
+"""Changes between two compactions, which bound the history as in a store."""
 
 
 class Alone:
-    """A structure on a host, which keeps the undo log; the past can be asked, as in the store."""
+    """A structure on a host with its undo log; the past can be queried, as in the store."""
 
     def __init__(self, structure: str) -> None:
         self._structure = structure

@@ -1,4 +1,4 @@
-"""Our store in this process, asked by a range with a `where`: with no declared index, and with each that is named."""
+"""Our store in this process, queried by a range with a `where`: without a declared index, and with each named one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READY_WITHIN_S = 60.0
 
 class UnsyncedFile(SystemFile):
     def sync(self) -> None:
-        """As the rivals: written to the file, not forced to the disk."""
+        """Like the rivals: written to the file, not synced to disk."""
 
 
 class UnsyncedDisk(SystemDisk):
@@ -46,8 +46,8 @@ def where_of(question: Question) -> Where:
 
 
 class Store:
-    """`structure` "columns" is what the store has undeclared. `answered`: by which structure questions were, since the
-    planner may take another than the one that was declared."""
+    """`structure` "columns" is the store's default without declarations. `answered`: the structures used, since the
+    planner may choose another than the declared one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, member: StoreMember, structure: str) -> None:
         self._run, self._storage, self._structure = loop.run_until_complete, member.storage, structure
@@ -90,7 +90,7 @@ class Store:
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What needs no waiting is answered without a turn of the loop: reads of a sole member are so."""
+    """Completes without yielding to the loop: true for reads of a sole member."""
     try:
         work.send(None)
     except StopIteration as ended:

@@ -1,4 +1,4 @@
-"""PostgreSQL over its Unix socket: B-trees, GiST over points as cubes, BRIN. A server of its own in a fresh folder."""
+"""PostgreSQL over its Unix socket: B-trees, GiST over points as cubes, BRIN. A separate server in a fresh folder."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def start(condition: str, indexes: Sequence[str], synced: bool) -> Iterator[Post
     try:
         data = folder / "data"
         as_user = _as_user(folder)
-        # What is there at first need not survive a crash, however the nodes are written.
+        # The initial data need not survive a crash, however nodes are written later.
         make = [*as_user, binaries / "initdb", "--no-sync", "-D", data, "-A", "trust", "-U", "rival"]
         subprocess.run(make, check=True, capture_output=True, cwd=folder)
         settings = (*SETTINGS, *(() if synced else UNSYNCED), f"unix_socket_directories={folder}")

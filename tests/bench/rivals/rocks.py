@@ -1,5 +1,5 @@
-"""RocksDB by rocksdict: nothing but keys in order. Either all values are read, decoded and filtered, or a second key
-per node stands under its CPU, and the range of CPUs that suffice is read."""
+"""RocksDB by rocksdict: only ordered keys. Either all values are read, decoded and filtered, or each node has a
+secondary key by its CPU, and the range of sufficient CPUs is read."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ INDEXES = {
 
 
 class Rows:
-    """Nodes in a table `nodes`, however it is indexed."""
+    """Nodes in a table `nodes`, with any indexes."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""tantivy, which does as Lucene: immutable segments, fast fields for ranges, merged beside. A write is seen after a
+"""tantivy, similar to Lucene: immutable segments, fast fields for ranges, background merges. A write is visible after a
 commit and a reload of the reader; a change is a delete and an addition."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nodes, how they change, and what is asked; the same for every rival, from one seed, checked by brute force."""
+"""The nodes, their changes, and the queries; the same for every rival, from one seed, checked by brute force."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHAPES = ((32_000, 128, 0), (64_000, 256, 0), (96_000, 384, 8), (128_000, 1024, 
 """milli-CPU, GiB, GPUs of a whole node."""
 TRIES_MAX = 200_000
 CLASSES = {"none": (0, 0), "few": (12, 100), "many": (2_000, 20_000)}
-"""How many nodes of 100,000 a question of the class finds; scaled with the number of nodes, `few` at least 10."""
+"""How many of 100,000 nodes a query of the class finds; scaled with the number of nodes, `few` at least 10."""
 
 
 class Workload:
@@ -24,20 +24,20 @@ class Workload:
         self.truth = Truth(self.nodes)
 
     def drawn(self, number: int) -> Node:
-        """A new state of a node: of each resource a share of its own is free, beta-distributed around the mean."""
+        """A new state of a node: an independent free share per resource, beta-distributed around the mean."""
         cpu_milli, memory_gib, gpus = self.shapes[number]
         cpu, memory, gpu = (self._rng.betavariate(1, UTILISATION / (1 - UTILISATION)) for _ in range(3))
         return Node(int(cpu_milli * cpu), int(memory_gib * 1024 * memory), round(gpus * gpu))
 
     def update(self) -> tuple[int, Node]:
-        """Another state of some node; the truth follows."""
+        """Another state of some node; also updates the truth."""
         number = self._rng.randrange(len(self.nodes))
         node = self.drawn(number)
         self.truth.set(number, node)
         return number, node
 
     def questions(self, name: str, count: int) -> list[Question]:
-        """Of the class: thresholds are values that nodes have, near them or at them, mixed over the resources."""
+        """Of the class: thresholds are at or near nodes' values, mixed over the resources."""
         low, high = CLASSES[name]
         scale = len(self.nodes) / 100_000
         low, high = (max(low * scale, min(low, 10)), max(high * scale, min(high, 20)))
@@ -47,7 +47,7 @@ class Workload:
         for _ in range(TRIES_MAX):
             cpu, memory, gpus = (int(rows[i, self._rng.randrange(rows.shape[1])]) for i in range(3))
             question = Question(cpu + self._rng.choice((0, 0, 1)), memory + self._rng.choice((0, 0, 1)), gpus)
-            # Each alone is to be had: `none` is so only together.
+            # Each alone can be satisfied: only the combination gives `none`.
             if (np.array(question) <= tops).all() and low <= self.truth.count(question) <= high:
                 found.append(question)
                 if len(found) == count:
