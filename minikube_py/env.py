@@ -74,10 +74,10 @@ async def run_until(clock: Clock, deadline_s: float, work: Awaitable[T]) -> T:
 
 
 async def ended(*tasks: asyncio.Future[Any]) -> None:
-    """Returns when all have ended, however they did; what they raised is let go.
+    """Returns when all have ended, with any outcome; their exceptions are dropped.
 
-    In place of asyncio.gather, which takes another number of the loop's turns from Python to Python where some are done
-    already: what is ready beside it would run in another order."""
+    Replaces asyncio.gather: if some are already done, its number of loop turns depends on the Python version, and other
+    ready callbacks would run in another order."""
     if tasks:
         await asyncio.wait(tasks)
         for task in tasks:

@@ -1,9 +1,9 @@
-"""Keeps the status of ResourceQuotas: what they limit, and how much of it is used, by a full count.
+"""Maintains the status of ResourceQuotas, the limits and their usage, by a full count.
 
-Admission adds what is written, in the same txn; here is found what went, what changed otherwise, and what was there
-before the quota. A count holds for one state of the quota: all that was charged up to it is in the lists that are read
-after it, and the status is written only if the quota is still as it was. So no count that is late lets a quota be
-exceeded. Only the kinds that quotas name are followed, from the first quota on.
+Admission charges writes, in the same txn; this controller accounts for deletions, other changes, and objects older than
+the quota. A count applies to one version of the quota: everything charged up to it is in the lists read afterwards, and
+the status is written only if the quota is unchanged. So a late count never lets a quota be exceeded. Only kinds named
+by quotas are followed, from the first quota on.
 
 Source: `pkg/controller/resourcequota`.
 """

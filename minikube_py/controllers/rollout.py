@@ -78,7 +78,7 @@ def count(sets: Iterable[WorkloadView], name: str) -> int:
 
 
 def limit_of(deployment: WorkloadView, name: str) -> int | None:
-    """`progressDeadlineSeconds` or `revisionHistoryLimit`; None where there is none."""
+    """`progressDeadlineSeconds` or `revisionHistoryLimit`; None if unset."""
     value = deployment.spec.get(name)
     return None if value is None or value == NO_LIMIT else int(value)
 

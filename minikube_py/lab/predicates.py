@@ -1,19 +1,19 @@
-"""Pods that ask for much at once, and nodes that are nearly full: the load of `bench schedule`, from a seed.
+"""Pods with many requirements, and nearly full nodes: the load of `bench schedule`, from a seed.
 
-A mix says what the pods ask for; each draws its amounts again, so hardly two are alike unless `repetition` says so:
+A mix defines the pods' requirements; amounts are drawn per pod, so few are equal unless `repetition` is set:
 
-- **cpu-memory**: cpu 50m to 4 cores, evenly on a logarithmic scale, and 1 to 8 GiB of memory for each core.
+- **cpu-memory**: cpu 50m to 4 cores, uniform on a logarithmic scale, and 1 to 8 GiB of memory per core.
 - **gpu**: 50 to 500 thousandths of a GPU (8 of 10 pods), or one GPU, two or four; half of them accept only one or two
   of the models; cpu from 100m to one core and memory beside it. As in the traces of `replay`, a node's GPUs are one
   amount of milli-GPUs.
 - **labels**: cpu from 50m to one core, memory as above, and required node affinity: a clock rate above (Gt), a
-  generation below (Lt), not in a zone (NotIn); every third has a second term beside it: two zones (In) with a disk
-  above (Gt).
-- **all**: each of the three in turn, by lot.
+  generation below (Lt), not in a zone (NotIn); every third has a second, alternative term: two zones (In) with a
+  disk above (Gt).
+- **all**: one of the three, at random.
 
-What is free on a node is drawn for each resource: its share follows an exponential distribution, so that most nodes are
-full and a few have room, and half of the draw is common to cpu and memory. A GPU is idle, partly free or full. One
-bound pod a node asks for all the rest.
+A node's free share of each resource follows an exponential distribution, so that most nodes are full and a few have
+room, and half of the draw is common to cpu and memory. A GPU is idle, partly free or full. One bound pod per node
+requests all the rest.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SHARE_MILLI: Final = (50, 501)
 GPU_SHARES_OF_TEN: Final = 8
 WHOLE_GPUS: Final = (1,) * 15 + (2,) * 4 + (4,)
 SHAPES_REPEATED: Final = 64
-"""A pod that repeats a shape repeats one of so many."""
+"""Repeated shapes are drawn from this many."""
 FREE_SHARE_USED: Final = 0.25
 LIFETIME_MIN, LIFETIME_MAX = 8, 250
 
@@ -68,14 +68,14 @@ class Expression(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a pod asks for: amounts, and terms of which one must hold, each of them whole; no terms, any node."""
+    """A pod's requirements: amounts, and terms of which one must hold completely; without terms, any node."""
 
     amounts: Amounts
     terms: tuple[tuple[Expression, ...], ...] = ()
 
 
 class LabNode(NamedTuple):
-    """`used`: what the bound pod on it asks for."""
+    """`used`: the requests of the node's bound pod."""
 
     name: str
     labels: Mapping[str, str]
@@ -122,14 +122,14 @@ def _node(rng: Rng, number: int, free: float) -> LabNode:
 
 
 def _free_of_gpu(rng: Rng, free: float) -> int:
-    """Thousandths: of the free share, half is idle GPUs and half parts of others."""
+    """Thousandths: half of the free share is whole idle GPUs, half is parts of others."""
     if rng.random() < free / 2:
         return 1000
     return rng.randrange(0, 1001) if rng.random() < free else 0
 
 
 def node_object(node: LabNode, uid: str) -> bytes:
-    """As it is stored."""
+    """In stored form."""
     amounts = {resource: _text(resource, amount) for resource, amount in node.allocatable.items()}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     metadata = {"name": node.name, "uid": uid, "creationTimestamp": "2025-01-01T00:00:00Z", "labels": node.labels}
@@ -138,7 +138,7 @@ def node_object(node: LabNode, uid: str) -> bytes:
 
 
 def filler_object(node: LabNode, name: str, uid: str) -> bytes:
-    """The pod that fills the node, as it is stored."""
+    """The pod that fills the node, in stored form."""
     metadata = {"name": name, "namespace": NAMESPACE, "uid": uid, "creationTimestamp": "2025-01-01T00:00:00Z"}
     spec = {"nodeName": node.name, "containers": [_container(node.used)]}
     return orjson.dumps({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
@@ -148,7 +148,7 @@ def filler_object(node: LabNode, name: str, uid: str) -> bytes:
 
 
 def lab_pods(rng: Rng, count: int, mix: str, repetition: float) -> list[LabPod]:
-    """`repetition`: of how many pods the shape is that of an earlier one, 0 to 1."""
+    """`repetition`: the share of pods that repeat an earlier shape, 0 to 1."""
     drawn: list[Shape] = []
     pods = []
     for number in range(count):
@@ -225,8 +225,8 @@ def _spec(shape: Shape) -> dict[str, Any]:
 
 
 def lifetime_pods(nodes: Sequence[LabNode], pods: Sequence[LabPod]) -> int:
-    """After how many further ones a pod that leaves does so, that those which are there never take more than a quarter
-    of what is free: the nodes stay as full as they were."""
+    """The number of later pods after which a pod leaves, such that the live ones never take more than a quarter of what
+    is free: the nodes stay as full as they were."""
     found = float(LIFETIME_MAX)
     for resource in (CPU, MEMORY, GPU_RESOURCE):
         free = sum(node.allocatable.get(resource, 0) - node.used.get(resource, 0) for node in nodes)

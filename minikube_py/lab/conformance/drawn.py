@@ -33,7 +33,7 @@ LIMITS = (0, 0, 0, 1, 2, 3, 10)
 STEPS = (8, 40)
 CHURN_SHARE = 24
 CHURN_PUTS = (9000, 4000)
-"""One program in CHURN_SHARE has this many changes between queries: twice more than a structure keeps pending."""
+"""One program in CHURN_SHARE has two such bursts of changes, each more than structures keep pending."""
 CHURN_ASKED = 4
 
 _EDGES = (0, 1, -1, 2, HIGH, HIGH - 1, LOW, LOW + 1, 1 << 32, -(1 << 31), 1 << 53, (1 << 53) + 1, 1000, 1 << 62)

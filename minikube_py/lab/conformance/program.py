@@ -232,7 +232,7 @@ def _slots_of(found: Found, number: int = 0) -> list[int]:
     return listed
 
 
-# -- taking out what is not needed -------------------------------------------------------------------------------------
+# -- shrinking ---------------------------------------------------------------------------------------------------------
 
 
 def shrink(build: Build, program: Program, broken: Broken, rounds: int = 4000) -> tuple[Program, Broken]:

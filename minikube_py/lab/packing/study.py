@@ -79,7 +79,7 @@ class Expected(NamedTuple):
 
     @property
     def tolerance(self) -> float:
-        """Twice the expected difference between two means of 10 seeds."""
+        """Twice the standard error of a difference between two means of 10 seeds."""
         return float(max(LEAST_TOLERANCE, 2 * self.deviation * (2 / SEEDS_PUBLISHED) ** 0.5))
 
     def allows(self, mean: float) -> bool:

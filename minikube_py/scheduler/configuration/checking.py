@@ -1,4 +1,4 @@
-"""What a configuration comes to: `minikube-py scheduler --write-config-to`, as `kube-scheduler` has it."""
+"""The effective configuration: `minikube-py scheduler --write-config-to`, as in `kube-scheduler`."""
 
 from __future__ import annotations
 

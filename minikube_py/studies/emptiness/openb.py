@@ -1,10 +1,10 @@
-"""The openb cluster as shards see it: 1,213 GPU nodes, filled and kept busy with the pods of one of its 23 lists.
+"""The openb cluster as shards see it: 1,213 GPU nodes, kept full with the pods of one of its 23 lists.
 
-`openb_shapes.csv` holds what the lists ask for, and how many pods do. Source: hkust-adsl/kubernetes-scheduler-simulator
-(Apache-2.0), Alibaba's cluster-trace-gpu-v2023; `python -m minikube_py.studies.emptiness.openb FOLDER` makes it again
-from the published lists. GPU models are left out: they are labels, not inequalities.
+`openb_shapes.csv` holds the lists' pod shapes with counts. Source: hkust-adsl/kubernetes-scheduler-simulator
+(Apache-2.0), Alibaba's cluster-trace-gpu-v2023; `python -m minikube_py.studies.emptiness.openb FOLDER` recreates it
+from the published lists. GPU models are omitted: they are labels, not inequalities.
 
-A node's point: free CPU (milli), free memory (MiB), wholly free GPUs, and the most that is free of one GPU (milli).
+A node's point: free CPU (milli), free memory (MiB), fully free GPUs, and the largest free share of one GPU (milli).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_GPUS: Final = 8
 
 
 class Shape(NamedTuple):
-    """`gpu_milli` of each of `gpus`; a pod shares a GPU if it asks for one, and not for all of it."""
+    """`gpu_milli` of each of `gpus`; a pod shares a GPU if it requests only part of one."""
 
     cpu_milli: int
     memory_mib: int
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 
 @cache
 def shapes() -> dict[str, list[tuple[Shape, int]]]:
-    """By list, what its pods ask for and how many of them do."""
+    """By list, its pods' requests with counts."""
     text = resources.files(__package__).joinpath(TABLE).read_text(encoding="utf-8")
     found: dict[str, list[tuple[Shape, int]]] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -56,9 +56,9 @@ def shapes() -> dict[str, list[tuple[Shape, int]]]:
 
 
 class OpenbCluster:
-    """`points` is what is free. Pods arrive until they have asked for `arrived` percent of all GPUs; those that fit
-    nowhere are gone. From then on one leaves at random and others arrive. `packed`: on the node that has least left,
-    else on the emptiest."""
+    """`points`: the free amounts. Pods arrive until they have requested `arrived` percent of all GPUs; those that fit
+    nowhere are dropped. Then one leaves at random and others arrive. `packed`: on the node with the least left,
+    otherwise on the emptiest."""
 
     def __init__(self, name: str, arrived: int, packed: bool, seed: int) -> None:
         nodes = [node for node in load().nodes if node.gpus]
@@ -93,7 +93,7 @@ class OpenbCluster:
         return np.stack(columns, axis=1).astype(np.int64)
 
     def _place(self, shape: Shape) -> int:
-        """The node it went to; -1 where it fits nowhere, and is gone."""
+        """The chosen node; -1 if it fits nowhere and is dropped."""
         fits = (self._cpu >= shape.cpu_milli) & (self._memory >= shape.memory_mib)
         if shape.gpus:
             fits &= (self._gpus >= shape.gpu_milli).sum(axis=1) >= shape.gpus
@@ -118,7 +118,7 @@ class OpenbCluster:
         self._gpus[node] -= sign * taken
 
     def change(self, count: int) -> list[tuple[int, Point]]:
-        """`count` nodes that changed, or one more, one after the other: a pod leaves, another comes."""
+        """`count` changed nodes, or one more, one after another: a pod leaves, another arrives."""
         made: list[tuple[int, Point]] = []
         arrivals = self._arrivals()
         while len(made) < count:
@@ -144,7 +144,7 @@ class OpenbCluster:
         return node, tuple(point.tolist())
 
     def requests(self, count: int) -> IntArray:
-        """What the next pods would ask for."""
+        """The requests of the next pods."""
         numbers = self._rng.choice(len(self._shapes), size=count, p=self._shares).tolist()
         return np.array([self._shapes[number].asked() for number in numbers], dtype=np.int64)
 
