@@ -9,7 +9,8 @@ project = "minikube_py"
 author = "the minikube_py authors"
 copyright = author
 extensions = ["myst_nb", "source_pages"]
-exclude_patterns = ["_build"]
+# myst-nb leaves executed notebooks beside the output.
+exclude_patterns = ["_build", "jupyter_execute"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 # tests/integration/test_notebook.py runs them, and compares what they print with what they show.
 nb_execution_mode = "off"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from minikube_py.apiserver.auth import ADMIN
 from minikube_py.cluster.player import GatedControlPlane, GatedPlane
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.plane import Plane
-from minikube_py.env import Rng, SystemClock
+from minikube_py.env import Clock, Rng
 from minikube_py.lab.calls.recorded import RecordedControlPlane
 from minikube_py.store.storage import Storage
 
@@ -39,7 +40,7 @@ def test_options_set_on_a_plane_reach_its_api_server(kind: type[Plane], monkeypa
         return new_core(self, storage, *given, **options)
 
     monkeypatch.setattr(kind, "new_core", watched)
-    plane = kind(SystemClock(), Rng("planes"))
+    plane = kind(cast(Clock, SimpleNamespace(wall_s=lambda: 0.0, monotonic_s=lambda: 0.0)), Rng("planes"))
     plane.enabled_plugins = ("ServiceAccount",)
     plane.gates = parse("GenericWorkload=true")
     plane._other = storage = cast(Storage, object())
