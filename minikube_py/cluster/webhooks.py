@@ -61,14 +61,14 @@ class Webhook(Checked):
         return found
 
     def _respond(self, body: bytes) -> Answer:
-        """An exception of the function is an error of its server."""
+        """Whatever the function raises, an exit or a failed assertion of pytest included, is an error of its server."""
         review: dict[str, Any] = orjson.loads(body)
         request = review["request"]
         self.requests.append(request)
         try:
             response = _response_of(self._answer(request), request["uid"])
             text = orjson.dumps({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
-        except Exception as error:
+        except BaseException as error:
             said = f"webhook {self.name}: {type(error).__name__}: {error}"
             return Answer(500, {"Content-Type": "text/plain"}, said.encode())
         return Answer(200, {"Content-Type": JSON}, text)

@@ -202,3 +202,16 @@ def test_within_a_loop_of_the_caller() -> None:
                 await cluster.apply(config_map("bad"))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "raised", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, pytest.fail.Exception]
+)
+def test_whatever_the_function_raises_its_caller_is_told(cluster: Cluster, raised: type[BaseException]) -> None:
+    def answer(request: dict[str, Any]) -> bool:
+        raise raised("so")
+
+    cluster.apply(configuration(cluster.webhook("guard", answer)))
+    told = refusal(lambda: cluster.apply(config_map("a")))
+    assert told is not None and told[0] == 500 and f"{raised.__name__}: so" in told[1]
+    assert refusal(lambda: cluster.apply({**config_map("b"), "kind": "Secret"})) is None
