@@ -21,7 +21,7 @@ from minikube_py.cluster.player import GatedControlPlane
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import ControlPlaneConfig
-from minikube_py.control_plane.in_process import InMemory
+from minikube_py.control_plane.in_process import InMemory, to_its_end
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock, SystemClock
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
@@ -175,6 +175,6 @@ class InLoop(RealPlane):
     async def stop(self) -> None:
         try:
             if self.folder.of_this_process:
-                await self.plane.stop()
+                await to_its_end(self.plane.stop())
         finally:
             self.folder.clear()

@@ -5,7 +5,9 @@ sockets or re-encoding. Started in that order, stopped in reverse."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.outgoing import HttpsOutgoing
@@ -50,6 +52,19 @@ class InMemory(NamedTuple):
     fatal: Fatal
 
 
+async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Runs `work` to its end, however often the caller is cancelled meanwhile. Raises: what it raises; CancelledError."""
+    task, cancelled = asyncio.get_running_loop().create_task(work), None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
 class ControlPlane(Plane):
     """`config.seed` is only for the scheduler: uids drawn from the same seed at a second start on the same folder would
     not be unique. With `in_memory` the store is on that disk, `config.data_dir` holds only certificates and tokens, and
@@ -81,7 +96,7 @@ class ControlPlane(Plane):
         try:
             await self._start()
         except BaseException:
-            await self.stop()
+            await to_its_end(self.stop())
             raise
         return self.server
 
