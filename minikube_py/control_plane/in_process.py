@@ -53,7 +53,7 @@ class InMemory(NamedTuple):
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Runs `work` to its end, however often the caller is cancelled meanwhile. Raises: what it raises; CancelledError."""
+    """Runs `work` to its end, however often the caller is cancelled. Raises: what it raises; CancelledError."""
     task, cancelled = asyncio.get_running_loop().create_task(work), None
     while not task.done():
         try:
