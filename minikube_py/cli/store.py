@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--auto-compaction-retention", type=flags.retention_s, metavar="AGE", help=retention_help)
     etcd_help = (
         "serve etcd's v3 API over gRPC there, to whoever shows a certificate of --trusted-ca-file; http:// only on "
-        "loopback, and then to anybody (needs the extra `etcd`)"
+        "loopback, and then to anybody (needs the extra `etcd-api`)"
     )
     parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
     progress_help = "how often a watch of etcd's API that asks for progress is notified (default: 10m, as etcd's)"

@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--without", type=kinds, default=(), metavar=f"{'|'.join(COMPONENTS)},...", help=without_help)
     etcd_help = (
         "serve etcd's v3 API on this port of 127.0.0.1, and of several members each on the next; 0 for any free ones "
-        "(needs the extra `etcd`)"
+        "(needs the extra `etcd-api`)"
     )
     parser.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
     flags.add_etcd_behind(parser)

@@ -1,6 +1,6 @@
 """The test suites of etcd's Python clients, as they are, against three members of ours and of the real etcd.
 
-    python tests/conformance/judge_etcd_clients.py [--suites FOLDER] [--only a,b] [--logs FOLDER]
+    python tests/conformance/judge_etcd_clients.py [--suites FOLDER] [--only a,b] [--on etcd,ours] [--tests K]
 
 Each suite is cloned into FOLDER at its commit, and its packages are installed into an environment of its own there. It
 runs in a network and a process namespace of its own, for suites expect etcd at localhost:2379 and stop processes by
