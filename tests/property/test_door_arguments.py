@@ -81,6 +81,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "apply": {"manifests": CONFIG_MAP},
     "end_container": {"pod": "a"},
     "program": {"main": nothing},
+    "webhook": {"name": "guard", "answer": lambda request: True},
     "delay_events": {"seconds": 0.01},
     "hide_events": {"seconds": 0.01},
     "no_leader": {"seconds": 0.01},
