@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
 ANSWER_BYTES_MAX: Final = 8 << 20
+DEADLINE: Final = "context deadline exceeded"
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
 _UNTRUSTED: Final = frozenset((18, 19, 20, 21))
 _EXPIRED: Final = frozenset((9, 10))
@@ -84,7 +85,7 @@ class HttpsOutgoing:
                 if not again:
                     raise NoAnswer("EOF") from None
             except TimeoutError:
-                raise NoAnswer("context deadline exceeded") from None
+                raise NoAnswer(DEADLINE) from None
             except (aiohttp.ClientError, OSError) as error:
                 raise NoAnswer(_told(error, target)) from None
         raise AssertionError("the second attempt returns or raises")

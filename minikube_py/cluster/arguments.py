@@ -210,6 +210,10 @@ def _node(value: object) -> bool:
     return _texts(value.labels) and _texts(value.annotations) and all(map(_texts, value.taints))
 
 
+def _plain(value: object) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value)
+
+
 Seconds = Annotated[float, Rule(f"a number of seconds from 0 to {SECONDS_MAX:,.0f}", _seconds)]
 Lasting = Annotated[float, Rule(f"a number of seconds, more than 0 and up to {SECONDS_MAX:,.0f}", _lasting)]
 Span = Annotated[float, Rule(f"a number from 0 to {SECONDS_MAX:,.0f}", _seconds)]
@@ -259,7 +263,7 @@ FilePaths = Annotated[Path | str | Sequence[Path | str], Rule("the path of a fil
 Until = Annotated[Callable[[dict[str, Any]], bool], Rule("a function of the object", callable)]
 Plain = Annotated[Callable[[], Coroutine[Any, Any, T]], Rule("a coroutine function", callable)]
 Answer = Annotated[
-    Callable[[dict[str, Any]], bool | Mapping[str, Any]], Rule("a plain function of the request", callable)
+    Callable[[dict[str, Any]], bool | Mapping[str, Any]], Rule("a plain function of the request", _plain)
 ]
 Main = Annotated[Callable[..., Any], Rule("a function", callable)]
 Nodes = Annotated[

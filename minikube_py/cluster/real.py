@@ -129,10 +129,7 @@ class Threaded(RealPlane):
         return self._thread.run(lambda: work(operations))
 
     def inject(self, fault: Fault) -> None:
-        async def act() -> None:
-            self.plane.player.begin(fault)
-
-        self._thread.run(act)
+        self.do("", lambda: self.plane.player.begin(fault))
 
     def do(self, name: str, call: Callable[[], None]) -> None:
         async def act() -> None:
@@ -141,10 +138,7 @@ class Threaded(RealPlane):
         self._thread.run(act)
 
     def all_well(self) -> None:
-        async def act() -> None:
-            self.plane.player.all_well()
-
-        self._thread.run(act)
+        self.do("", self.plane.player.all_well)
 
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str

@@ -356,24 +356,22 @@ class VirtualEngine:
         return self.run(lambda: work(self.virtual.plane, self.virtual.clock))
 
     def inject(self, fault: Fault) -> None:
-        async def act() -> None:
-            self.virtual.plane.player.begin(fault)
-
-        self.given("fault", tuple(fault), lambda: self.virtual.run(act))
+        self._given("fault", tuple(fault), lambda: self.plane.player.begin(fault))
 
     def do(self, name: str, call: Callable[[], None]) -> None:
         """On the cluster's loop; it cannot be recorded."""
+        self._given("code", (name,), call)
+
+    def all_well(self) -> None:
+        self._given("all_well", (), self._well)
+
+    def _given(self, kind: str, arguments: tuple[Any, ...], call: Callable[[], None]) -> None:
+        """`call` on the cluster's loop, as an input."""
 
         async def act() -> None:
             call()
 
-        self.given("code", (name,), lambda: self.virtual.run(act))
-
-    def all_well(self) -> None:
-        async def act() -> None:
-            self._well()
-
-        self.given("all_well", (), lambda: self.virtual.run(act))
+        self.given(kind, arguments, lambda: self.virtual.run(act))
 
     # -- programs under test ------------------------------------------------------------------------------------------
 

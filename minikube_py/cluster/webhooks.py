@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -15,15 +14,13 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from minikube_py.apiserver.outgoing import Answer, NoAnswer, Outgoing
+from minikube_py.apiserver.outgoing import DEADLINE, Answer, NoAnswer, Outgoing
 from minikube_py.client.transport import JSON
 from minikube_py.cluster.arguments import Checked, Lasting, Times
-from minikube_py.cluster.errors import ClusterError
 from minikube_py.env import Clock
 
 DOMAIN: Final = ".webhook.invalid"
 """No name below `invalid` is ever resolved (RFC 2606): a call that is not answered here fails."""
-DEADLINE: Final = "context deadline exceeded"
 Act = Callable[[Callable[[], None]], None]
 Answering = Callable[[dict[str, Any]], bool | Mapping[str, Any]]
 
@@ -112,12 +109,6 @@ class Webhooks:
 
     async def close(self) -> None:
         await self._others.close()
-
-
-def require_plain(answer: object) -> None:
-    """Raises: ClusterError."""
-    if inspect.iscoroutinefunction(answer):
-        raise ClusterError("answer is a plain function, not a coroutine function: the API server waits for its result")
 
 
 def _response_of(found: Any, uid: str) -> dict[str, Any]:

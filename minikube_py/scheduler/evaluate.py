@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -124,7 +124,7 @@ class Evaluator:
         """With pods nominated to nodes: the pod's own nominated node first, then those where its rivals leave room."""
         prepared = self.prepare(pod)
         if pod.nominated_node:
-            own = self._beside(prepared, pod, (pod.nominated_node,))
+            own = self._beside(prepared, pod, {pod.nominated_node: rivals.get(pod.nominated_node, ())})
             slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
             fits = fitting_of(own, pod, self.columns, slots)
             if len(fits):
@@ -136,10 +136,11 @@ class Evaluator:
         prepared = self.prepare(pod)
         return self._beside(prepared, pod, self._nominations.rivals(pod)) if self._nominations else prepared
 
-    def _beside(self, prepared: Prepared, pod: PodInfo, names: Iterable[str]) -> Prepared:
-        """Bars those of the named nodes whose nominated pods leave no room."""
-        nodes = [node for name in names if (node := self.columns.by_name.get(name)) is not None and node.present]
-        return prepared._replace(barred=self._dry_runs(prepared, pod).with_rivals(nodes))
+    def _beside(self, prepared: Prepared, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Prepared:
+        """Bars those of the nodes whose nominated pods leave no room."""
+        nodes = [node for name in rivals if (node := self.columns.by_name.get(name)) is not None and node.present]
+        runs = DryRuns(prepared, self.profile.extensions, self.columns, pod, lambda node: rivals[node.name])
+        return prepared._replace(barred=runs.with_rivals(nodes))
 
     def pick(self, totals: IntArray) -> int:
         """A random index of the highest total."""

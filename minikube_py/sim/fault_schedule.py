@@ -91,11 +91,6 @@ def drawn_apart(seed: int, plan: Plan) -> Plan:
     return plan
 
 
-def schedule(seed: object, plan: Plan) -> list[Fault]:
-    """In order of time."""
-    return list(named_schedule(seed, plan).values())
-
-
 def named_schedule(seed: object, plan: Plan) -> dict[str, Fault]:
     """In order of time; a name is the row and the number of the fault among the row's. Each row draws from its own
     stream: one row more adds its faults, and changes neither the others nor their names."""

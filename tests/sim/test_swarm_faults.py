@@ -9,7 +9,7 @@ import pytest
 
 from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import LogIndex, Message, MessageType
-from minikube_py.sim.fault_schedule import APART, KINDS, REGISTRY, Apart, drawn_plan, schedule
+from minikube_py.sim.fault_schedule import APART, KINDS, REGISTRY, Apart, drawn_plan, named_schedule
 from minikube_py.sim.faults import LEADER, Fault, Plan, aim
 from minikube_py.sim.loop import Scheduler, SimLoop
 from minikube_py.sim.message_links import MessageTroubles, TroubledLinks
@@ -17,7 +17,7 @@ from minikube_py.sim.run import SPAN_US, drawn_options
 
 
 def drawn(seed: int, **plan) -> list[Fault]:
-    return schedule(seed, Plan(**{"kinds": KINDS} | plan))
+    return list(named_schedule(seed, Plan(**{"kinds": KINDS} | plan)).values())
 
 
 def test_the_same_seed_gives_the_same_schedule():
@@ -69,7 +69,7 @@ def test_some_histories_are_drawn_apart(apart: Apart):
     drawn = [drawn_options(seed).plan for seed in range(400)]
     meant = [plan for plan in drawn if plan.kinds == kinds]
     assert 0.5 * apart.share < len(meant) / 400 < 1.5 * apart.share and all(plan.members > 1 for plan in meant)
-    faults = [fault for seed in range(5) for fault in schedule(seed, meant[0])]
+    faults = [fault for seed in range(5) for fault in named_schedule(seed, meant[0]).values()]
     assert set(kinds) <= {fault.kind for fault in faults} | {"supersede"}
 
 

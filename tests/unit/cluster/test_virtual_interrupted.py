@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import signal
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ import pytest
 from minikube_py import Cluster, ClusterError
 from minikube_py.cluster.input_log import InputLog
 from minikube_py.errors import InvalidRequest
-from minikube_py.sim.tasks import in_order
 
 pytestmark = pytest.mark.real_time("signals of this process")
 RC = {
@@ -122,38 +118,3 @@ def test_what_is_no_coroutine_and_no_program_is_refused_and_the_cluster_goes_on(
             cluster.advance(-1)
         assert [each.kind for each in cluster.inputs] == []
         cluster.advance(5)
-
-
-def test_nothing_of_other_packages_stays_replaced_after_the_last_cluster() -> None:
-    """Every attribute of every module that is loaded, but for ours and what counts or caches by itself."""
-    kopf = pytest.importorskip("kopf")
-
-    async def program(clients: Any) -> None: ...
-
-    async def operator(clients: Any) -> None:
-        await clients.kopf(registry=kopf.OperatorRegistry())
-
-    def attributes() -> dict[tuple[str, str], int]:
-        modules = [each for name, each in sorted(sys.modules.items()) if name.partition(".")[0] != "minikube_py"]
-        return {
-            (each.__name__, name): id(value)
-            for each in modules
-            if isinstance(each, ModuleType)
-            for name, value in vars(each).items()
-            if callable(value) or isinstance(value, ModuleType | SimpleNamespace)
-        }
-
-    # The first run loads modules and fills their caches.
-    for _ in range(2):
-        before = attributes()
-        with Cluster(nodes=0, clock="virtual") as one, Cluster(nodes=0, clock="virtual") as other:
-            one.program(operator)
-            other.program(program)
-            one.advance(5)
-            during = attributes()
-            other.stop()
-            assert asyncio.as_completed is in_order
-        after = attributes()
-    assert {key for key in before if before[key] != during[key]} >= {("asyncio", "as_completed")}
-    assert sum(name == "datetime" for key, name in before if before[key, name] != during[key, name]) >= 3
-    assert [key for key in before if before[key] != after[key]] == []
