@@ -226,11 +226,11 @@ REASONS = {
 """Of what fails, why."""
 HEAD = """# test-cmd
 
-Kubernetes' own `hack/make-rules/test-cmd.sh` drives kubectl through the API: {count} functions, and what stands between
-them. Each is run as it is, with kubectl {kubernetes}, against upstream and against minikube_py (`make test-cmd`, about
-25 minutes for each server; it needs Go). Both servers stand as the script wants them: token `admin-token`, a node
-127.0.0.1, controllers, everything allowed, no scheduler and no kubelet. `ALLOW_SKEW` is set, as our version is no
-release of Kubernetes.
+Kubernetes' own `hack/make-rules/test-cmd.sh` drives kubectl through the API: {count} functions, and the code between
+them. Each is run unchanged, with kubectl {kubernetes}, against upstream and against minikube_py (`make test-cmd`, about
+25 minutes for each server; it needs Go). Both servers are set up as the script expects: token `admin-token`, a node
+127.0.0.1, controllers, everything allowed, no scheduler and no kubelet. `ALLOW_SKEW` is set, because minikube_py's
+version is not a release of Kubernetes.
 
 **Of these {whole}, {ours} pass here and {upstream} on upstream.** CI runs some of them.
 
