@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 UNREAD_BYTES: Final = 64 << 10
 """Limit of unprocessed messages of a stream; beyond it, the client waits."""
+MESSAGE_COST_BYTES: Final = 48
+"""Counted with each unprocessed message: its prefix, or what the object takes, which is more."""
 
 
 class Route(NamedTuple):
@@ -91,7 +93,7 @@ class Call:
         except Unreadable as unreadable:
             self._give_up(unreadable.code, unreadable.text)
             return
-        unread_bytes = sum(map(len, found)) if self.route.takes_stream else 0
+        unread_bytes = sum(map(_cost_bytes, found)) if self.route.takes_stream else 0
         if not self._hold(messages.held_bytes - before + unread_bytes):
             self._give_up(*TOO_MANY)
         elif self.route.takes_stream:
@@ -146,8 +148,8 @@ class Call:
         while True:
             while self._unread:
                 data = self._unread.popleft()
-                self._unread_bytes -= len(data)
-                self._hold(-len(data))
+                self._unread_bytes -= _cost_bytes(data)
+                self._hold(-_cost_bytes(data))
                 self._take()
                 yield wire.read(self.route.kind, data, wire.STREAM)
             if self.stream.ended_by_peer or self.over:
@@ -283,6 +285,10 @@ class Call:
         while stream.waiting:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
+
+
+def _cost_bytes(message: bytes) -> int:
+    return len(message) + MESSAGE_COST_BYTES
 
 
 def _is_whole(data: bytes) -> bool:

@@ -183,24 +183,32 @@ class Unreadable(Exception):
 
 
 class Messages:
-    """Messages from the data of one stream. `held_bytes`: of an incomplete one."""
+    """Messages from the data of one stream."""
 
-    __slots__ = ("_encoding", "_parts", "_size_max", "_wanted_bytes", "held_bytes")
+    __slots__ = ("_encoding", "_held", "_size_max", "_wanted_bytes")
 
     def __init__(self, size_max: int, encoding: str) -> None:
         self._size_max = size_max
         self._encoding = encoding
-        self._parts: list[bytes] = []
+        self._held = bytearray()
+        """One object, however small the pieces are that a client sends."""
         self._wanted_bytes = PREFIX_BYTES
-        self.held_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of an incomplete message."""
+        return len(self._held)
 
     def receive(self, data: bytes) -> list[bytes]:
         """The messages complete so far. Raises: Unreadable."""
-        self._parts.append(data)
-        self.held_bytes += len(data)
-        if self.held_bytes < self._wanted_bytes:
+        held = self._held
+        if len(held) + len(data) < self._wanted_bytes:
+            held += data
             return []
-        joined = data if len(self._parts) == 1 else b"".join(self._parts)
+        joined = data
+        if held:
+            held += data
+            joined, self._held = bytes(held), bytearray()
         found, at = [], 0
         while len(joined) - at >= PREFIX_BYTES:
             size = self._size(joined, at)
@@ -211,8 +219,7 @@ class Messages:
             found.append(self._inflated(data) if joined[at] else data)
             at = stop
         rest = joined[at:]
-        self._parts = [rest] if rest else []
-        self.held_bytes = len(rest)
+        self._held += rest
         self._wanted_bytes = PREFIX_BYTES + (self._size(rest, 0) if len(rest) >= PREFIX_BYTES else 0)
         return found
 

@@ -75,6 +75,7 @@ class Connection(Sending):
         self._given_bytes = 0
         self._pinged_s = float("-inf")
         self._resets = Allowance(limits.resets_max, limits.resets_per_s)
+        self._resized = Allowance(limits.resized_max, limits.resized_per_s)
         self._now_s = 0.0
         announced = {
             frames.MAX_CONCURRENT_STREAMS: limits.streams_max,
@@ -274,28 +275,39 @@ class Connection(Sending):
         if len(payload) % frames.SETTING.size:
             raise Broken(FRAME_SIZE_ERROR, "settings have six bytes each")
         self._idle()
+        window = self._stream_window
         for name, value in frames.SETTING.iter_unpack(payload):
-            self._set(name, value)
+            if name == frames.INITIAL_WINDOW_SIZE:
+                window = value
+            self._check_setting(name, value)
+        if window != self._stream_window:
+            self._resize_windows(window)
         self.settled = True
         self._out.append(frames.frame(SETTINGS, frames.ACK, 0))
 
-    def _set(self, name: int, value: int) -> None:
-        if name == frames.INITIAL_WINDOW_SIZE:
-            if value > WINDOW_MAX:
-                raise Broken(FLOW_CONTROL_ERROR, "a window is too large")
-            more, self._stream_window = value - self._stream_window, value
-            for stream in self.streams.values():
-                stream.send_window += more
-                if stream.send_window > WINDOW_MAX:
-                    raise Broken(FLOW_CONTROL_ERROR, "a window is too large")
-            self._pump()
-        elif name == frames.MAX_FRAME_SIZE and not FRAME_BYTES <= value <= frames.FRAME_SIZE_MAX:
+    def _check_setting(self, name: int, value: int) -> None:
+        if name == frames.INITIAL_WINDOW_SIZE and value > WINDOW_MAX:
+            raise Broken(FLOW_CONTROL_ERROR, "a window is too large")
+        if name == frames.MAX_FRAME_SIZE and not FRAME_BYTES <= value <= frames.FRAME_SIZE_MAX:
             raise Broken(PROTOCOL_ERROR, "no frame has such a size")
         elif name == frames.ENABLE_PUSH and value > 1:
             raise Broken(PROTOCOL_ERROR, "push is on or off")
         elif name == frames.HEADER_TABLE_SIZE and value < TABLE_BYTES:
-            # Push is never used, and this announces it.
+            # Our encoder uses no table, but must announce that it became smaller (RFC 7541, 4.2).
             self._table_shrunk = True
+
+    def _resize_windows(self, window: int) -> None:
+        """Once per frame, to the last value: it visits every stream."""
+        if not self._resized.take(self._now_s, len(self.streams)):
+            raise Broken(frames.ENHANCE_YOUR_CALM, "too many windows are changed by settings")
+        more, self._stream_window = window - self._stream_window, window
+        for stream in self.streams.values():
+            stream.send_window += more
+            if stream.send_window > WINDOW_MAX:
+                raise Broken(FLOW_CONTROL_ERROR, "a window is too large")
+            if stream.waiting:
+                self._blocked[stream] = None
+        self._pump()
 
     def _on_push_promise(self, stream_id: int, flags: int, payload: bytes) -> None:
         raise Broken(PROTOCOL_ERROR, "a client promises nothing")
@@ -351,6 +363,7 @@ class Connection(Sending):
         if stream.send_window > WINDOW_MAX:
             self._abort(stream, FLOW_CONTROL_ERROR)
         elif stream.waiting:
+            self._blocked[stream] = None
             self._pump(stream)
 
     def _require_known(self, stream_id: int) -> None:

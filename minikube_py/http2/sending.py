@@ -27,6 +27,7 @@ class Sending:
         self._send_window = self._stream_window = WINDOW_BYTES
         self._table_shrunk = False
         self._blocked: dict[Stream, None] = {}
+        """Streams that wait for anything but a window of their own. Others cost nothing until theirs grows."""
         self._cut_off: dict[int, None] = {}
         """The last streams that we ended before the peer did."""
         self._events: list[Event] = []
@@ -133,7 +134,7 @@ class Sending:
                 self._finish(stream)
                 return
         self._blocked.pop(stream, None)
-        if waiting:
+        if waiting and (self.held or stream.send_window > 0):
             # Behind others that also wait.
             self._blocked[stream] = None
 

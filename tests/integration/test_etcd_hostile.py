@@ -116,6 +116,21 @@ def test_messages_that_come_by_half_take_no_more_than_their_room(tmp_path: Path)
         assert caller.call("KV/Put", large)[0] == "ok"
 
 
+def test_empty_messages_that_a_stream_does_not_take_count_like_others(tmp_path: Path) -> None:
+    """The stream waits to write its first answer, and takes no further request."""
+    empty = message(b"") * 3_000
+    with serving(tmp_path, Limits(messages_bytes_max=1 << 20)) as (server, caller):
+        with peer(server, PREFACE + settings((4, 0))) as bad:
+            for stream in range(1, 9, 2):
+                bad.send(request(stream, path="/etcdserverpb.Lease/LeaseKeepAlive"))
+                bad.send(frame(DATA, 0, stream, empty) * 4)
+            eventually(lambda: metric(server, "unread_bytes") > 400_000, "messages wait")
+            eventually(lambda: metric(server, "calls") < 4, "a stream is refused")
+            assert metric(server, "unread_bytes") <= 1 << 20
+            assert is_served(caller)
+        eventually(lambda: metric(server, "unread_bytes") == 0, "nothing is left of them")
+
+
 def test_a_message_that_is_too_large_is_refused_before_it_has_come(tmp_path: Path) -> None:
     with serving(tmp_path) as (server, caller), peer(server) as bad:
         bad.send(request(1, path=PUT) + frame(DATA, 0, 1, b"\0\x7f\xff\xff\xff"))
@@ -177,6 +192,9 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
     "resets (CVE-2023-44487)": lambda n: request(2 * n + 1, path=PUT) + frame(RST_STREAM, 0, 2 * n + 1, number(8)),
     "streams that we reset (CVE-2025-8671)": lambda n: request(2 * n + 1, path=PUT) + frame(8, 0, 2 * n + 1, number(0)),
     "settings (CVE-2019-9515)": lambda n: settings((3, n)),
+    "settings that change all windows": lambda n: (
+        b"".join([request(2 * each + 1, path=WATCHES) for each in range(100)]) if not n else settings((4, n))
+    ),
     "pings (CVE-2019-9512)": lambda n: frame(PING, 0, 0, bytes(8)),
     "priorities (CVE-2019-9513)": lambda n: frame(PRIORITY, 0, 1, number(2 * n + 3) + b"a"),
     "empty frames (CVE-2019-9518)": lambda n: (request(1, path=PUT) if not n else b"") + frame(DATA, 0, 1),
