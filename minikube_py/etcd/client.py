@@ -6,7 +6,7 @@ one whose answer is lost ends as OutcomeUnknown."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +34,7 @@ OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
+Attempt = Callable[[float], Awaitable[Any]]
 METHODS: Final[dict[str, Method]] = {each.short: each for each in methods()}
 
 
@@ -93,27 +94,30 @@ class EtcdClient:
 
     async def read(self, name: str, request: Any) -> Any:
         """Raises: RequestError, Unavailable."""
-        return await self._call(name, request, safe=True)
+        return await self._repeat(name, self._unary(name, request), safe=True)
 
     async def write(self, name: str, request: Any) -> Any:
         """Raises: RequestError, Unavailable, OutcomeUnknown."""
-        return await self._call(name, request, safe=False)
+        return await self._repeat(name, self._unary(name, request), safe=False)
 
     async def exchange(self, name: str, request: Any) -> Any:
-        """The first answer of a bidirectional stream, for requests that may be repeated. Raises: Unavailable."""
-        stream = self.stream(name, self.timeout_s)
-        try:
-            await stream.write(request)
-            answer = await stream.read()
-        except grpc.aio.AioRpcError as error:
-            raise Unavailable(self._words(error)) from None
-        except asyncio.InvalidStateError:
-            raise Unavailable(f"etcd at {self.place} ended the stream") from None
-        finally:
-            stream.cancel()
-        if answer is grpc.aio.EOF:
-            raise Unavailable(f"etcd at {self.place} ended the stream")
-        return answer
+        """The first answer of a bidirectional stream, for requests that may be repeated. Raises: RequestError,
+        Unavailable."""
+
+        async def first(attempt_s: float) -> Any:
+            place, stream = self.place, self.stream(name, attempt_s)
+            try:
+                await stream.write(request)
+                answer = await stream.read()
+            except asyncio.InvalidStateError:
+                answer = grpc.aio.EOF
+            finally:
+                stream.cancel()
+            if answer is grpc.aio.EOF:
+                raise Unavailable(f"etcd at {place} ended the stream")
+            return answer
+
+        return await self._repeat(name, first, safe=True)
 
     def stream(self, name: str, timeout_s: float | None = None) -> Any:
         return self._method(self._at, name)(timeout=timeout_s, metadata=WITH_LEADER)
@@ -123,7 +127,11 @@ class EtcdClient:
         if place == self.place:
             self._at = (self._at + 1) % len(self._places)
 
-    async def _call(self, name: str, request: Any, *, safe: bool) -> Any:
+    def _unary(self, name: str, request: Any) -> Attempt:
+        return lambda attempt_s: self._method(self._at, name)(request, timeout=attempt_s, metadata=WITH_LEADER)
+
+    async def _repeat(self, name: str, attempt: Attempt, *, safe: bool) -> Any:
+        """`attempt` asks the member in use when it is called, once."""
         deadline_s = self._clock.monotonic_s() + self.timeout_s
         while True:
             left_s = deadline_s - self._clock.monotonic_s()
@@ -131,10 +139,12 @@ class EtcdClient:
             self.requests += 1
             try:
                 attempt_s = min(left_s, READ_ATTEMPT_S) if safe else left_s
-                answer = await self._method(self._at, name)(request, timeout=attempt_s, metadata=WITH_LEADER)
+                answer = await attempt(attempt_s)
                 break
+            except Unavailable as ended:
+                failed: MinikubeError = ended
             except grpc.aio.AioRpcError as error:
-                failed = self._failure(error, safe=safe)
+                failed = self._failure(error, place, safe=safe)
                 if not isinstance(failed, Unavailable):
                     raise failed from None
             self.pass_over(place)
@@ -147,20 +157,14 @@ class EtcdClient:
         self.seen_revision = max(self.seen_revision, answer.header.revision)
         return answer
 
-    def _failure(self, error: grpc.aio.AioRpcError, *, safe: bool) -> MinikubeError:
+    def _failure(self, error: grpc.aio.AioRpcError, place: str, *, safe: bool) -> MinikubeError:
         refused = refusal_of(StatusCode[error.code().name], error.details() or "")
         if refused is not None and not isinstance(refused, Unavailable):
             return refused
         if safe or refused is not None:
-            return Unavailable(self._words(error))
+            return Unavailable(_words(error, place))
         self.unknown += 1
-        return OutcomeUnknown(self._words(error))
-
-    def _words(self, error: grpc.aio.AioRpcError) -> str:
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"etcd at {self.place} did not answer in time"
-        text = error.details() or error.code().name
-        return text if text.startswith("etcdserver: ") else f"etcd at {self.place}: {text}"
+        return OutcomeUnknown(_words(error, place))
 
     def _method(self, at: int, name: str) -> Any:
         made = self._made.get((at, name))
@@ -177,6 +181,14 @@ class EtcdClient:
     def forget(self) -> None:
         """etcd was replaced, or is at an earlier revision: discard what was seen before."""
         self.seen_revision = 0
+
+
+def _words(error: grpc.aio.AioRpcError, place: str) -> str:
+    """`place`: the member that was asked. Another may be in use by now."""
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"etcd at {place} did not answer in time"
+    text = error.details() or error.code().name
+    return text if text.startswith("etcdserver: ") else f"etcd at {place}: {text}"
 
 
 def _serialized(message: Any) -> bytes:

@@ -81,6 +81,8 @@ class Feed:
         self._behind = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: Any = None
+        self._place = ""
+        """The member that was asked for the stream; requests may use another by now."""
         self.questions_max = UNANSWERED_MAX
         self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
@@ -171,7 +173,7 @@ class Feed:
 
     async def _follow_forever(self) -> None:
         while True:
-            place = self._client.place
+            self._place = self._client.place
             try:
                 await self._follow()
             except Behind:
@@ -181,15 +183,15 @@ class Feed:
                 await self._load_again()
                 continue
             except (grpc.aio.AioRpcError, MinikubeError) as error:
-                self._say(place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
+                self._say(self._place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
             except (TimeoutError, asyncio.InvalidStateError):
                 # grpc raises the second if a stream ended before it was written to.
-                self._say(place, "it does not answer")
+                self._say(self._place, "it does not answer")
             except Exception:
                 # A bug here: the state followed so far is not reliable.
                 log.exception("etcd is read again")
                 await self._load_again()
-            self._client.pass_over(place)
+            self._client.pass_over(self._place)
             await self._clock.sleep(RETRY_S)
 
     def _say(self, place: str, why: str) -> None:
@@ -337,8 +339,8 @@ class Feed:
                     self._unanswered += 1
                     if self._unanswered > self.questions_max:
                         self._unanswered = 0
-                        self._say(self._client.place, "it does not answer")
-                        self._client.pass_over(self._client.place)
+                        self._say(self._place, "it does not answer")
+                        self._client.pass_over(self._place)
                         self._restart(self._follow_forever())
                         break
                     await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
