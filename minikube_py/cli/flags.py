@@ -107,6 +107,20 @@ def retention_s(text: str) -> float:
     return 0.0 if text == "0" else duration_s(text)
 
 
+def compaction_age_s(text: str) -> float:
+    """`--auto-compaction-retention` in etcd's mode `periodic`: a number without a unit is in hours."""
+    return float(text) * 3_600 if re.fullmatch(r"[0-9]{1,6}", text) else duration_s(text)
+
+
+def compaction_mode(text: str) -> str:
+    """Of etcd's two modes, the one that the store supports."""
+    if text == "revision":
+        raise argparse.ArgumentTypeError("'revision' is not supported: the store keeps revisions by age, as 'periodic'")
+    if text != "periodic":
+        raise argparse.ArgumentTypeError(f"{text!r} is not a mode; the store supports 'periodic'")
+    return text
+
+
 def size_bytes(text: str) -> int:
     """A number of bytes, also with a suffix: `64Mi`, `2Gi`."""
     found = re.fullmatch(r"(\d{1,15})(Ki|Mi|Gi|Ti|)", text)

@@ -29,7 +29,7 @@ FLAG, HTTP_FLAG = "--listen-client-urls", "--listen-client-http-urls"
 
 
 PROGRESS_LEAST_S = 0.1
-"""etcd's default."""
+"""etcd's minimum: shorter intervals are raised to it, as there."""
 CLIENT = "etcd-client"
 """The certificate that `up` creates for etcd's clients, in its folder of keys."""
 

@@ -314,3 +314,39 @@ def test_numbers_as_people_read_them() -> None:
     ]  # fmt: skip
     assert [age_text(age) for age in (0.4, 119, 120, 7199, 7200, 172_800)] == ["0s", "119s", "2m", "119m", "2h", "2d"]
     assert table(("A", "N"), [("x", "1"), ("yy", "10")], {"N"}) == "A    N\nx    1\nyy  10"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("1", 3_600), ("24", 86_400), ("007", 25_200), ("999999", 3_599_996_400), ("0s", 0), ("5m", 300),
+     ("1h30m", 5_400), ("1.5h", 5_400), ("500ms", 0.5)],
+)  # fmt: skip
+def test_the_age_to_compact_is_read_as_etcd_reads_it(text: str, seconds: float) -> None:
+    """Go: an integer is a number of hours, anything else a duration."""
+    parser = argparse.ArgumentParser()
+    store.configure(parser)
+    flags = ["--auto-compaction-mode", "periodic", f"--auto-compaction-retention={text}"]
+    found = parser.parse_args(["--data-dir", "d", *flags])
+    assert found.auto_compaction_retention == seconds and found.auto_compaction_mode == "periodic"
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "told"),
+    [
+        ("--auto-compaction-mode", "revision", "'revision' is not supported"),
+        *[("--auto-compaction-mode", text, "'periodic'") for text in ("", "Periodic", "periodic ", "rev", "1")],
+        *[
+            ("--auto-compaction-retention", text, "is not a duration")
+            for text in ("", "-1", "-1h", "1.5", "1d", "+1", "1 h", "h", "1h x", "\u0663", "1_0", "1e3", "9999999")
+        ],
+    ],
+)
+def test_what_the_store_cannot_compact_by_is_refused_by_name(
+    flag: str, text: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    store.configure(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--data-dir", "d", f"{flag}={text}"])
+    error = capsys.readouterr().err
+    assert told in error and f"argument {flag}" in error
