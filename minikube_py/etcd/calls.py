@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minikube_py.errors import MinikubeError, NotLeader
@@ -249,18 +249,18 @@ class Call:
         self.connection.server.waits_no_more(self)
         if self._timer is None and self.head.timeout_s is not None:
             self.limit(self.head.timeout_s)
-        self._task = asyncio.get_running_loop().create_task(self._run(self.route.run(self, self._request)))
+        self._task = asyncio.get_running_loop().create_task(self._run(self.route.run, self, self._request))
 
-    def slowly(self, answer: Coroutine[Any, Any, Any]) -> None:
+    def slowly(self, work: Callable[..., Awaitable[Any]], *given: Any) -> None:
         if self.over:
-            answer.close()
             return
         self.connection.server.waits_no_more(self)
-        self._task = asyncio.get_running_loop().create_task(self._run(answer))
+        self._task = asyncio.get_running_loop().create_task(self._run(work, *given))
 
-    async def _run(self, work: Awaitable[Any]) -> None:
+    async def _run(self, work: Callable[..., Awaitable[Any]], *given: Any) -> None:
+        """Begins the work itself: a task that is cancelled before its first step leaves nothing unawaited."""
         try:
-            answer = await work
+            answer = await work(*given)
         except (Refused, MinikubeError) as error:
             self.end(*status_of(error))
         except Exception as error:

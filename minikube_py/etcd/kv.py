@@ -99,7 +99,7 @@ class KV:
             return False
         result, header = member.read(asked), self._node.header
         if len(result.kvs) > SLICE:
-            reply.slowly(range_bytes(header, result))
+            reply.slowly(range_bytes, header, result)
         else:
             reply.done(range_answer(header, result))
         return True
@@ -115,7 +115,7 @@ class KV:
 
     def _delete_done(self, result: DeleteResult, reply: Reply) -> None:
         if len(result.prev_kvs) > SLICE:
-            reply.slowly(delete_bytes(self._node.header, result))
+            reply.slowly(delete_bytes, self._node.header, result)
         else:
             reply.done(delete_response(self._node.header, result))
 
@@ -130,7 +130,7 @@ class KV:
     def _txn_done(self, result: TxnResult, reply: Reply) -> None:
         header = self._node.header(result.revision)
         if txn_size(result) > SLICE:
-            reply.slowly(txn_bytes(header, result))
+            reply.slowly(txn_bytes, header, result)
         else:
             reply.done(txn_whole(header, result))
 

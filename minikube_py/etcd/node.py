@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from minikube_py.errors import LeaseNotFound, MinikubeError, NotLeader
@@ -35,8 +35,8 @@ class Reply(Protocol):
 
     def failed(self, error: MinikubeError | Refused) -> None: ...
 
-    def slowly(self, answer: Coroutine[Any, Any, Any]) -> None:
-        """It was done; its answer takes longer."""
+    def slowly(self, work: Callable[..., Awaitable[Any]], *given: Any) -> None:
+        """It was done; its answer takes longer: `await work(*given)`."""
 
     def later(self) -> None:
         """It needs a task after all, and nothing of it was done."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import itertools
 import sys
 import tracemalloc
@@ -15,6 +17,7 @@ from virtual_time import run_virtually
 
 from minikube_py.etcd.calls import MESSAGE_COST_BYTES, UNREAD_BYTES, Call, Route
 from minikube_py.etcd.codes import StatusCode
+from minikube_py.etcd.errors import TOO_MANY
 from minikube_py.etcd.grpc_framing import Head, Messages, framed
 from minikube_py.http2.events import Stream
 from minikube_py.http2.frames import WINDOW_BYTES
@@ -126,3 +129,36 @@ def test_a_call_that_exceeds_the_account_says_so() -> None:
     assert call.over and bodies.held_bytes == 0
     ((block, is_end),) = ended
     assert is_end and str(int(StatusCode.RESOURCE_EXHAUSTED)).encode() in block
+
+
+async def coroutine_of_nobody(*_given: Any) -> Any:
+    raise AssertionError("it was ended before")
+
+
+def begun_later(call: Call) -> None:
+    call.open_stream()
+
+
+def answered_slowly(call: Call) -> None:
+    call.slowly(coroutine_of_nobody, 1, 2)
+
+
+@pytest.mark.parametrize("begin", [begun_later, answered_slowly])
+@pytest.mark.parametrize("ended_first", [False, True])
+@pytest.mark.parametrize("end", [Call.cancel, lambda call: call.reset(8), lambda call: call._give_up(*TOO_MANY)])
+async def test_calls_that_end_before_their_task_begins_leave_nothing(begin: Any, ended_first: bool, end: Any) -> None:
+    """A turn of the loop may bring a thousand streams and their resets: pytest fails on a coroutine never awaited."""
+    left: list[Call] = []
+    for _ in range(1_000):
+        call, _, bodies, _ = call_of_stream(1 << 20)
+        server: Any = call.connection.server
+        server.left, server.waits_no_more = left.append, lambda call: None
+        call.connection.h2.reset = lambda stream, code: None  # type: ignore[method-assign]
+        call.route = Route(ANY_MESSAGE, True, coroutine_of_nobody)
+        for step in (end, begin) if ended_first else (begin, end):
+            step(call)
+        assert call.over and call._task is None and bodies.held_bytes == 0
+    assert len(left) == 1_000
+    await asyncio.sleep(0)
+    gc.collect()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
