@@ -96,6 +96,25 @@ def test_objects_are_made_changed_listed_in_pages_watched_and_deleted(served: tu
     assert code == "ok" and found["kvs"][0]["mod_revision"] == int(versions[4])
 
 
+def test_it_answers_what_it_holds_when_somebody_else_compacts_the_store(served: tuple[Api, Caller]) -> None:
+    """It follows `compact_rev_key` alone. Our API server on a real etcd does the same (`test_etcd_behind.py`)."""
+    (api, caller), maps = served, MAPS.replace("default", "kube-public")
+    made = [api.ask("POST", maps, {"metadata": {"name": f"c{number}"}})[1]["metadata"] for number in range(4)]
+    _, page = api.ask("GET", f"{maps}?limit=2")
+    newest = api.ask("POST", maps, {"metadata": {"name": "c4"}})[1]["metadata"]["resourceVersion"]
+    old = made[1]["resourceVersion"]
+    assert caller.call("KV/Compact", pb.CompactionRequest(revision=int(newest), physical=True))[0] == "ok"
+    assert caller.call("KV/Range", pb.RangeRequest(key=b"a", revision=int(old)))[0] == "OUT_OF_RANGE"
+    asked = (f"resourceVersion={old}&resourceVersionMatch=Exact", f"continue={page['metadata']['continue']}")
+    for query, expected in zip(asked, (["c0", "c1"], ["c2", "c3"]), strict=True):
+        code, found = api.ask("GET", f"{maps}?{query}")
+        assert code == 200 and [each["metadata"]["name"] for each in found["items"]][-2:] == expected
+    connection = api.connection()
+    watching = api.send(connection, "GET", f"{maps}?watch=1&resourceVersion={old}")
+    assert [json.loads(watching.readline())["object"]["metadata"]["name"] for _ in range(3)] == ["c2", "c3", "c4"]
+    connection.close()
+
+
 def test_it_says_that_it_is_well(served: tuple[Api, Caller]) -> None:
     connection = served[0].connection()
     answer = served[0].send(connection, "GET", "/readyz?verbose")

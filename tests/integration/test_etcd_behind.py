@@ -112,6 +112,37 @@ async def test_what_was_compacted_is_expired_and_pages_can_go_on(etcd: str) -> N
         watch.close()
 
 
+async def test_an_operators_compaction_ends_what_no_server_holds(etcd: str) -> None:
+    """As with kube-apiserver, which follows its own key too, and answers the rest from memory."""
+    async with patience(), two_on(etcd, "/operator") as (one, other):
+        made = [await one.done("POST", MAPS, config_map(f"m{n}")) for n in range(4)]
+        await one.done("POST", "/api/v1/nodes", node("n"))
+        page = await one.done("GET", f"{MAPS}?limit=2")
+        await other.done("POST", "/api/v1/nodes", node("later"))
+        old, caller = made[1]["metadata"]["resourceVersion"], Caller(etcd)
+        newest = caller.call("KV/Range", pb.RangeRequest(key=b"a"))[1]["header"]["revision"]
+        assert caller.call("KV/Compact", pb.CompactionRequest(revision=newest, physical=True))[0] == "ok"
+        gone = caller.call("KV/Range", pb.RangeRequest(key=b"a", revision=int(old)))
+        assert gone == ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted")
+        caller.close()
+        exact, rest = f"{MAPS}?resourceVersion={old}&resourceVersionMatch=Exact", f"{MAPS}?continue="
+        free = f"{FREE}&resourceVersion={old}&resourceVersionMatch=Exact"
+        for each in (one, other):
+            assert names(await each.done("GET", exact)) == ["m0", "m1"]
+            assert names(await each.done("GET", rest + page["metadata"]["continue"])) == ["m2", "m3"]
+            assert names(await each.done("GET", free)) == []
+            watch = await each.watch(f"{MAPS}?resourceVersion={old}")
+            assert await watch.named(2) == [("ADDED", "m2"), ("ADDED", "m3")]
+            watch.close()
+        async with served(etcd, prefix="/operator") as later:
+            for path in (exact, free, rest + page["metadata"]["continue"]):
+                status, refused = await later.ask("GET", path)
+                assert (status, refused["reason"]) == (410, "Expired")
+            assert names(await later.done("GET", rest + refused["metadata"]["continue"])) == ["m2", "m3"]
+            watch = await later.watch(f"{MAPS}?resourceVersion={old}")
+            assert [obj["code"] for kind, obj in await watch.rest() if kind == "ERROR"] == [410]
+
+
 async def test_a_revision_from_before_a_server_began_is_scanned(etcd: str) -> None:
     async with patience(), served(etcd, prefix="/scanned") as core:
         await core.done("POST", "/api/v1/nodes", node("small", cpu="1"))
