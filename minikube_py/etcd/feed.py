@@ -83,6 +83,8 @@ class Feed:
         self._stream: Any = None
         self._place = ""
         """The member that was asked for the stream; requests may use another by now."""
+        self._expected: Change | None = None
+        """The first change of a watch that starts again."""
         self.questions_max = UNANSWERED_MAX
         self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
@@ -210,13 +212,16 @@ class Feed:
                 await self._clock.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Raises: Lost, Behind; AioRpcError, Unavailable, InvalidStateError if the stream ends; TimeoutError."""
+        """Begins with the last known change, by which it recognises that it continues the same history. Raises: Lost,
+        Behind; AioRpcError, Unavailable, InvalidStateError if the stream ends; TimeoutError."""
         keys, start = self._wording.keys, self.mirror.revision + 1
+        self._expected = last = self.mirror.last
+        watches = (keys.low, keys.high, last.revision if last else start), (COMPACT_KEY, b"", start)
         stream, single = self._client.stream("Watch/Watch"), 0
         try:
             async with asyncio.timeout(READ_ATTEMPT_S):
-                for key, end in ((keys.low, keys.high), (COMPACT_KEY, b"")):
-                    asked = pb.WatchCreateRequest(key=key, range_end=end, start_revision=start, progress_notify=not end)
+                for key, end, at in watches:
+                    asked = pb.WatchCreateRequest(key=key, range_end=end, start_revision=at, progress_notify=not end)
                     await stream.write(pb.WatchRequest(create_request=asked))
                 answer = await stream.read()
             while answer is not grpc.aio.EOF:
@@ -225,6 +230,7 @@ class Feed:
                     self.streams += 1
                     self._stream, self.following = stream, True
                     self._said.clear()
+                    self._behind.set()
                 self._unanswered = 0
                 self._take(answer)
                 if answer.events and answer.events[0].kv.mod_revision == self.mirror.revision:
@@ -246,7 +252,7 @@ class Feed:
         """Raises: Lost; Unavailable if etcd ends a watch for another reason."""
         if answer.canceled:
             if answer.compact_revision:
-                raise Lost(f"it was compacted up to {answer.compact_revision}, beyond {self.mirror.revision}")
+                raise Lost(f"it was compacted up to {answer.compact_revision}, beyond the last change seen")
             raise Unavailable(answer.cancel_reason or "a watch was cancelled")
         if answer.watch_id == COMPACTIONS:
             for event in answer.events:
@@ -257,17 +263,28 @@ class Feed:
             raise Lost(f"others have made {told - self.mirror.revision} revisions meanwhile")
         if answer.events:
             self._apply(answer.events)
-        elif not answer.created and self.mirror.advance(answer.header.revision):
-            self._notify(True)
+        elif not answer.created:
+            self._continue([])
+            if self.mirror.advance(answer.header.revision):
+                self._notify(True)
 
     def _apply(self, events: Any) -> None:
-        """Applies a complete answer: etcd never splits a revision."""
+        """Applies a complete answer: etcd never splits a revision. Raises: Lost."""
         back, changes = self._wording.keys.back, []
         for event in events:
             kv = event.kv
             changes.append(Change(back(kv.key), kv.mod_revision, None if event.type else kv.value, kv.lease))
-        self.mirror.apply([change for change in changes if change.key])
+        self.mirror.apply(self._continue([change for change in changes if change.key]))
         self._notify(alone=self.mirror.advance(changes[-1].revision))
+
+    def _continue(self, changes: list[Change]) -> list[Change]:
+        """Those after the mirror's. An etcd that was restored may have its identity, and have passed its revision.
+        Raises: Lost if known revisions have other changes than before."""
+        known = [change for change in changes if change.revision <= self.mirror.revision]
+        last, self._expected = self._expected, None
+        if known[-1:] != ([last] if last else []) or (last and known[0].revision != last.revision):
+            raise Lost("its history is not the one seen before, as after a restore")
+        return changes[len(known) :]
 
     def _notify(self, alone: bool) -> None:
         self.hub.notify()
@@ -327,14 +344,14 @@ class Feed:
                 told.set_result(None)
 
     async def _ask_forever(self) -> None:
-        """Requests progress from etcd while a caller has seen a later revision than the watch."""
+        """Requests progress from etcd while a caller has seen a later revision than the watch, or it has not begun."""
         while True:
             self._behind.clear()
             pause_s = ASK_FIRST_S
-            while self.loads and self.mirror.revision < self._wanted:
+            while self._asks():
                 await self._clock.sleep(pause_s)
                 pause_s = min(pause_s * 2, ASK_MOST_S)
-                if self.mirror.revision < self._wanted and self._stream is not None:
+                if self._asks() and self._stream is not None:
                     self.asked += 1
                     self._unanswered += 1
                     if self._unanswered > self.questions_max:
@@ -345,6 +362,9 @@ class Feed:
                         break
                     await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
             await self._behind.wait()
+
+    def _asks(self) -> bool:
+        return self.loads > 0 and (self.mirror.revision < self._wanted or self._expected is not None)
 
     # -- watches and upkeep --------------------------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class Mirror:
 
     def __init__(self) -> None:
         self.state = StateMachine()
+        self.last: Change | None = None
+        """The last change since it was loaded."""
 
     @classmethod
     def loading(
@@ -104,11 +106,10 @@ class Mirror:
         return self.state.revision
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Applies whole revisions, in order. Known ones are skipped: a restarted watch may repeat them."""
+        """Applies whole revisions, in order, all after its own."""
         for revision, group in groupby(changes, lambda change: change.revision):
-            if revision > self.revision:
-                self.advance(revision - 1)
-                self._commit(revision, list(group))
+            self.advance(revision - 1)
+            self._commit(revision, list(group))
 
     def advance(self, revision: int) -> bool:
         """No key of ours changed up to `revision`. False: that was known."""
@@ -120,6 +121,7 @@ class Mirror:
 
     def _commit(self, revision: int, changes: list[Change]) -> None:
         state = self.state
+        self.last = changes[-1]
         events = []
         for key, _, value, lease in changes:
             if value is not None:

@@ -128,9 +128,7 @@ def test_an_etcd_restored_from_it_answers_the_same(tmp_path: Path, seed: int) ->
     told = json.loads(run(utl, "snapshot", "status", saved, "--write-out=json"))
     assert told["version"] == "3.7.0" and told["totalSize"] == Path(saved).stat().st_size - 32
     etcd = RealEtcd(tmp_path / "restored")
-    cluster, peer = etcd.initial_cluster
-    where = [f"--data-dir={tmp_path / 'restored'}", "--name=one", f"--initial-cluster={cluster}"]
-    run(utl, "snapshot", "restore", saved, *where, f"--initial-advertise-peer-urls={peer}")
+    etcd.restore(Path(saved))
     try:
         etcd.start()
         restored = Caller(etcd.place)

@@ -292,6 +292,67 @@ async def test_an_etcd_that_was_put_back_is_read_again(tmp_path: Path) -> None:
         etcd.end()
 
 
+BUMPED = ("--bump-revision", "1000000", "--mark-compacted")
+
+
+@pytest.mark.parametrize(
+    ("lost", "made", "flags"), [(["lost"], [], ()), (["lost"], ["made"], ()), ([], ["made"], ()), ([], [], BUMPED)]
+)
+async def test_a_restored_etcd_that_has_passed_what_was_seen_is_read_again(
+    tmp_path: Path, lost: list[str], made: list[str], flags: tuple[str, ...]
+) -> None:
+    """It has the same identity (the same members and token), and a later revision than any that was seen."""
+    etcd = RealEtcd(tmp_path / "etcd")
+    etcd.start()
+    caller = Caller(etcd.place)
+    try:
+        async with patience(), served(etcd.place) as core:
+            await core.done("POST", "/api/v1/nodes", node("kept"))
+            saved = tmp_path / "saved.db"
+            parts = caller.parts("Maintenance/Snapshot", pb.SnapshotRequest())[1]
+            saved.write_bytes(b"".join(part["blob"] for part in parts if "blob" in part))
+            for name in lost:
+                await core.done("POST", "/api/v1/nodes", node(name))
+            before = caller.call("KV/Put", pb.PutRequest(key=b"/of-somebody-else"))[1]["header"]
+            assert names(await core.done("GET", FREE)) == ["kept", *lost]
+            assert core.storage.feed.mirror.revision == before["revision"]
+            old = (await core.done("GET", "/api/v1/nodes"))["metadata"]["resourceVersion"]
+            stream = await core.watch(FREE)
+            assert await stream.named(1 + len(lost)) == [("ADDED", name) for name in ("kept", *lost)]
+            etcd.end(signal.SIGKILL)
+            restored = RealEtcd(tmp_path / "restored", peer_port=etcd.peer_port)
+            restored.restore(saved, *flags)
+            restored.start()
+            elsewhere = Caller(restored.place)
+            found = elsewhere.call("KV/Range", pb.RangeRequest(key=b"/", range_end=b"\0"))[1]["kvs"]
+            key, value = next((each["key"], each["value"]) for each in found if each["key"].endswith(b"/nodes/kept"))
+            for name in made:
+                at, content = [part.replace(b"kept", name.encode()) for part in (key, value)]
+                assert elsewhere.call("KV/Put", pb.PutRequest(key=at, value=content))[0] == "ok"
+            for _ in range(9):
+                header = elsewhere.call("KV/Put", pb.PutRequest(key=b"/of-somebody-else"))[1]["header"]
+            assert header["cluster_id"] == before["cluster_id"] and header["revision"] > before["revision"]
+            elsewhere.close()
+            restored.end()
+            shutil.rmtree(etcd.folder)
+            restored.folder.rename(etcd.folder)
+            etcd.start()
+            await until(lambda: core.storage.feed.loads > 1 and core.storage.feed.following, "it is read again")
+            await core.in_step()
+            assert names(await core.done("GET", "/api/v1/nodes")) == ["kept", *made]
+            assert names(await core.done("GET", FREE)) == ["kept", *made]
+            assert [obj["code"] for kind, obj in await stream.rest() if kind == "ERROR"] == [410]
+            await core.done("POST", "/api/v1/nodes", node("later"))
+            assert names(await core.done("GET", FREE)) == ["kept", "later", *made]
+            if flags:
+                async with served(etcd.place) as later:
+                    exact = f"/api/v1/nodes?resourceVersion={old}&resourceVersionMatch=Exact"
+                    assert (await later.ask("GET", exact))[0] == 410
+    finally:
+        caller.close()
+        etcd.end()
+
+
 async def test_an_etcd_with_tls_lets_in_who_shows_a_certificate(tmp_path: Path) -> None:
     ensure_certificates(tmp_path)
     certificate, key = ensure_client_certificate(tmp_path, "client")

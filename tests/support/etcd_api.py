@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from needs import etcd_binary
+from needs import etcd_binary, original_program
 from patience import PATIENCE_S, Deadline
 from ports import free_ports
 
@@ -207,20 +207,30 @@ def ours(
 class RealEtcd:
     """A single-member real etcd, always at the same addresses; `place`: where it serves."""
 
-    def __init__(self, folder: Path, *flags: str, credentials: Any = None) -> None:
-        """`credentials`: its clients', if `flags` make it serve TLS."""
-        client, peer = free_ports(2)
+    def __init__(self, folder: Path, *flags: str, credentials: Any = None, peer_port: int = 0) -> None:
+        """`credentials`: its clients', if `flags` make it serve TLS. `peer_port`: etcd derives its identity from it;
+        0: any free one."""
+        client, free = free_ports(2)
+        self.folder, self.peer_port = folder, peer_port or free
         scheme = "http" if credentials is None else "https"
-        urls = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+        urls = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{self.peer_port}"
         self._credentials = credentials
         self.place = f"127.0.0.1:{client}"
-        self.initial_cluster = f"one={urls[1]}", urls[1]
+        self._initial = [
+            "--name", "one", "--data-dir", str(folder), "--initial-advertise-peer-urls", urls[1],
+            "--initial-cluster", f"one={urls[1]}",
+        ]  # fmt: skip
         self._command = [
-            etcd_binary(), "--name", "one", "--data-dir", str(folder), "--unsafe-no-fsync", "--log-level", "error",
-            "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1],
-            "--initial-advertise-peer-urls", urls[1], "--initial-cluster", f"one={urls[1]}", *flags,
+            etcd_binary(), *self._initial, "--unsafe-no-fsync", "--log-level", "error",
+            "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1], *flags,
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
+
+    def restore(self, saved: Path, *flags: str) -> None:
+        """Makes its folder from a snapshot."""
+        command = [original_program("etcdutl"), "snapshot", "restore", saved, *self._initial, *flags]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert not done.returncode, done.stderr
 
     def start(self, *flags: str) -> None:
         """Returns once it serves."""
