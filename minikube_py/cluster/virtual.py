@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
@@ -27,7 +28,8 @@ from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster.history import HistoryDigest, Told
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.control_plane import tokens
-from minikube_py.control_plane.config import COMPONENTS
+from minikube_py.control_plane.certificates import drawn_authority
+from minikube_py.control_plane.config import COMPONENTS, DEFAULT_PORT
 from minikube_py.control_plane.plane import PlaneConfig, child_of
 from minikube_py.control_plane.users import USERS
 from minikube_py.controllers.base import ControllerConfig
@@ -51,6 +53,8 @@ T = TypeVar("T")
 
 ELIDED: Final = "heartbeats elided"
 ELIDED_MONITOR_S: Final = 300.0
+ADDRESS: Final = "192.0.2.1"
+"""The API server's, of a network for documentation (RFC 5737): `default/kubernetes` leads there."""
 LOOK_S: Final = 60.0
 """The API server's limit of a request."""
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
@@ -153,8 +157,10 @@ class VirtualCluster:
         key = SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256))
         plane.prepare_core({self.token: USERS[tokens.ADMIN]}, key)
         await plane.start_core()
+        await plane.core.publish(ADDRESS, DEFAULT_PORT)
         told = config.told
-        controllers = replace(told.controllers, signing_key=key)
+        root = drawn_authority(Rng(f"authority {self.seed}"), datetime.fromtimestamp(self.clock.wall_s(), UTC))
+        controllers = replace(told.controllers, signing_key=key, root_ca_pem=root)
         await plane.start_components(replace(told, controllers=controllers))
         self._time.beside.generators = plane.generators
 

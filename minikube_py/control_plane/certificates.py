@@ -19,12 +19,15 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minikube_py.control_plane.private_files import make_private_folder, write_private
 from minikube_py.control_plane.tls import client_context, server_context
+from minikube_py.env import Rng
 
+AUTHORITY_NAME = "minikube_py-ca"
 AUTHORITY_LIFE = timedelta(days=3650)
 SERVER_LIFE = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
@@ -158,7 +161,7 @@ def ensure_client_certificate(folder: Path, name: str, now: datetime | None = No
 
 
 def ensure_authority(
-    certificate_file: Path, key_file: Path, now: datetime | None = None, name: str = "minikube_py-ca"
+    certificate_file: Path, key_file: Path, now: datetime | None = None, name: str = AUTHORITY_NAME
 ) -> Authority:
     """The authority in the files, created if they hold no valid one. Raises: SetupError."""
     now = now or datetime.now(UTC)
@@ -169,17 +172,29 @@ def ensure_authority(
     except (OSError, ValueError):
         pass
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name}@{int(now.timestamp())}")])
-    certificate = (
-        _builder(subject, subject, key.public_key(), now, AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    certificate = _authority(key.public_key(), name, now).sign(key, hashes.SHA256())
     write_private(key_file, _key_pem(key))
     write_private(certificate_file, _pem(certificate))
     return Authority(certificate, key)
+
+
+def drawn_authority(rng: Rng, now: datetime) -> str:
+    """The certificate, as PEM, of an authority that `rng` decides to the byte: Ed25519, because its signatures repeat.
+    Its key is discarded."""
+    key = ed25519.Ed25519PrivateKey.from_private_bytes(rng.randbytes(32))
+    builder = _authority(key.public_key(), AUTHORITY_NAME, now, rng.getrandbits(159) | 1)
+    return _pem(builder.sign(key, None)).decode("ascii")
+
+
+def _authority(key: CertificatePublicKeyTypes, name: str, now: datetime, number: int = 0) -> x509.CertificateBuilder:
+    """Of one that signs itself. `number`: its serial number; 0: a random one."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name}@{int(now.timestamp())}")])
+    return (
+        _builder(subject, subject, key, now, AUTHORITY_LIFE, number)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
 
 
 def _leaf_is_good(
@@ -208,14 +223,19 @@ def _usages(client: bool) -> list[x509.ObjectIdentifier]:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: CertificatePublicKeyTypes,
+    now: datetime,
+    life: timedelta,
+    number: int = 0,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
-        .serial_number(x509.random_serial_number())
+        .serial_number(number or x509.random_serial_number())
         .not_valid_before(now - _BACKDATE)
         .not_valid_after(now + life)
     )

@@ -96,8 +96,8 @@ def test_it_stops_at_the_end_of_a_moment(log: Path, until: str, names: list[str]
 
 
 def test_a_revision_is_reached_and_no_more_than_its_moment(log: Path) -> None:
-    _, came, (_, pods) = played(log, "revision=20")
-    assert came and int(pods["metadata"]["resourceVersion"]) in range(20, 30)
+    _, came, (_, pods) = played(log, "revision=40")
+    assert came and int(pods["metadata"]["resourceVersion"]) in range(40, 50)
 
 
 @pytest.mark.parametrize("until", ["deleted=pods/default/b", "NoSuchReason", "revision=100000", "100000"])

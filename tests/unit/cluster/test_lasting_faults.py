@@ -45,7 +45,7 @@ def test_the_end_of_an_earlier_fault_ends_no_later_one() -> None:
 
 def test_what_was_to_end_later_is_over_when_all_is_well() -> None:
     async def watches(clients: Any) -> None:
-        async for batch in clients.transport.watch("/api/v1/configmaps"):
+        async for batch in clients.transport.watch("/api/v1/secrets"):
             seen.extend(each.type for each in batch if each.type != "BOOKMARK")
 
     seen: list[str] = []
@@ -55,19 +55,19 @@ def test_what_was_to_end_later_is_over_when_all_is_well() -> None:
         cluster.hide_events(30)
         cluster.advance(1)
         cluster.all_well()
-        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})
         cluster.advance(60)
         assert seen == ["ADDED"]
 
 
 def test_a_list_that_names_its_revision_uses_no_stale_list_up() -> None:
-    path = "/api/v1/namespaces/default/configmaps"
+    path = "/api/v1/namespaces/default/secrets"
     with Cluster(nodes=0, clock="virtual") as cluster:
         client = cluster.client.httpx()
         for name in "abc":
-            cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+            cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
         first = client.get(path, params={"limit": 1}).json()["metadata"]
-        cluster.stale_list(1, "cm")
+        cluster.stale_list(1, "secrets")
         assert len(client.get(path, params={"continue": first["continue"]}).json()["items"]) == 2
         exact = {"resourceVersion": first["resourceVersion"], "resourceVersionMatch": "Exact"}
         assert len(client.get(path, params=exact).json()["items"]) == 3

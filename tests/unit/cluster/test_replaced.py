@@ -118,7 +118,7 @@ def test_however_it_ends(way: Callable[[Cluster, list[str]], None]) -> None:
     before = attributes()
     with suppress(Exception), Cluster(nodes=0, clock="virtual") as cluster:
         way(cluster, handled)
-    assert handled == ["a"]
+    assert "a" in handled
     assert changed(before) == []
 
 
