@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minikube_py import Cluster
+from minikube_py.cluster.clients import Clients
+from minikube_py.cluster.faults import Faults, Node
+from minikube_py.cluster.webhooks import Webhook
+
 pytestmark = pytest.mark.real_time("real sockets and threads")
 ROOT = Path(__file__).parents[3]
+REFERENCE = (ROOT / "docs/reference/cluster.md").read_text(encoding="utf-8")
+INSIDE = {"of_this_process", "close", "aclose"}
+"""For the plugin, and for the cluster's own end."""
 PAGES = ("docs/reference/cluster.md", "docs/how-to/virtual-time.md", "docs/how-to/pods-that-fail.md")
 
 
@@ -21,3 +30,23 @@ def test_every_example_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: py
     names: dict[str, Any] = {}
     for snippet in snippets:
         exec(compile(snippet, page, "exec"), names)
+
+
+def test_every_fault_is_a_row_of_the_table_with_its_parameters() -> None:
+    _, _, section = REFERENCE.partition("## Faults on demand\n")
+    cells = [line.split("|")[1] for line in section.partition("\n### ")[0].splitlines() if line.startswith("| `")]
+    documented: dict[str, set[str]] = {}
+    for name, parameters in re.findall(r"(\w+)\(([^)]*)\)", "".join(cells)):
+        names = {each.partition("=")[0].strip() for each in parameters.split(",") if each}
+        documented[name] = documented.get(name, set()) | names
+    methods = [getattr(each, name) for each in (Faults, Node) for name in vars(each) if not name.startswith("_")]
+    methods += [Cluster.end_container, Cluster.all_well]
+    parameters_of = {each.__name__: {*inspect.signature(each).parameters} - {"self", "namespace"} for each in methods}
+    assert documented == parameters_of
+
+
+def test_every_public_name_of_a_cluster_is_on_the_page() -> None:
+    for each in (Cluster, Clients, Webhook):
+        names = [name for name in dir(each) if not name.startswith("_") and name not in INSIDE]
+        pages = REFERENCE + (ROOT / "docs/how-to/explore.md").read_text(encoding="utf-8")
+        assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == [], each
