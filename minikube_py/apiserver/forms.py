@@ -7,7 +7,7 @@ plain JSON. Source: apiserver `pkg/endpoints/handlers/negotiation`, KEP-2334 and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from minikube_py.api.memo import remembered
 from minikube_py.api.tables import TablePrinter, table_head
 from minikube_py.apiserver.messages import Response
 from minikube_py.apiserver.object_store import OPENING
+from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.client.transport import JSON
 from minikube_py.fields.booleans import BOOLEANS
 
@@ -189,9 +190,9 @@ def object_bytes(resource: Kind, value: bytes, revision: int) -> bytes:
     return b'%b"resourceVersion":"%d",%b' % (_opening(resource), revision, value[OPENING:])
 
 
-def item_bytes(value: bytes, revision: int) -> bytes:
-    """The object as an item of a list: without kind and apiVersion."""
-    return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[OPENING:])
+def items_bytes(entries: Iterable[Entry]) -> list[bytes]:
+    """Objects as items of a list: without kind and apiVersion."""
+    return [b'{"metadata":{"resourceVersion":"%d",%b' % (each.revision, each.value[OPENING:]) for each in entries]
 
 
 def partial_bytes(value: bytes, revision: int, version: str) -> bytes:

@@ -326,18 +326,17 @@ class Connection(asyncio.Protocol):
         begun, packer = False, None
 
         async def send(last: bool) -> None:
-            nonlocal begun, packer
-            data, start = b"".join(parts), b""
-            parts.clear()
+            nonlocal begun, packer, parts
+            made, parts, start = parts, [], b""
             if not begun:
                 begun = True
-                if packed_above is not None and len(data) > packed_above:
+                if packed_above is not None and sum(map(len, made)) > packed_above:
                     packer = Packer(response)
                 start = head(response, keep_alive, length, self._audit_id)
             if packer is not None:
-                data = await self.server.pack(packer, data, last)
+                made = [await self.server.pack(packer, b"".join(made), last)]
             end = LAST_CHUNK if chunked and last else b""
-            transport.write(start + (chunk(data) if chunked else data) + end)
+            transport.write(start + (chunk(*made) if chunked else b"".join(made)) + end)
 
         try:
             for piece in response.pieces:

@@ -20,8 +20,10 @@ _NO_CACHE: Final = b"Cache-Control: no-cache, private\r\n"
 _starts: dict[tuple[int, str], bytes] = {}
 
 
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+def chunk(*parts: bytes) -> bytes:
+    """One copy of the parts: those of a list are large."""
+    size = sum(map(len, parts))
+    return b"".join((b"%x\r\n" % size, *parts, b"\r\n")) if size else b""
 
 
 def wire(batch: Batch) -> bytes:

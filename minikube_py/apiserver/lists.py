@@ -12,7 +12,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 import orjson
@@ -36,7 +36,7 @@ from minikube_py.apiserver.forms import (
     Form,
     check_list,
     check_options,
-    item_bytes,
+    items_bytes,
     object_bytes,
     partial_bytes,
     single_bytes,
@@ -130,6 +130,8 @@ def decode_continue(token: str, prefix: bytes) -> tuple[int, bytes]:
 
 
 FieldRow = tuple[int | str | None, ...]
+MakeRows = Callable[[Sequence[Entry]], list[bytes]]
+"""The bytes of some of a list's items, in turn."""
 
 
 class Shown(NamedTuple):
@@ -399,31 +401,33 @@ class Lister:
                 page = page._replace(items=sorted(page.items, key=lambda entry: order(entry.decode())))
             fields = await self._table_fields(resource, page, selection)
             head = with_meta_version(table_head(resource, metadata, fields.names if fields else ()), form)
-            rows = self._rows(resource, page.items, form, fields)
-            joined: Callable[[Iterable[bytes]], bytes] = _joined_rows
+            rows = self._rows(resource, form, fields)
         else:
             head = _list_head(resource, metadata, form)
-            rows = _items(resource, page.items, form)
-            joined = b",".join
-        plan = [len(part) for part in slices(page.items, self._limits.list_slice, form.kind != "object")]
-        if len(plan) <= 1:
-            body = b"%b%b]}" % (head, joined(rows))
-            return Response(200, await in_form(body, form, self.work), form.media_type)
-        pieces = _pieces(head, rows, plan, joined)
+            rows = _items(resource, form)
+        parts = slices(page.items, self._limits.list_slice, form.kind != "object")
+        first = next(parts, ())
+        if len(first) == len(page.items):
+            return Response(200, await in_form(_joined(rows(first), head, b"]}"), form, self.work), form.media_type)
+        pieces = _pieces(head, map(rows, chain((first,), parts)))
         if form.media_type == JSON:
             return Response(200, b"", form.media_type, pieces=pieces)
-        parts: list[bytes] = []
+        made: list[bytes] = []
         for piece in pieces:
-            parts.append(piece)
+            made.append(piece)
             await asyncio.sleep(0)
-        return Response(200, await in_form(b"".join(parts), form, self.work), form.media_type)
+        return Response(200, await in_form(b"".join(made), form, self.work), form.media_type)
 
-    def _rows(self, resource: Kind, items: list[Entry], form: Form, fields: FieldValues | None) -> Iterator[bytes]:
-        names = fields.names if fields else ()
-        printer = TablePrinter(resource, self._clock.wall_s(), form.include_object, names)
-        values: Iterable[dict[str, str] | None] = fields.values if fields is not None else repeat(None)
-        rows = (printer.row_bytes(entry.value, str(entry.revision), own) for entry, own in zip(items, values))
-        return rows if form.version == "v1" else (with_meta_version(row, form) for row in rows)
+    def _rows(self, resource: Kind, form: Form, fields: FieldValues | None) -> MakeRows:
+        printer = TablePrinter(resource, self._clock.wall_s(), form.include_object, fields.names if fields else ())
+        values: Iterator[dict[str, str] | None] = iter(fields.values) if fields is not None else repeat(None)
+
+        def made(items: Sequence[Entry]) -> list[bytes]:
+            rows = [printer.row_bytes(entry.value, str(entry.revision), own) for entry, own in zip(items, values)]
+            rows = rows if form.version == "v1" else [with_meta_version(row, form) for row in rows]
+            return [go_json.escaped(b",".join(rows))] if rows else rows
+
+        return made
 
     async def _node_fields(
         self, resource: Kind, kvs: list[KeyValue], revision: int, selection: Selection | None = None
@@ -495,26 +499,29 @@ def _list_head(resource: Kind, metadata: Json, form: Form) -> bytes:
     return orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
 
 
-def _items(resource: Kind, items: list[Entry], form: Form) -> Iterator[bytes]:
+def _items(resource: Kind, form: Form) -> MakeRows:
     if form.kind == "partial":
-        return (partial_bytes(entry.value, entry.revision, form.version) for entry in items)
+        return lambda items: [partial_bytes(entry.value, entry.revision, form.version) for entry in items]
     if resource.names_items:
-        return (object_bytes(resource, entry.value, entry.revision) for entry in items)
-    return (item_bytes(entry.value, entry.revision) for entry in items)
+        return lambda items: [object_bytes(resource, entry.value, entry.revision) for entry in items]
+    return items_bytes
 
 
-def _joined_rows(rows: Iterable[bytes]) -> bytes:
-    return go_json.escaped(b",".join(rows))
+def _joined(rows: list[bytes], before: bytes, after: bytes = b"") -> bytes:
+    """One copy of all rows: these are most of the bytes. Consumes `rows`."""
+    if not rows:
+        return before + after
+    rows[0] = before + rows[0]
+    rows[-1] += after
+    return b",".join(rows)
 
 
-def _pieces(
-    head: bytes, rows: Iterator[bytes], plan: list[int], joined: Callable[[Iterable[bytes]], bytes]
-) -> Iterator[bytes]:
+def _pieces(head: bytes, made: Iterable[list[bytes]]) -> Iterator[bytes]:
     """A large list in parts: the head, batches of items made as they are sent, then the end."""
     yield head
     opening = b""
-    for size in plan:
-        yield opening + joined(islice(rows, size))
+    for rows in made:
+        yield _joined(rows, opening)
         opening = b","
     yield b"]}\n"
 

@@ -113,16 +113,17 @@ _VALUE: Final = attrgetter("value")
 
 def slices(entries: Sequence[Entry], count_max: int, decoded: bool) -> Iterator[Sequence[Entry]]:
     """The entries in slices bounded by count and bytes, at least one each, for yielding to the event loop. `decoded`:
-    output needs decoding."""
+    output needs decoding. Entries are measured as they are used: what a look brings into the caches is still there."""
     bytes_max = DECODED_BYTES_MAX if decoded else WHOLE_BYTES_MAX
     count_max = max(count_max // DECODED_PER_SLICE, 1) if decoded else count_max
-    ends = list(accumulate(map(len, map(_VALUE, entries))))
-    first = sent = 0
-    while first < len(ends):
-        last = bisect_right(ends, sent + bytes_max, first, min(first + count_max, len(ends)))
-        last = max(last, first + 1)
-        yield entries[first:last]
-        first, sent = last, ends[last - 1]
+    for start in range(0, len(entries), count_max):
+        part = entries[start : start + count_max]
+        ends = list(accumulate(map(len, map(_VALUE, part))))
+        first = sent = 0
+        while first < len(ends):
+            last = max(bisect_right(ends, sent + bytes_max, first), first + 1)
+            yield part[first:last] if last - first < len(part) else part
+            first, sent = last, ends[last - 1]
 
 
 def as_read(resource: Kind, value: bytes) -> bytes:
@@ -287,9 +288,9 @@ class ResourceCache:
         """The entries under `prefix`, in key order, from `after` (inclusive)."""
         entries = self.entries
         if prefix == self.resource.prefix and not after:
-            return list(entries.values())
+            return list(map(entries.__getitem__, entries))
         low = after if after and after > prefix else prefix
-        return [entries[key] for key in entries.irange(low, prefix_end(prefix), (True, False))]
+        return list(map(entries.__getitem__, entries.irange(low, prefix_end(prefix), (True, False))))
 
     def page(self, prefix: bytes, after: bytes | None, limit: int) -> tuple[list[Entry], int]:
         """Up to `limit` entries from `after` on, and how many more there are."""
@@ -297,7 +298,7 @@ class ResourceCache:
         low = after if after and after > prefix else prefix
         first, end = entries.bisect_left(low), entries.bisect_left(prefix_end(prefix))
         stop = min(end, first + limit)
-        return [entries[key] for key in entries.islice(first, stop)], max(end - stop, 0)
+        return list(map(entries.__getitem__, entries.islice(first, stop))), max(end - stop, 0)
 
     def iterate(self, prefix: bytes, after: bytes | None) -> Iterator[Entry]:
         """As `select`, lazily; consume it before the next change."""
