@@ -46,7 +46,11 @@ def passed(name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes
 
 def fitting(prepared: Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
     """Which of `nodes` exist and pass all filters."""
-    mask: BoolArray = nodes.columns.present[nodes.index].copy()
+    return narrowed(nodes.columns.present[nodes.index].copy(), prepared, pod, nodes)
+
+
+def narrowed(mask: BoolArray, prepared: Prepared, pod: PodInfo, nodes: Nodes) -> BoolArray:
+    """`mask`, in place, without the nodes that do not pass all filters."""
     for name, plugin in prepared.filters:
         passing = passed(name, plugin, prepared.state, pod, nodes, mask)
         if passing is not None:

@@ -8,6 +8,7 @@ independent of cluster size. A node that changes its labels or taints leaves its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -20,8 +21,6 @@ from minikube_py.scheduler.pod_terms import AffinityTerm, Labels, PodSelector, a
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns
 
-Slots = np.ndarray[tuple[int], np.dtype[np.int32]]
-
 T = TypeVar("T")
 
 ASKED_BYTES_MAX: Final = 64 << 20
@@ -29,18 +28,23 @@ ASKED_MIN, ASKED_MAX = 64, 4096
 EMPTY_CLASSES_MAX: Final = 1024
 """Empty classes that are kept for later pods."""
 
+NOBODY: Final = 2**31 - 1
+"""The minimum pod count over no domains."""
+
 REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, PREFERRED = "affinity", "anti-affinity", "preferred"
 
 
 class Domains:
     """`of`: by slot, the number of the node's domain, -1 for none. Numbers are reused once a domain has no nodes.
-    `value`: the domain value of a node."""
+    `placed`: the number of nodes in a domain; `value`: the domain value of a node."""
 
-    __slots__ = ("_free", "_nodes", "_numbers", "_values", "of", "value")
+    __slots__ = ("_free", "_nodes", "_numbers", "_values", "of", "placed", "value")
 
     def __init__(self, columns: NodeColumns, value: Callable[[NodeInfo], str | None]) -> None:
         self.value = value
-        self.of: Slots = np.full(columns.capacity, -1, np.int32)
+        # As wide as an index: narrower ones are converted on every use.
+        self.of: IntArray = np.full(columns.capacity, -1, np.int64)
+        self.placed = 0
         self._numbers: dict[str, int] = {}
         self._values: list[str] = []
         self._nodes: list[int] = []
@@ -53,6 +57,11 @@ class Domains:
     def size(self) -> int:
         """All assigned numbers are below this."""
         return len(self._values)
+
+    @property
+    def in_use(self) -> int:
+        """The number of domains with nodes."""
+        return len(self._numbers)
 
     def enter(self, node: NodeInfo) -> None:
         value = self.value(node)
@@ -67,6 +76,7 @@ class Domains:
             self._values[number] = value
             self._numbers[value] = number
         self._nodes[number] += 1
+        self.placed += 1
         self.of[node.slot] = number
 
     def leave(self, slot: int) -> None:
@@ -74,6 +84,7 @@ class Domains:
         if number < 0:
             return
         self.of[slot] = -1
+        self.placed -= 1
         self._nodes[number] -= 1
         if not self._nodes[number]:
             del self._numbers[self._values[number]]
@@ -98,9 +109,11 @@ class Eligible:
 
 
 class DomainCounts:
-    """`counts`: by domain, the pods on its eligible nodes; `nodes`: the number of such nodes."""
+    """`counts`: by domain, the pods on its eligible nodes; `nodes`: the number of such nodes.
 
-    __slots__ = ("counts", "domains", "eligible", "nodes")
+    `tally`: by pod count, the number of domains with such nodes that have it: extremes need no pass over domains."""
+
+    __slots__ = ("_extremes", "counts", "domains", "eligible", "nodes", "tally")
 
     def __init__(self, domains: Domains, eligible: Eligible | None, slots: Mapping[int, int]) -> None:
         self.domains = domains
@@ -111,6 +124,28 @@ class DomainCounts:
         for slot, number in slots.items():
             if of[slot] >= 0:
                 self.counts[of[slot]] += number
+        self.tally: dict[int, int] = Counter(self.counts[self.nodes > 0].tolist())
+        self._extremes: tuple[int, int] | None = None
+
+    def extremes(self) -> tuple[int, int]:
+        """The lowest and the highest count of a domain with eligible nodes; NOBODY and 0 if there is none."""
+        if self._extremes is None:
+            self._extremes = min(self.tally, default=NOBODY), max(self.tally, default=0)
+        return self._extremes
+
+    def _recount(self, before: int | None, after: int | None) -> None:
+        """A domain's count changed; None: the domain has no eligible nodes."""
+        tally = self.tally
+        if before is not None:
+            tally[before] -= 1
+            if not tally[before]:
+                del tally[before]
+                self._extremes = None
+        if after is not None:
+            if after not in tally:
+                tally[after] = 0
+                self._extremes = None
+            tally[after] += 1
 
     def domain(self, slot: int) -> int:
         """The domain in which the node counts; -1 for none."""
@@ -121,7 +156,9 @@ class DomainCounts:
     def add(self, slot: int, number: int) -> None:
         domain = self.domain(slot)
         if domain >= 0:
-            self.counts[domain] += number
+            before = int(self.counts[domain])
+            self.counts[domain] = before + number
+            self._recount(before, before + number)
 
     def move(self, slot: int, pods: int, by: int) -> None:
         """A node with this many pods enters (`by` 1) or leaves (-1)."""
@@ -131,8 +168,18 @@ class DomainCounts:
         if domain >= len(self.counts):
             extra = np.zeros(max(self.domains.size, 2 * len(self.counts)) - len(self.counts), np.int64)
             self.counts, self.nodes = np.concatenate((self.counts, extra)), np.concatenate((self.nodes, extra))
+        before = int(self.counts[domain]) if self.nodes[domain] else None
         self.nodes[domain] += by
         self.counts[domain] += by * pods
+        self._recount(before, int(self.counts[domain]) if self.nodes[domain] else None)
+
+
+def by_number(domains: Domains, counts: IntArray) -> IntArray:
+    """`counts` for all domains, plus a 0 for nodes outside all domains (-1)."""
+    found = np.zeros(domains.size + 1, np.int64)
+    known = min(domains.size, len(counts))
+    found[:known] = counts[:known]
+    return found
 
 
 class PodCounts:
@@ -403,7 +450,7 @@ class Topology:
 
     def grow(self, capacity: int) -> None:
         for domains in self._domains.values():
-            domains.of = np.concatenate((domains.of, np.full(capacity - len(domains.of), -1, np.int32)))
+            domains.of = np.concatenate((domains.of, np.full(capacity - len(domains.of), -1, np.int64)))
         for eligible in self._eligible.values():
             eligible.mask = np.concatenate((eligible.mask, np.zeros(capacity - len(eligible.mask), np.bool_)))
 

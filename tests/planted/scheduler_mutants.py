@@ -186,8 +186,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "topology: the number of an empty domain is given out while it is in use", TOPOLOGY, "topology.py",
-        "        self._nodes[number] += 1\n        self.of[node.slot] = number",
-        "        self._nodes[number] = 1\n        self.of[node.slot] = number",
+        "        self._nodes[number] += 1\n        self.placed += 1",
+        "        self._nodes[number] = 1\n        self.placed += 1",
         "a count read as a flag",
     ),
     SchedulerMutant(
@@ -195,6 +195,18 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "        if node.labels == new.labels and node.taints == new.taints:",
         "        if node.labels == new.labels:",
         "which nodes count for a spread depends on taints only where a pod says so",
+    ),
+    SchedulerMutant(
+        "topology: the fewest pods of a domain are remembered once it has more", TOPOLOGY, "topology.py",
+        "                del tally[before]\n                self._extremes = None",
+        "                del tally[before]",
+        "a minimum that only falls",
+    ),
+    SchedulerMutant(
+        "topology: a domain without nodes is still the emptiest", TOPOLOGY, "topology.py",
+        "        self._recount(before, int(self.counts[domain]) if self.nodes[domain] else None)",
+        "        self._recount(before, int(self.counts[domain]))",
+        "the number of a domain outlives its nodes",
     ),
     SchedulerMutant(
         "topology: nodes that enter late bring no pods", TOPOLOGY, "topology.py",
@@ -273,6 +285,24 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "        return judged(self.followed, self.own, changes)",
         "        return self._replace(changes=changes)",
         "the least count is worked out once a pod",
+    ),
+    SchedulerMutant(
+        "PodTopologySpread: no domain is full, so a node without the label fits", TOPOLOGY, "plugins/pod_topology_spread.py",
+        "        if not self.changes and view.domains.placed == nodes.columns.count and view.extremes()[1] <= self.most:",
+        "        if not self.changes and view.extremes()[1] <= self.most:",
+        "a short cut by domains forgets the nodes outside all of them",
+    ),
+    SchedulerMutant(
+        "PodTopologySpread: a constraint that all nodes meet lifts the one before it", TOPOLOGY, "plugins/pod_topology_spread.py",
+        "            if fits is not None:\n                mask = fits if mask is None else mask & fits",
+        "            mask = fits if mask is None or fits is None else mask & fits",
+        "None read as everywhere for all constraints, not for one",
+    ),
+    SchedulerMutant(
+        "PodTopologySpread: domains without a fitting node count in the weight", TOPOLOGY, "plugins/pod_topology_spread.py",
+        "        if ignored is None and len(nodes) == self._columns.count:",
+        "        if ignored is None:",
+        "the number of domains is that of the cluster, mostly",
     ),
     SchedulerMutant(
         "VolumeRestrictions: two who read may not share a disk", TWINS, "plugins/volume_restrictions.py",

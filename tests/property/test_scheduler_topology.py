@@ -272,6 +272,8 @@ class Run:
             reasons |= self.cluster.affinity_reasons(obj)
         if "PodTopologySpread" in self.weights:
             reasons |= self.cluster.spread_reasons(obj, defaults)
+        if "NodeAffinity" in self.weights:
+            reasons |= self.cluster.selector_reasons(obj)
         fitting = [name for name in self.cluster.nodes if name not in reasons]
         if "PodTopologySpread" in self.weights:
             scores["PodTopologySpread"] = self.cluster.spread_scores(obj, fitting, defaults, of_the_system)
@@ -339,6 +341,8 @@ class Run:
             if obj["metadata"].get("deletionTimestamp") and "PodTopologySpread" in self.weights:
                 return  # upstream supposes one more gone than it had counted
             for _, plugin in prepared.filters:
+                if plugin.name == "NodeAffinity":
+                    continue
                 plugin.remove_pod(state, info, victim, node)
                 if deep:
                     plugin.add_pod(state, info, victim, node)
@@ -389,8 +393,24 @@ SPREAD_ARGS = st.sampled_from(
 @settings(max_examples=300)
 @given(st.lists(NODES, max_size=5), shapes(SPREADS), STEPS, SPREAD_ARGS)
 def test_spread_is_as_upstreams_source_has_it(first: Any, shapes: Any, steps: Any, args: Any) -> None:
-    run = Run((("PodTopologySpread", 2),), {"PodTopologySpread": args})
+    run = Run((("NodeAffinity", 1), ("PodTopologySpread", 2)), {"PodTopologySpread": args})
     run.play(first, shapes, steps)
+
+
+def test_only_domains_with_a_fitting_node_weigh() -> None:
+    """Three pods in one zone and one in another score otherwise if a third zone, where nothing fits, counts."""
+    labels = [{ZONE: zone, "rack": rack, HOSTNAME: f"h{i}"} for i, (zone, rack) in enumerate(("pr", "qr", "os"))]
+    nodes: list[Obj] = [
+        {"metadata": {"name": f"n{i}", "uid": f"n{i}", "labels": each}, "spec": {}, "status": {}}
+        for i, each in enumerate(labels)
+    ]
+    soft = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+    soft["labelSelector"] = {"matchLabels": {"app": "x"}}
+    specs: list[Obj] = [{"nodeSelector": {HOSTNAME: f"h{i}"}} for i in range(2)]
+    specs.append({"nodeSelector": {"rack": "r"}, "topologySpreadConstraints": [soft]})
+    shapes = [("a", {"app": "x"}, spec, None) for spec in specs]
+    run = Run((("NodeAffinity", 1), ("PodTopologySpread", 2)), {})
+    run.play(nodes, shapes, [("assume", which) for which in (0, 0, 0, 1, 2)])
 
 
 AFFINITY_ARGS = st.fixed_dictionaries(

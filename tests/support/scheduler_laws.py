@@ -5,6 +5,7 @@ computation, and duplicated data agree."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
 from minikube_py.scheduler.queue import GATED, UNSCHEDULABLE, SchedulingQueue
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.scheduler.topology import (
+    NOBODY,
     PREFERRED,
     REQUIRED_AFFINITY,
     REQUIRED_ANTI_AFFINITY,
@@ -199,6 +201,10 @@ def _check_view(view: DomainCounts, slots: dict[int, int], columns: NodeColumns)
         full = list(kept[:size]) + [0] * (size - len(kept[:size]))
         assert view.domains.by_value(np.array(full, np.int64)) == expected
         assert int(sum(full)) == sum(expected.values())
+    there = [pods[value] for value in nodes if nodes[value]]
+    assert view.tally == Counter(there)
+    assert view.extremes() == (min(there, default=NOBODY), max(there, default=0))
+    assert (view.domains.placed, view.domains.in_use) == (int(np.count_nonzero(view.domains.of >= 0)), len(nodes))
 
 
 # --- volumes and devices ---------------------------------------------------------------------------------------------

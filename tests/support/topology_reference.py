@@ -161,6 +161,11 @@ class Cluster:
                     break
         return found
 
+    def selector_reasons(self, pod: Obj) -> dict[str, str]:
+        wanted = pod["spec"].get("nodeSelector") or {}
+        without = (name for name, node in self.nodes.items() if not wanted.items() <= labels_of(node).items())
+        return dict.fromkeys(without, "node(s) didn't match Pod's node affinity/selector")
+
     def spread_scores(self, pod: Obj, fitting: list[str], defaults: list[Obj], of_the_system: bool) -> dict[str, int]:
         """Normalised; empty if there is nothing to score."""
         constraints = self.constraints(pod, "ScheduleAnyway", defaults)

@@ -40,6 +40,7 @@ from minikube_py.scheduler.topology import (
     DomainCounts,
     Domains,
     Topology,
+    by_number,
 )
 
 if TYPE_CHECKING:
@@ -90,14 +91,6 @@ class Counted(NamedTuple):
         if domain < 0:
             return self
         return self._replace(changes={**self.changes, domain: self.changes.get(domain, 0) + by})
-
-
-def by_number(domains: Domains, counts: IntArray) -> IntArray:
-    """`counts` for all domains, plus a 0 for nodes outside all domains (-1)."""
-    found = np.zeros(domains.size + 1, np.int64)
-    known = min(domains.size, len(counts))
-    found[:known] = counts[:known]
-    return found
 
 
 def summed(domains: Domains, parts: Sequence[IntArray]) -> IntArray:

@@ -36,7 +36,7 @@ from minikube_py.scheduler.framework import (
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.spread_constraints import HARD, HOSTNAME, SOFT, Constraint, Constraints, counting
 from minikube_py.scheduler.pod_terms import PodSelector
-from minikube_py.scheduler.topology import Asked, DomainCounts
+from minikube_py.scheduler.topology import NOBODY, Asked, DomainCounts, Domains, by_number
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
@@ -53,9 +53,8 @@ _STATUSES: Final = (None, NO_LABEL, NOT_MATCHED)
 PRE_FILTER = "PreFilterPodTopologySpread"
 PRE_SCORE = "PreScorePodTopologySpread"
 FOLLOWED_MAX: Final = 1024
-NOBODY: Final = 2**31 - 1
-"""The minimum pod count over no domains."""
 IGNORED: Final = -1
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 _NO_CHANGES: Final[Mapping[int, int]] = {}
 
 
@@ -85,17 +84,29 @@ class Hard(NamedTuple):
         count = int(view.counts[domain]) if domain < len(view.counts) else 0
         return _FITS if count + self.changes.get(domain, 0) <= self.most else _NOT_MATCHED
 
-    def codes(self, nodes: Nodes) -> IntArray:
-        """`rejects` for many nodes."""
+    def by_domain(self) -> BoolArray:
+        """Whether each domain fits, and False for nodes outside all domains, -1."""
         view = self.followed.view
         size, counts = view.domains.size, view.counts
-        table = np.full(size + 1, _FITS if self.most >= 0 else _NOT_MATCHED, np.int64)
+        table = np.full(size + 1, self.most >= 0)
         known = min(size, len(counts))
-        table[:known] = np.where(counts[:known] <= self.most, _FITS, _NOT_MATCHED)
+        np.less_equal(counts[:known], self.most, out=table[:known])
         for domain, change in self.changes.items():
-            table[domain] = _FITS if counts[domain] + change <= self.most else _NOT_MATCHED
-        table[size] = _NO_LABEL  # for nodes outside all domains, -1
-        return table[view.domains.of[nodes.index]]
+            table[domain] = counts[domain] + change <= self.most
+        table[size] = False
+        return table
+
+    def fits(self, nodes: Nodes) -> BoolArray | None:
+        """Whether `rejects` passes each of the nodes; None if it passes every node there is."""
+        view = self.followed.view
+        if not self.changes and view.domains.placed == nodes.columns.count and view.extremes()[1] <= self.most:
+            return None
+        return self.by_domain()[view.domains.of[nodes.index]]
+
+    def codes(self, nodes: Nodes) -> IntArray:
+        """`rejects` for many nodes."""
+        of = self.followed.view.domains.of[nodes.index]
+        return np.where(of < 0, _NO_LABEL, np.where(self.by_domain()[of], _FITS, _NOT_MATCHED))
 
     def changed(self, domain: int, by: int) -> Hard:
         changes = {**self.changes, domain: self.changes.get(domain, 0) + by}
@@ -105,14 +116,14 @@ class Hard(NamedTuple):
 def judged(followed: Followed, own: bool, changes: Mapping[int, int] = _NO_CHANGES) -> Hard:
     """`own`: whether the constraint counts the pod itself."""
     one, view = followed.constraint, followed.view
-    counts = view.counts
     if changes:
-        counts = counts.copy()
+        counts = view.counts.copy()
         for domain, change in changes.items():
             counts[domain] += change
-    there = counts[view.nodes > 0]
-    least = int(there.min()) if len(there) else NOBODY
-    if len(there) < one.min_domains:
+        least = int(counts[view.nodes > 0].min(initial=NOBODY))
+    else:
+        least = view.extremes()[0]
+    if sum(view.tally.values()) < one.min_domains:
         least = 0
     return Hard(followed, own, one.max_skew + least - own, changes)
 
@@ -180,10 +191,11 @@ class PodTopologySpread:
         return None
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> BoolArray | None:
-        hards: tuple[Hard, ...] = state.read(PRE_FILTER)
-        mask: BoolArray = hards[0].codes(nodes) == _FITS
-        for hard in hards[1:]:
-            mask &= hard.codes(nodes) == _FITS
+        mask: BoolArray | None = None
+        for hard in state.read(PRE_FILTER):
+            fits = hard.fits(nodes)
+            if fits is not None:
+                mask = fits if mask is None else mask & fits
         return mask
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
@@ -228,32 +240,41 @@ class PodTopologySpread:
         """`nodes` are all that passed the filters: the number of their domains matters."""
         topology, index = self._columns.topology, nodes.index
         soft: tuple[Followed, ...] = state.read(PRE_SCORE)
-        inside = [topology.domains(one.constraint.key).of[index] >= 0 for one in soft]
-        ignored = np.zeros(len(nodes), np.bool_)
-        if self._constraints.requires_keys(pod):
-            ignored = ~np.logical_and.reduce(inside)
-        total = np.zeros(len(nodes), np.float64)
+        labelled = [topology.domains(one.constraint.key) for one in soft]
+        inside = [None if some.placed == self._columns.count else some.of[index] >= 0 for some in labelled]
+        partly = [has for has in inside if has is not None]
+        ignored = None
+        if partly and self._constraints.requires_keys(pod):
+            ignored = ~np.logical_and.reduce(partly)
+        total: Any = 0
         for one, has in zip(soft, inside, strict=True):
             view = one.view
             if one.constraint.key == HOSTNAME:
                 view = one.asked.by_domain(topology.nodes())
-                size = len(nodes) - int(np.count_nonzero(ignored))
+                size = len(nodes) if ignored is None else int(np.count_nonzero(~ignored))
             else:
-                domains = view.domains.of[index][~ignored]
-                size = int(np.count_nonzero(np.bincount(domains))) if len(domains) else 0
-            counts = np.zeros(view.domains.size + 1, np.int64)
-            known = min(view.domains.size, len(view.counts))
-            counts[:known] = view.counts[:known]
-            score = counts[view.domains.of[index]] * log(size + 2) + (one.constraint.max_skew - 1)
-            total += np.where(has, score, 0.0)
-        whole = np.trunc(total)
-        rounded = (whole + (total - whole >= 0.5)).astype(np.int64)
-        rounded[ignored] = IGNORED
+                size = self._reached(view.domains, nodes, ignored)
+            score: Any = by_number(view.domains, view.counts) * log(size + 2) + (one.constraint.max_skew - 1)
+            if len(soft) == 1:
+                score = _rounded(score)
+            score = score[view.domains.of[index]]
+            total = total + (score if has is None else np.where(has, score, 0))
+        rounded: IntArray = total if len(soft) == 1 else _rounded(total)
+        if ignored is not None:
+            rounded[ignored] = IGNORED
         return rounded
 
+    def _reached(self, domains: Domains, nodes: Nodes, ignored: BoolArray | None) -> int:
+        """The number of domains that the nodes are in."""
+        if ignored is None and len(nodes) == self._columns.count:
+            return domains.in_use
+        of = domains.of[nodes.index]
+        of = of[of >= 0 if ignored is None else ~ignored]
+        return int(np.count_nonzero(np.bincount(of))) if len(of) else 0
+
     def normalize_scores(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        ignored = scores == IGNORED
-        taken = scores[~ignored]
+        ignored = scores == IGNORED if scores.min(initial=0) == IGNORED else None
+        taken = scores if ignored is None else scores[~ignored]
         if not len(taken):
             return np.zeros_like(scores)
         low, high = int(taken.min()), int(taken.max())
@@ -261,7 +282,8 @@ class PodTopologySpread:
             found = np.full_like(scores, MAX_NODE_SCORE)
         else:
             found = MAX_NODE_SCORE * (high + low - scores) // high
-        found[ignored] = 0
+        if ignored is not None:
+            found[ignored] = 0
         return found
 
     # --- queueing hints ---------------------------------------------------------------------------------------------
@@ -300,6 +322,12 @@ class PodTopologySpread:
             moved = any(old.labels.get(key, "") != new.labels.get(key, "") for key in keys)
             helps = after and (moved or old.taints != new.taints)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _rounded(scores: FloatArray) -> IntArray:
+    """Halves away from zero, as Go's math.Round; scores are not negative."""
+    whole = np.trunc(scores)
+    return (whole + (scores - whole >= 0.5)).astype(np.int64)
 
 
 def _concerns(other: PodInfo, pod: PodInfo, change: ClusterChange) -> bool:
