@@ -9,7 +9,7 @@ from minikube_py.etcd.calls import Call
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import TOO_MANY
 from minikube_py.etcd.grpc_framing import ENCODINGS, Head, Heads, not_installed, trailers_only
-from minikube_py.etcd.guard import Shown, shown_over_grpc
+from minikube_py.etcd.guard import Shown, name_shown, shown_over_grpc
 from minikube_py.http2.connection import Connection
 from minikube_py.http2.events import Aborted, Drained, Ended, Event, Opened, Received, Stream
 from minikube_py.http2.frames import CANCEL
@@ -28,7 +28,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self.server = server
         self.h2 = Connection(server.connection_limits)
         self.peer = ""
-        self.name = ""
+        self.name: str | None = None
         """The name in the client's certificate."""
         self.counted_bytes = 0
         """The share of `h2.waiting_bytes` counted among all connections."""
@@ -47,10 +47,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.peer = _peer(transport.get_extra_info("peername"))
-        for part in (transport.get_extra_info("peercert") or {}).get("subject", ()):
-            for kind, value in part:
-                if kind == "commonName" and not self.name:
-                    self.name = value
+        self.name = name_shown(transport.get_extra_info("peercert"))
         self.server.connections[self] = None
         self._send()
 

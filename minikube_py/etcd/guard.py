@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from minikube_py.errors import InvalidRequest, MinikubeError
@@ -28,10 +28,11 @@ GO_CODES: Final = {
 
 
 class Shown(NamedTuple):
-    """`name`: of the client's certificate. Empty: none was shown. `peer`: its address, in gRPC's format."""
+    """`token`: "" if none was shown. `name`: of the client's certificate, None without one. `peer`: its address, as
+    gRPC writes it."""
 
     token: str = ""
-    name: str = ""
+    name: str | None = None
     peer: str = ""
 
 
@@ -47,7 +48,7 @@ SHOWN: Final[ContextVar[Callable[[], Shown]]] = ContextVar("SHOWN", default=Show
 """The credentials of the client of the current request; read only if authentication is on."""
 
 
-def shown_over_grpc(metadata: Iterable[tuple[str, str]], name: str, peer: str) -> Shown:
+def shown_over_grpc(metadata: Iterable[tuple[str, str]], name: str | None, peer: str) -> Shown:
     found: dict[str, str] = {}
     for key, value in metadata:
         found.setdefault(key, value)
@@ -55,8 +56,17 @@ def shown_over_grpc(metadata: Iterable[tuple[str, str]], name: str, peer: str) -
 
 
 def shown_over_http(headers: Mapping[str, str], host: str = "") -> Shown:
-    """As in etcd, certificates do not count: there the gateway shows its own."""
+    """As in etcd, certificates do not count: there the gateway shows its own, and refuses those with a name."""
     return Shown(_token(headers, "Grpc-Metadata-Token", "Authorization"), peer=f"tcp:{host}:0" if host else "")
+
+
+def name_shown(certificate: Mapping[str, Any] | None) -> str | None:
+    """The common name in what `SSLSocket.getpeercert` returns, the last one as in Go; "" if it has none: a user without
+    any permission. None: no certificate."""
+    if not certificate:
+        return None
+    subject = [each for part in certificate.get("subject", ()) for each in part]
+    return next((value for kind, value in reversed(subject) if kind == "commonName"), "")
 
 
 def address_shown(peer: str) -> str:
@@ -90,7 +100,7 @@ class Guard:
             return NOBODY
         token, name, _ = SHOWN.get()()
         if not token:
-            return Who(name, self.auth.revision) if name else NOBODY
+            return NOBODY if name is None else Who(name, self.auth.revision)
         if token not in self.auth.tokens:
             await self._confirm()
         user, now_s = self.auth.tokens.get(token), self._member.clock.monotonic_s()

@@ -20,7 +20,7 @@ from aiohttp import web
 from minikube_py.errors import MinikubeError
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused, status_of
-from minikube_py.etcd.guard import SHOWN, shown_over_http
+from minikube_py.etcd.guard import SHOWN, name_shown, shown_over_http
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.proto_json import Values, Wrong, read, write
@@ -66,6 +66,7 @@ STATUS_OF: Final = {
     StatusCode.UNAVAILABLE: 503,
     StatusCode.DEADLINE_EXCEEDED: 504,
 }
+NAMED: Final = "CommonName of client sending a request against gateway will be ignored and not used as expected"
 Check = Callable[[], Awaitable[str]]
 """Why it is not healthy, "" if it is."""
 
@@ -120,7 +121,9 @@ class HttpDoor:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         below = request.path.replace("/v3beta/", "/v3/", 1)
-        method = self._routes.get(below)
+        method, guard = self._routes.get(below), self._server.node.guard
+        if guard.auth.enabled and below.startswith("/v3/") and name_shown(request.get_extra_info("peercert")):
+            return web.Response(text=f"{NAMED}\n", status=400, headers={"X-Content-Type-Options": "nosniff"})
         if method is not None:
             return await self._gateway(method, request)
         if below.startswith("/v3/"):

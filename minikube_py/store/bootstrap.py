@@ -44,6 +44,8 @@ class Intent:
 
     def __post_init__(self) -> None:
         names = dict(self.initial)
+        if not names:
+            raise MinikubeError(f"a member with peers needs --initial-cluster: all, {self.me.name} too, by address")
         if self.me.name not in names:
             known = ", ".join(names)
             raise MinikubeError(f"--name {self.me.name} is none of those in --initial-cluster: {known}")

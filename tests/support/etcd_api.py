@@ -161,6 +161,7 @@ def ours(
     http: bool | HttpLimits = False,
     config: MemberConfig | None = None,
     tls: ssl.SSLContext | None = None,
+    http_tls: ssl.SSLContext | None = None,
 ) -> Iterator[Ours]:
     """A single member that serves etcd's API from a loop in a separate thread; with `http`, also over HTTP."""
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -169,7 +170,7 @@ def ours(
         member = StoreMember(SystemDisk(folder), SystemClock(), random.Random(), config or MemberConfig(fsync="inline"))
         await member.start()
         server = Ours(Node(member), [("127.0.0.1", 0)], tls, limits)
-        door = HttpDoor(server, ("127.0.0.1", 0), limits=http if isinstance(http, HttpLimits) else None)
+        door = HttpDoor(server, ("127.0.0.1", 0), http_tls, http if isinstance(http, HttpLimits) else None)
         try:
             await server.start()
             if http:

@@ -225,6 +225,8 @@ def test_bad_initial_cluster(text, message):
 
 
 def test_an_intent_fits_its_initial_cluster():
+    with pytest.raises(MinikubeError, match="a member with peers needs --initial-cluster: all, store-4 too"):
+        Intent(FOUR, ())
     with pytest.raises(MinikubeError, match="--name store-4 is none of those in --initial-cluster: store-1, store-2"):
         Intent(FOUR, INITIAL)
     with pytest.raises(MinikubeError, match="says that store-1 is at h1:2380, but its own flags say h9:1"):
