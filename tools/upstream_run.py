@@ -56,6 +56,8 @@ class Parts:
     """Of all programs, in their flag's format."""
     certificates: bool = False
     """Client certificates of an authority that also signs certificate requests."""
+    audit_policy: Path | None = None
+    """Audit events go to `audit.log` beside it."""
 
     @property
     def programs(self) -> list[str]:
@@ -136,6 +138,13 @@ class Upstream:
         return url
 
     @staticmethod
+    def _audit_flags(parts: Parts) -> list[str]:
+        policy = parts.audit_policy
+        if policy is None:
+            return []
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={policy.with_name('audit.log')}"]
+
+    @staticmethod
     def _gate_flags(parts: Parts) -> list[str]:
         return [f"--feature-gates={parts.feature_gates}"] if parts.feature_gates else []
 
@@ -156,7 +165,7 @@ class Upstream:
             f"--max-requests-inflight={IN_FLIGHT}", f"--max-mutating-requests-inflight={IN_FLIGHT}",
             f"--enable-priority-and-fairness={str(parts.fairness).lower()}",
             *([f"--client-ca-file={self._make_authority()[0]}"] if parts.certificates else []),
-            *self._gate_flags(parts),
+            *self._gate_flags(parts), *self._audit_flags(parts),
             *(["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if parts.feature_gates else []),
         )  # fmt: skip
         url = f"https://127.0.0.1:{port}"

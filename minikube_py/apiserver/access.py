@@ -6,7 +6,7 @@ Before this, only the request line and headers are read: neither the path's exis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind, NoteSender
@@ -27,6 +27,9 @@ from minikube_py.apiserver.routes import ResourcePath
 from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.env import Clock
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.audit import Audited
 
 _NAMED_BY_SELECTOR: Final = ("list", "watch")
 _CHANGES: Final = ("update", "patch")
@@ -65,11 +68,21 @@ class Access:
     async def admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
         """Sets the request's effective user and the checks on its writes. The checks are cached until roles change.
         Raises: StatusError."""
+        if request.audit is not None:
+            await self._note(request.audit, request, path, verb)
         user = await self._admit(request, path, verb)
         kind = path.resource if path is not None and verb == "create" and not path.subresource else None
         if kind is not None and kind.note_sender is not None:
             request.admit = _both(request.admit, _noting(kind.note_sender, user))
         return user
+
+    async def _note(self, audit: Audited, request: Request, path: ResourcePath | None, verb: str) -> None:
+        """Records whom the request runs as, and why it may. Raises: StatusError 403."""
+        user, asked = request.user or ANONYMOUS, _asked(request, path, verb)
+        if request.wanted is not None:
+            user, audit.constraint = impersonated(user, request.wanted, asked, self.policy)
+            audit.impersonated = user
+        audit.authorized(*await self.may(user, asked))
 
     async def _admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:
         user, key = request.user or ANONYMOUS, None
@@ -83,7 +96,8 @@ class Access:
                     return user
         asked = _asked(request, path, verb)
         if request.wanted is not None:
-            user = request.user = impersonated(user, request.wanted, asked, self.policy)
+            user, _ = impersonated(user, request.wanted, asked, self.policy)
+            request.user = user
         if MASTERS in user.groups:
             return user
         if is_narrowed(user):
@@ -176,13 +190,13 @@ def _asked(request: Request, path: ResourcePath | None, verb: str) -> Asked:
         return Asked(verb, path=decode_path(request.path))
     name, namespace = path.name, path.namespace
     if not name and verb in _NAMED_BY_SELECTOR and (selector := request.query.get("fieldSelector")):
-        name = _selected_name(selector)
+        name = selected_name(selector)
     if path.plural == NAMESPACES.plural and not path.group and path.name:
         namespace = path.name
     return Asked(verb, path.group, path.plural, path.subresource, namespace, name)
 
 
-def _selected_name(selector: str) -> str:
+def selected_name(selector: str) -> str:
     """The one name that a field selector matches, or ""; every kind has this field."""
     try:
         requirements = parse_field_selector(PODS, selector).requirements

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
@@ -24,6 +24,9 @@ from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.options import DeleteOptions
 from minikube_py.apiserver.rules import User
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.audit import Audited
 
 ORDER: Final = (
     "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "PodSecurity", "Priority",
@@ -62,6 +65,7 @@ class Attributes:
     new: Json | None
     warn: Callable[[str], None]
     reinvoked: bool = False
+    audit: Audited | None = None
     changed: bool = False
     """Whether earlier steps must see a change."""
     notes: dict[str, Invoked] = field(default_factory=dict)
@@ -112,6 +116,10 @@ class Plugin:
         """Whether nothing is configured. Called for every write it might handle."""
         return False
 
+    def notes_all(self, kind: Kind) -> bool:
+        """Whether the audit log tells of it for each write of this kind."""
+        return False
+
     def has_work(self, operation: Operation) -> bool:
         """Whether it might handle this write."""
         return True
@@ -126,8 +134,10 @@ class Plugin:
 class Passage:
     """One write passing through the plugins that handle it."""
 
-    def __init__(self, operation: Operation, plugins: Sequence[Plugin], warnings: list[str]) -> None:
-        self._of = operation
+    def __init__(
+        self, operation: Operation, plugins: Sequence[Plugin], warnings: list[str], audit: Audited | None = None
+    ) -> None:
+        self._of, self._audit = operation, audit
         self._plugins = plugins
         self._mutating = [plugin for plugin in plugins if plugin.mutates]
         self._warnings = warnings
@@ -139,7 +149,8 @@ class Passage:
     def created(self) -> Passage:
         """For an update or patch that creates its object."""
         options = {**self._of.options, "kind": "CreateOptions"}
-        return Passage(self._of._replace(verb="CREATE", options=options), self._plugins, self._warnings)
+        of = self._of._replace(verb="CREATE", options=options)
+        return Passage(of, self._plugins, self._warnings, self._audit)
 
     async def admit(self, old: Json | None, new: Json | None, again: Callable[[], None] | None = None) -> None:
         """Changes `new` in place. `again`: the reinvocation pass. Raises: StatusError."""
@@ -184,7 +195,7 @@ class Passage:
         name = of.name or ((new or {}).get("metadata") or {}).get("name") or ""
         if of.kind is NAMESPACES and not of.namespace:
             of = of._replace(namespace=name)
-        return Attributes(of, name, old, new, self._warnings.append)
+        return Attributes(of, name, old, new, self._warnings.append, audit=self._audit)
 
     async def allow(self, old: Json | None, new: Json | None) -> None:
         """Both, for an object that is not stored as is. Raises: StatusError."""
@@ -215,7 +226,8 @@ class Chain:
         """None: no plugin handles it. `options`: for a deletion."""
         part = sub.name if sub else ""
         asked = self._of.get((kind, part), self._plugins)
-        busy = [plugin for plugin in asked if not plugin.idle(kind, namespace)]
+        noting = request.audit is not None
+        busy = [each for each in asked if not each.idle(kind, namespace) or (noting and each.notes_all(kind))]
         if not busy:
             return None
         said = _said(kind, sub)
@@ -226,7 +238,7 @@ class Chain:
         dry_run = bool(told.get("dryRun"))
         operation = Operation(kind, part, verb, namespace, name, user, told, dry_run, said)
         plugins = [plugin for plugin in busy if plugin.has_work(operation)]
-        return Passage(operation, plugins, request.warnings) if plugins else None
+        return Passage(operation, plugins, request.warnings, request.audit) if plugins else None
 
 
 def _said(kind: Kind, sub: Subresource | None) -> tuple[str, str, str]:

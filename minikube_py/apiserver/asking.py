@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.auth import Authenticator, Shown
@@ -18,6 +18,10 @@ from minikube_py.apiserver.impersonation import PREFIX, wanted_user
 from minikube_py.apiserver.messages import NO_QUERY, Request, Response, parse_query
 from minikube_py.client.transport import JSON
 from minikube_py.env import Clock
+
+if TYPE_CHECKING:
+    from minikube_py.apiserver.audit import Audited
+    from minikube_py.apiserver.rules import User
 
 _IMPERSONATES: Final = re.compile(PREFIX).match
 
@@ -72,6 +76,24 @@ def refusal_of(error: StatusError, asked: Head) -> Response:
         response.headers = {**response.headers, "X-Content-Type-Options": "nosniff"}
     pretty = is_pretty(query, asked.headers.get("user-agent") or "")
     return presented(response, asked.headers.get("accept") or JSON, pretty)
+
+
+async def audit_refusal(
+    core: ApiServer, audited: Audited, asked: Head, error: StatusError, shown: Shown | None = None
+) -> None:
+    """Logs a refusal by `request_of`: of a sender who is not known, or of `Impersonate-*` headers of one who is."""
+    assert core.auditor is not None
+    user: User | None = None
+    if error.code == 400 and any(map(_IMPERSONATES, asked.headers)):
+        headers = {name: value for name, value in asked.headers.items() if not _IMPERSONATES(name)}
+        try:
+            request, _ = await request_of(
+                asked._replace(headers=headers, repeated=()), core.access.authenticator, core.clock, shown
+            )
+        except StatusError:
+            return
+        user = request.user
+    await core.auditor.refused(asked, error, audited, user)
 
 
 async def answer_of(core: ApiServer, asked: Head, body: bytes) -> Response:

@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.api import go_json
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kind import PARTS, Kind
 from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS
@@ -38,7 +37,7 @@ from minikube_py.apiserver.forms import PLAIN, YAML, Form, negotiate, presented,
 from minikube_py.apiserver.inflight import InFlight
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
-from minikube_py.apiserver.messages import PAGE, Page, Request, Response, warning_headers, with_warnings
+from minikube_py.apiserver.messages import PAGE, Page, Request, Response, error_response, warning_headers, with_warnings
 from minikube_py.apiserver.metrics import RequestMetrics, render
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import ObjectStore
@@ -73,6 +72,7 @@ from minikube_py.mvcc.types import FROM_KEY, KeyValue, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage, WatchBatch, WatchHandle
 
 if TYPE_CHECKING:
+    from minikube_py.apiserver.audit import Auditor
     from minikube_py.apiserver.conversions import Conversions
     from minikube_py.apiserver.inside import Inside
 
@@ -151,6 +151,7 @@ class ApiServer:
         self.ask_scheduler: AskScheduler | None = None
         self.questions = Questions(clock)
         self.page: Page | None = None
+        self.auditor: Auditor | None = None
         self.making_document = asyncio.Lock()
         self.ready = False
         self.address = ""
@@ -215,6 +216,8 @@ class ApiServer:
         if self._watch is not None:
             self._watch.cancel()
         await self.webhook_caller.outgoing.close()
+        if self.auditor is not None:
+            await self.auditor.stop()
 
     async def _load(self, replayed: int) -> None:
         """Fills the cache from some revisions back and follows the store from there, so that watches survive a
@@ -332,8 +335,13 @@ class ApiServer:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Never raises, except for a cancellation from outside."""
+        if self.auditor is not None:
+            return self.auditor.handle(request, self._handle)
+        return self._handle(request)
+
+    async def _handle(self, request: Request) -> Response:
         started_s = self.clock.monotonic_s()
         task = asyncio.current_task()
         if task is not None:
@@ -377,8 +385,10 @@ class ApiServer:
                 raise
             task.uncancel()
             response = error_response(timeout(f"request did not complete within {self.limits.request_timeout_s:g} s"))
-        except Exception:
+        except Exception as error:
             log.exception("%s %s", request.method, request.path)
+            if request.audit is not None:
+                request.audit.panic = str(error) or type(error).__name__
             response = error_response(internal("the server met a condition that it does not know"))
         finally:
             if taken and slots is not None:
@@ -441,6 +451,8 @@ class ApiServer:
             return await self._written(asked, written, form)
         if verb == "patch":
             options = write_options(request.query, "PatchOptions", request.content_type)
+            if request.audit is not None:
+                request.audit.took_patch(request.body)
             if request.content_type.partition(";")[0] == APPLY_PATCH:
                 written = await self.writer.apply(asked, request, options, partial(self._may_create, request))
             else:
@@ -482,6 +494,8 @@ class ApiServer:
             return await self.subresources.get_scale(asked.resource, found, form)
         kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[asked.verb]
         options = write_options(request.query, kind, request.content_type)
+        if request.audit is not None and asked.verb == "patch":
+            request.audit.took_patch(request.body)
         if name == "scale":
             return await self.subresources.write_scale(asked, request, options, form)
         if name == "binding":
@@ -515,7 +529,7 @@ class ApiServer:
 
     async def _delete(self, asked: Route, request: Request, form: Form) -> Response:
         resource = asked.resource
-        options = await self.writer.delete_options(request.query, request.body, request.content_type)
+        options = await self.writer.delete_options_of(request)
         check_segment(asked.name)
         if options.unread and await self._delete_unread(asked, request, options):
             return Response(200, nonresource.deleted_unread(resource, asked.name))
@@ -543,7 +557,7 @@ class ApiServer:
         return (await self.store.delete(kv)).done
 
     async def _delete_collection(self, asked: Route, request: Request, form: Form) -> Response:
-        options = await self.writer.delete_options(request.query, request.body, request.content_type)
+        options = await self.writer.delete_options_of(request)
         listed = list_options(request.query, False, asked.resource)
         page, selection = await self.lister.page(asked, listed)
         with orphaning_told(asked.resource, options) as told:
@@ -572,15 +586,9 @@ class ApiServer:
         found.update(self.connection_metrics())
         found.update(self.component_metrics())
         found.update(self.watching.metrics())
+        if self.auditor is not None:
+            found.update(self.auditor.metrics())
         return found | self.storage.metrics()
-
-
-def error_response(error: StatusError) -> Response:
-    headers: dict[str, str] = {}
-    if error.retry_after_s:
-        headers["Retry-After"] = str(error.retry_after_s)
-    headers |= warning_headers(error.warnings)
-    return Response(error.code, go_json.dumps(error.to_status()), headers=headers)
 
 
 def _too_many(limit: int) -> Response:

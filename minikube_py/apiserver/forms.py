@@ -138,7 +138,7 @@ def presented(response: Response, accept: str, pretty: bool) -> Response:
         response.pieces = _pretty_pieces(response.pieces)
     if response.content_type != JSON or response.exact or not response.body:
         return response
-    if response.status >= 400 and accept not in (JSON, "*/*", "") and (form := _form_of_refusals(accept)) != JSON:
+    if response.status >= 400 and accept not in (JSON, "*/*", "") and (form := refusal_form(accept)) != JSON:
         if form == YAML:
             response.content_type, response.body = YAML, yaml_text.write(orjson.loads(response.body))
         else:
@@ -165,7 +165,7 @@ def _pretty_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 @remembered(512)
-def _form_of_refusals(accept: str) -> str:
+def refusal_form(accept: str) -> str:
     """The media type of an error; "" if no accepted one fits: it is then indented JSON.
 
     Source: apiserver `pkg/endpoints/handlers/responsewriters/writers.go` (WriteObjectNegotiated)."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from minikube_py.api.errors import StatusError, bad_request, internal, request_entity_too_large, too_many_requests
 from minikube_py.api.meta import new_uid
-from minikube_py.apiserver.asking import refusal_of, request_of
+from minikube_py.apiserver.asking import audit_refusal, refusal_of, request_of
 from minikube_py.apiserver.auth import Shown, shown_by
 from minikube_py.apiserver.http1 import CHUNKED, Head, Malformed, Refused, RequestReader
 from minikube_py.apiserver.http_bytes import CONTINUE, LAST_CHUNK, Packer, chunk, encode, head, packs, switching, wire
@@ -204,7 +204,12 @@ class Connection(asyncio.Protocol):
         except StatusError as error:
             keep_alive = keep_alive and error.code != 429
             response = refusal_of(error, asked)
+            if core.auditor is not None:
+                audited = core.auditor.seen(asked, self._audit_id, self._peer())
+                await audit_refusal(core, audited, asked, error, self.shown)
         else:
+            if core.auditor is not None:
+                request.audit = core.auditor.seen(asked, self._audit_id, self._peer())
             request.receive = Body(self, asked)
             response = await core.handle(request)
             if warning:
@@ -228,6 +233,10 @@ class Connection(asyncio.Protocol):
         else:
             self.transport.write(encode(response, keep_alive, self._audit_id))
         return keep_alive
+
+    def _peer(self) -> str:
+        named = self.transport.get_extra_info("peername")
+        return str(named[0]) if isinstance(named, tuple) else ""
 
     def _identified(self) -> None:
         """Raises: StatusError 429."""

@@ -58,8 +58,9 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
     return User(name, tuple(groups), uid or "", tuple(sorted((key, tuple(values)) for key, values in extra.items())))
 
 
-def impersonated(requestor: User, wanted: User, asked: Asked, policy: Policy) -> User:
-    """The user that the request runs as. Raises: StatusError 403."""
+def impersonated(requestor: User, wanted: User, asked: Asked, policy: Policy) -> tuple[User, str]:
+    """The user that the request runs as, and the verb of the constrained mode that allows it, or "". Raises:
+    StatusError 403."""
     only_named = not (wanted.groups or wanted.uid or wanted.extra)
     account, node = _ACCOUNT.fullmatch(wanted.name), _node_of(wanted.name)
     check = _Check(requestor, policy)
@@ -75,7 +76,7 @@ def impersonated(requestor: User, wanted: User, asked: Asked, policy: Policy) ->
         try:
             if mode:
                 check(asked._replace(verb=f"impersonate-on:{mode}:{asked.verb}"))
-            return _as_wanted(check, mode, wanted, account, node)
+            return _as_wanted(check, mode, wanted, account, node), mode and f"impersonate:{mode}"
         except StatusError as error:
             first = first or error
     assert first is not None, "the last mode applies to everybody"

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import bad_request
 from minikube_py.api.memo import remembered
 from minikube_py.client.transport import JSON
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from minikube_py.api.apply.managed_fields import Converted
     from minikube_py.api.errors import Json, StatusError
     from minikube_py.api.kind import Kind
+    from minikube_py.apiserver.audit import Audited
     from minikube_py.apiserver.http1 import Head
     from minikube_py.apiserver.rules import User
     from minikube_py.apiserver.watch_stream import Stream
@@ -76,8 +78,8 @@ class Request:
     must). `warnings` are those of admission."""
 
     __slots__ = (
-        "accept", "admit", "body", "content_type", "converted", "head", "if_none_match", "method", "path", "pretty",
-        "query", "receive", "standing", "user", "user_agent", "wanted", "warnings",
+        "accept", "admit", "audit", "body", "content_type", "converted", "head", "if_none_match", "method", "path",
+        "pretty", "query", "receive", "standing", "user", "user_agent", "wanted", "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +112,8 @@ class Request:
         self.user_agent = ""
         self.head: Head | None = None
         self.warnings: list[str] = []
+        self.audit: Audited | None = None
+        """Takes what the audit log tells of the request; None: it is not logged."""
 
     async def read_body(self) -> None:
         """Call after authorization: only then may the body use memory."""
@@ -196,6 +200,14 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
             written = sum(map(len, shown))
     lines = [f'{_WARNED}{_quoted(text)}"' for text in dict.fromkeys(shown)]
     return {"Warning": "\n".join(lines)} if lines else NO_HEADERS
+
+
+def error_response(error: StatusError) -> Response:
+    headers: dict[str, str] = {}
+    if error.retry_after_s:
+        headers["Retry-After"] = str(error.retry_after_s)
+    headers |= warning_headers(error.warnings)
+    return Response(error.code, go_json.dumps(error.to_status()), headers=headers)
 
 
 def with_warnings(error: StatusError, warnings: list[str]) -> StatusError:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from minikube_py.api.errors import Json, invalid
+from minikube_py.api.errors import Json, aggregate, invalid
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import NAMESPACES, PODS
 from minikube_py.api.meta import controller_of
@@ -52,6 +52,9 @@ class PodSecurity(Plugin):
             entry = self._cached.entries.get(NAMESPACES.key("", namespace))
             return entry is not None and _MARK not in entry.value
         return kind is not NAMESPACES
+
+    def notes_all(self, kind: Kind) -> bool:
+        return kind is PODS
 
     def has_work(self, operation: Operation) -> bool:
         if operation.verb not in ("CREATE", "UPDATE"):
@@ -133,8 +136,18 @@ def _counted(names: list[str]) -> str:
 
 
 def _evaluate(attributes: Attributes, labels: dict[str, str], pod: Json) -> None:
-    policy, _ = policy_of(labels)
+    policy, errors = policy_of(labels)
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    if (audit := attributes.audit) is not None:
+        is_pod = attributes.of.kind is PODS
+        if is_pod:
+            audit.note(f"{PREFIX}enforce-policy", str(policy.enforce))
+        if is_pod or (policy.warn.level, policy.audit.level) != (PRIVILEGED, PRIVILEGED):
+            if errors:
+                why = aggregate(str(error) for error in errors)
+                audit.note(f"{PREFIX}error", f"Failed to parse policy: {why}")
+            if found := violations(policy.audit, metadata, spec):
+                audit.note(f"{PREFIX}audit-violations", f'would violate PodSecurity "{policy.audit}": {told(found)}')
     if attributes.of.kind is PODS and (found := violations(policy.enforce, metadata, spec)):
         raise attributes.forbidden(f'violates PodSecurity "{policy.enforce}": {told(found)}')
     if found := violations(policy.warn, metadata, spec):

@@ -215,6 +215,16 @@ class Stream:
         leave, self._leave = self._leave, left
         leave(self)
 
+    def leaves(self, done: Callable[[], None]) -> None:
+        """Calls `done`, too, once it has ended."""
+        leave = self._leave
+
+        def both(stream: Stream) -> None:
+            leave(stream)
+            done()
+
+        self._leave = both
+
     def _wake(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():

@@ -8,7 +8,7 @@ Source: apiserver `pkg/registry/generic/registry/store.go`, `pkg/endpoints/handl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,20 +18,21 @@ from minikube_py.api import strategy
 from minikube_py.api.apply.managed_fields import Sender, track, with_reset
 from minikube_py.api.decode import JSON, decode
 from minikube_py.api.errors import Json, StatusError, conflict, generate_name_conflict, not_found
-from minikube_py.api.kind import Kind, Subresource
+from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.api.meta import namespace_of
 from minikube_py.api.patch import patch_type
 from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.admission import Chain, Passage
+from minikube_py.apiserver.bodies import Bodies
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.changing import Absent, MakeNext, nothing_is_written, taken_error, told
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.messages import Admission, Request, with_warnings
 from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.object_store import Claim, ObjectStore, Outcome
-from minikube_py.apiserver.options import DeleteOptions, WriteOptions, delete_options
+from minikube_py.apiserver.options import WriteOptions
 from minikube_py.apiserver.passing import Next, Passing, has_grown
 from minikube_py.apiserver.preparing import (
     Body,
@@ -80,7 +81,7 @@ Make = Callable[[Json], Json]
 """Maps the stored object (with resourceVersion) to the new one; does not change its argument."""
 
 
-class Writer:
+class Writer(Bodies):
     def __init__(
         self,
         store: ObjectStore,
@@ -114,8 +115,11 @@ class Writer:
         """Raises: StatusError 400, 403, 404, 409, 413, 415, 422."""
         passage = self.enter(route, request, "CREATE")
         if is_large(request.body, request.content_type):
+            await self.note_large(route, request, options)
             return await self._create_large(route, request, options, passage)
         obj, warnings = decode(route.resource, request.body, request.content_type, options.field_validation)
+        if request.audit is not None:
+            request.audit.took(route.resource, obj, route.subresource)
         warnings += strategy.told_of_new(route.resource, obj)
         attempts_left = self._limits.generate_name_attempts_max
         while True:
@@ -331,8 +335,12 @@ class Writer:
         body, spare = b"", None
         before: list[KeyValue] = []
         sender = self.sender(request, options)
-        if not large:
+        if large:
+            await self.note_large(route, request, options)
+        else:
             spare, warnings = decode(resource, request.body, request.content_type, options.field_validation)
+            if request.audit is not None:
+                request.audit.took(resource, spare, route.subresource)
             warnings += strategy.without_repeats(spare)
             try:
                 check_name(spare["metadata"], route.name)
@@ -488,34 +496,12 @@ class Writer:
             raise told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
-    # --- other bodies -----------------------------------------------------------------------------------------------
-
-    async def read(
-        self, kind: Kind, request: Request, options: WriteOptions, sub: Subresource | None = None
-    ) -> tuple[Json, list[str]]:
-        """A body that is not stored itself, and warnings. Raises: StatusError 400, 413, 415."""
-        if not is_large(request.body, request.content_type):
-            return decode(kind, request.body, request.content_type, options.field_validation, subresource=sub)
-        name, validation = sub.name if sub is not None else "", options.field_validation
-        body = Body(
-            key_of(kind), request.body, request.content_type, validation, "", "", name, definition=kind.definition
-        )
-        value, warnings = await self.work.run("read", body)
-        return orjson.loads(value), warnings
-
-    async def delete_options(self, query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
-        """Raises: StatusError 400, 413, 415, 422."""
-        if is_large(body, content_type):
-            options: DeleteOptions = await self.work.run("read_delete_options", body, content_type)
-            return options
-        return delete_options(query, body, content_type)
+    # --- common to all changes ---------------------------------------------------------------------------------
 
     def _owned(self, kind: Kind, request: Request, make: MakeNext) -> MakeNext:
         """With conversions for field managers of other versions."""
         converting, known = self.conversions_of(kind), request.converted
         return make if converting is None or known is None else converting.owned(kind, known, make)
-
-    # --- common to all changes ---------------------------------------------------------------------------------
 
     async def change(
         self, resource: Kind, namespace: str, name: str, make: Make, dry_run: bool = False, may_be_absent: bool = False

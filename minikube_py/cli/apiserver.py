@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_structures(parser)
     flags.add_admission_plugins(parser)
     flags.add_feature_gates(parser)
+    flags.add_audit(parser)
     secrets = flags.add_secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
@@ -78,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             limits,
             arguments.enable_admission_plugins,
             arguments.feature_gates,
+            flags.audit(arguments),
         ),
         flags.process(arguments, "apiserver"),
     )

@@ -55,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_admission_plugins(parser)
     flags.add_scheduler_config(parser)
     flags.add_feature_gates(parser)
+    flags.add_audit(parser)
     beside_help = "run one more scheduler of that name, by that configuration; for pods with that schedulerName"
     parser.add_argument(
         "--scheduler", type=flags.named_file, action="append", default=[], metavar="NAME=F", help=beside_help
@@ -109,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         reserve_bytes=arguments.reserve_bytes,
         gates=arguments.feature_gates,
         stages=flags.stages(arguments),
+        audit=flags.audit(arguments),
     )
     members = 1 if etcd is not None else member_count(config)
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, members) > 1
@@ -117,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if split and arguments.ui:
             arguments.parser.error("--ui shows a control plane of one process: leave out --split and --members")
+        if split and config.audit.to_standard_output:
+            arguments.parser.error("--audit-log-path - is for a control plane of one process: name a file")
         return asyncio.run(_run(config, split, temporary, steps, arguments.ui))
     finally:
         if temporary:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
+from minikube_py.control_plane.auditing import NO_AUDIT, Auditing
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
@@ -31,7 +32,7 @@ class ControlPlaneConfig:
     begins. `etcd_port`: of etcd's API, of the first member where there are several, the next port of the next; None: it
     is not served. `quota_bytes`, `reserve_bytes`: of each store member. `etcd`: the store is this one, and there are no
     members. `gates`: upstream feature gates to enable that are off by default. `stages`: files and folders of stages by
-    which pods and nodes live."""
+    which pods and nodes live. `audit`: of API requests."""
 
     data_dir: Path
     host: str = LOOPBACK
@@ -58,6 +59,7 @@ class ControlPlaneConfig:
     reserve_bytes: int = SEGMENTS_RESERVED * SEGMENT_BYTES
     gates: FeatureGates = NO_GATES
     stages: tuple[Path, ...] = ()
+    audit: Auditing = NO_AUDIT
 
     @property
     def node_specs(self) -> tuple[NodeSpec, ...]:

@@ -177,6 +177,7 @@ class ControlPlane(Plane):
         self.enabled_plugins = config.enabled_plugins
         self.prepare_core(users_by_token(self.credentials.by_role), self.credentials.signing_key)
         self.core.webhook_caller.outgoing = HttpsOutgoing()
+        self.core.auditor = config.audit.auditor(self._clock, self._child, self.core.limits.request_timeout_s)
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.api_context())
         # Ended after the core, which first ends its watches, so the connections have nothing left to wait for.
         self._running.push_async_callback(http.stop)

@@ -14,6 +14,7 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.outgoing import HttpsOutgoing
+from minikube_py.control_plane.auditing import NO_AUDIT, Auditing
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.listen import free_address, publish, start_http, url_of
 from minikube_py.control_plane.progress import say
@@ -58,11 +59,12 @@ class ApiServerRole(StackedRole):
         limits: Limits | None = None,
         enabled_plugins: Sequence[str] = (),
         gates: FeatureGates = NO_GATES,
+        audit: Auditing = NO_AUDIT,
     ) -> None:
-        """`key_file`: of the key that signs the tokens of service accounts."""
+        """`audit`: of requests. `key_file`: of the key that signs the tokens of service accounts."""
         super().__init__()
         self._key_file, self._enabled_plugins = key_file, enabled_plugins
-        self._gates = gates
+        self._gates, self._audit = gates, audit
         self._limits = limits or Limits()
         self._store, self._host, self._port, self._users_file, self._tls = store, host, port, users_file, tls
         self._core: ApiServer | None = None
@@ -99,6 +101,7 @@ class ApiServerRole(StackedRole):
             signing_key=key,
             enabled_plugins=self._enabled_plugins,
         )
+        core.auditor = self._audit.auditor(clock, random.Random, limits.request_timeout_s)
         http = HttpServer(core, host, port, context)
         # The core first ends its watches; then the connections have nothing left to wait for.
         self.running.push_async_callback(http.stop)

@@ -200,8 +200,9 @@ class SplitControlPlane:
         users_file = self.config.roles_folder / "users.csv"
         write_token_auth_file(users_file, users_by_token(self.credentials.by_role))
         addresses = [(host, port), *(free_address(host, 0) for _ in names[1:])]
-        for name, address in zip(names, addresses, strict=True):
-            self._child(name, APISERVER, partial(list, self._apiserver_flags(users_file, *address)))
+        for at, (name, address) in enumerate(zip(names, addresses, strict=True)):
+            flags = [*self._apiserver_flags(users_file, *address), *self.config.audit.of_process(at).flags()]
+            self._child(name, APISERVER, partial(list, flags))
         await asyncio.gather(*(self._start_child(name) for name in names))
         return [self._children[name].where for name in names]
 

@@ -21,9 +21,12 @@ BEHIND = "MINIKUBE_PY_BEHIND"
 SERVE = """
 ETCD = ""
 GATES = ""
+AUDIT = ()
 import asyncio, random, signal, sys
 from pathlib import Path
 from minikube_py.api.feature_gates import parse
+from minikube_py.apiserver.audit_log import LogOptions
+from minikube_py.control_plane.auditing import Auditing
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
@@ -34,6 +37,8 @@ PLUGINS = ()
 async def main(folder, components, nodes):
     etcd = EtcdBehind(ETCD) if ETCD else None
     more = {"etcd": etcd, "enabled_plugins": PLUGINS, "gates": parse(GATES)}
+    if AUDIT:
+        more["audit"] = Auditing(Path(AUDIT[0]), LogOptions(AUDIT[1]))
     config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components, **more)
     plane = ControlPlane(config, SystemClock(), random.Random(0))
     stop = asyncio.Event()
@@ -51,6 +56,11 @@ asyncio.run(main(sys.argv[1], tuple(filter(None, sys.argv[2].split(","))), int("
 def gated(gates: str) -> tuple[str, str, str]:
     """Starts `serve` for a control plane with these feature gates."""
     return sys.executable, "-c", SERVE.replace('GATES = ""', f'GATES = "{gates}"')
+
+
+def audited(policy: Path, log: Path) -> tuple[str, str, str]:
+    """Starts `serve` for a control plane with an audit log."""
+    return sys.executable, "-c", SERVE.replace("AUDIT = ()", f"AUDIT = {(str(policy), str(log))!r}")
 
 
 DEFAULT = (sys.executable, "-c", SERVE)

@@ -174,7 +174,7 @@ BECOMES = {
 @pytest.mark.parametrize("case", BECOMES.values(), ids=BECOMES)
 async def test_an_administrator_becomes_whom_the_headers_name(core: Core, case: tuple[User, tuple[str, ...]]) -> None:
     wanted, groups = case
-    found = impersonated(ADMIN, wanted, ON_PODS, core.api.access.policy)
+    found, _ = impersonated(ADMIN, wanted, ON_PODS, core.api.access.policy)
     assert found == User(wanted.name, groups, wanted.uid, wanted.extra)
 
 
