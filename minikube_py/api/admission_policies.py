@@ -101,10 +101,19 @@ def _declared(type_: Type) -> Type:
 
 
 class Decision(NamedTuple):
-    """A denying validation."""
+    """A denying validation, and its position."""
 
     message: str
     reason: str = ""
+    at: int = 0
+
+
+class Denials(NamedTuple):
+    """`errors`: of audit annotations, which deny regardless of a binding's actions. `notes`: these annotations."""
+
+    decisions: list[Decision]
+    errors: list[str]
+    notes: list[tuple[str, str]]
 
 
 class NoBudget(Exception):
@@ -202,43 +211,44 @@ class ValidatingPolicy(Policy):
         given = self._spec.get("auditAnnotations") or ()
         return _Compiled(validations, messages, [compiler.annotation(each["valueExpression"]) for each in given])
 
-    def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> tuple[list[Decision], list[str]]:
-        """Denials of validations, and separately errors of annotations, which deny regardless of a binding's
-        actions."""
+    def denials(self, bindings: Mapping[str, object], namespace: Json | None) -> Denials:
         matched = self.matched(bindings)
         if matched.error:
-            return [Decision(matched.error)], []
+            return Denials([Decision(matched.error)], [], [])
         if not matched.holds:
-            return [], []
+            return Denials([], [], [])
         bindings = {**bindings, "namespaceObject": namespace}
         try:
             values, left = self.evaluate(self._compiled.validations, bindings, COST_MAX)
         except NoBudget:
-            return self._errors([NO_BUDGET]), []
+            return Denials(self._errors([NO_BUDGET]), [], [])
         try:
             messages, _ = self.evaluate(self._compiled.messages, bindings, left)
         except NoBudget:
             why = f"failed messageExpression: {NO_BUDGET}"
             texts = [str(value) if type(value) is EvaluationError else why for value in values]
-            return self._errors(texts), self._annotation_errors(bindings)
+            return Denials(self._errors(texts), *self._annotations(bindings))
         found: list[Decision] = []
-        for rule, value, message in zip(self._rules, values, messages):
+        for at, (rule, value, message) in enumerate(zip(self._rules, values, messages)):
             if type(value) is EvaluationError:
-                found += self._errors([str(value)])
+                found += self._errors([str(value)], at)
             elif value is not True:
-                found.append(Decision(_message(rule, message), rule.get("reason") or "Invalid"))
+                found.append(Decision(_message(rule, message), rule.get("reason") or "Invalid", at))
         try:
-            return found, self._annotation_errors(bindings)
+            return Denials(found, *self._annotations(bindings))
         except NoBudget:
-            return self._errors([NO_BUDGET]), []
+            return Denials(self._errors([NO_BUDGET]), [], [])
 
-    def _errors(self, texts: Iterable[str]) -> list[Decision]:
-        return [Decision(text) for text in texts] if self._fails else []
+    def _errors(self, texts: Iterable[str], first: int = 0) -> list[Decision]:
+        return [Decision(text, "", at) for at, text in enumerate(texts, first)] if self._fails else []
 
-    def _annotation_errors(self, bindings: Mapping[str, object]) -> list[str]:
-        """Raises: NoBudget."""
+    def _annotations(self, bindings: Mapping[str, object]) -> tuple[list[str], list[tuple[str, str]]]:
+        """Errors and notes. Raises: NoBudget."""
         values, _ = self.evaluate(self._compiled.annotations, bindings, COST_MAX)
-        return [str(value) for value in values if self._fails and type(value) is EvaluationError]
+        errors = [str(value) for value in values if self._fails and type(value) is EvaluationError]
+        keys = (each["key"] for each in self._spec.get("auditAnnotations") or ())
+        told = [(key, value.strip()) for key, value in zip(keys, values) if isinstance(value, str)]
+        return errors, [(key, text) for key, text in told if text]
 
 
 def _message(rule: Json, found: Any) -> str:

@@ -71,6 +71,11 @@ class Attributes:
     notes: dict[str, Invoked] = field(default_factory=dict)
     """State that plugins keep between the two passes, by plugin name."""
 
+    def tell(self, key: str, value: str, level: int = 1) -> None:
+        """For the audit log, if it shows at least `level`."""
+        if self.audit is not None:
+            self.audit.admission_note(key, value, level)
+
     def forbidden(self, why: str) -> StatusError:
         metadata = (self.new or {}).get("metadata") or {}
         return forbidden(self.of.kind, self.name or metadata.get("generateName") or "Unknown", why)

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from minikube_py.api import go_json
 from minikube_py.api.errors import Json, StatusError, internal
 from minikube_py.api.kinds.authentication import TOKENREQUESTS
 from minikube_py.api.meta import is_qualified_name, micro_timestamp, new_uid
@@ -186,7 +187,7 @@ class Audited:
         kept = ("verb", "user")
         event = {key: value for key, value in event.items() if key in kept or value not in (None, "", [], {})}
         try:
-            return orjson.dumps(event) + b"\n"
+            return go_json.dumps(event) + b"\n"
         except TypeError:
             # Bytes of a header or path that are not UTF-8.
             text = repr(event).encode("utf-8", "replace").decode()

@@ -9,7 +9,7 @@ import orjson
 
 from minikube_py.api import strategy
 from minikube_py.api.admission_expressions import Matched, match
-from minikube_py.api.admission_policies import Decision, ValidatingPolicy
+from minikube_py.api.admission_policies import Denials, ValidatingPolicy
 from minikube_py.api.apply.managed_fields import with_times_of
 from minikube_py.api.errors import Json, StatusError, invalid
 from minikube_py.api.kind import Cluster, Kind
@@ -98,9 +98,7 @@ def matched(kinds: Registry, conditions: Sequence[Json], bindings: Mapping[str, 
     return match(conditions, bindings, fails)
 
 
-def denials(
-    kinds: Registry, spec: bytes, bindings: Mapping[str, object], namespace: Json | None
-) -> tuple[list[Decision], list[str]]:
+def denials(kinds: Registry, spec: bytes, bindings: Mapping[str, object], namespace: Json | None) -> Denials:
     return _policy(spec).denials(bindings, namespace)
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from minikube_py.api import go_json
 from minikube_py.api.admission_policies import Policy, ValidatingPolicy
 from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
@@ -24,6 +25,8 @@ from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhooks import seen_by_expressions
 
 P = TypeVar("P", bound=Policy)
+_FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
+_NOTE_BYTES_MAX: Final = 10 << 10
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _OF_NAMESPACE: Final = (
     "name", "generateName", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
@@ -253,6 +256,10 @@ def _shown(namespace: Mapping[str, Json]) -> Json:
     return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
 
 
+def _shortened(text: str) -> str:
+    return text.encode()[:_NOTE_BYTES_MAX].decode(errors="replace")
+
+
 class ValidatingPolicies(Policies[ValidatingPolicy]):
     name = "ValidatingAdmissionPolicy"
     kinds = (POLICY, BINDING)
@@ -263,16 +270,21 @@ class ValidatingPolicies(Policies[ValidatingPolicy]):
     async def validate(self, attributes: Attributes) -> None:
         """Raises: StatusError of the first denial."""
         denials: list[_Denial] = []
+        notes: dict[str, dict[str, None]] = {}
         async for asked in self.invocations(attributes):
             if isinstance(asked, Failure):
                 denials.append(_Denial(*asked))
             else:
-                denials += await self._denials(asked, attributes)
+                denials += await self._denials(asked, attributes, notes)
+        for key, values in notes.items():
+            attributes.tell(key, ", ".join(values))
         if denials:
             raise denials[0].status(attributes)
 
-    async def _denials(self, asked: Invocation[ValidatingPolicy], attributes: Attributes) -> list[_Denial]:
-        """Raises: StatusError 404."""
+    async def _denials(
+        self, asked: Invocation[ValidatingPolicy], attributes: Attributes, notes: dict[str, dict[str, None]]
+    ) -> list[_Denial]:
+        """Adds to `notes` the distinct values of audit annotations. Raises: StatusError 404."""
         hook, binding = asked.hook, asked.binding
         namespace, seen = await self._namespace_of(attributes), seen_by_expressions(attributes, asked.kind)
         found: list[_Denial] = []
@@ -280,8 +292,16 @@ class ValidatingPolicies(Policies[ValidatingPolicy]):
         for param in asked.params:
             given = asked.seen(param, seen)
             here = partial(hook.policy.denials, given, namespace)
-            denied, errors = await self._long.run(hook.name, here, "denials", hook.policy.text, given, namespace)
+            denied, errors, told = await self._long.run(hook.name, here, "denials", hook.policy.text, given, namespace)
+            for key, text in told:
+                notes.setdefault(f"{hook.name}/{key}", {})[_shortened(text)] = None
             for decision in denied:
+                if "Audit" in actions:
+                    failure = {
+                        "message": decision.message, "policy": hook.name, "binding": binding.name,
+                        "expressionIndex": decision.at, "validationActions": actions,
+                    }  # fmt: skip
+                    attributes.tell(_FAILURE, go_json.dumps([failure]).decode())
                 if "Deny" in actions:
                     found.append(_Denial(hook.name, binding.name, decision.message, decision.reason))
                 if "Warn" in actions:

@@ -268,10 +268,13 @@ class ServiceAccounts:
         lasts_s, issued_s = spec["expirationSeconds"], int(now_s)
         if is_pod and lasts_s == WARN_ONLY_S and spec["audiences"] == [ISSUER]:
             private["warnafter"], lasts_s = issued_s + lasts_s, EXTENDED_S
+        id = new_uid(self._rng)
         token = self.key.sign({
             "iss": ISSUER, "sub": account_user(namespace, name), "aud": spec["audiences"], "iat": issued_s,
-            "nbf": issued_s, "exp": issued_s + lasts_s, "jti": new_uid(self._rng), "kubernetes.io": private,
+            "nbf": issued_s, "exp": issued_s + lasts_s, "jti": id, "kubernetes.io": private,
         })  # fmt: skip
+        if request.audit is not None:
+            request.audit.note("authentication.kubernetes.io/issued-credential-id", f"JTI={id}")
         ends_s = now_s + spec["expirationSeconds"]
         asked["status"] = {"token": token, "expirationTimestamp": timestamp(ends_s)}
 

@@ -60,6 +60,8 @@ class Review(NamedTuple):
     warnings: list[str]
     patch: bytes
     patch_type: str
+    notes: dict[str, str]
+    """For the audit log."""
 
 
 def looks_like_json(body: bytes) -> bool:
@@ -144,7 +146,7 @@ def _verified(review: Json, uid: str, mutating: bool, version: str) -> Review:
         patch_type = "JSONPatch"
     return Review(
         bool(response.get("allowed")), _told(response.get("status")), _heard(response.get("warnings") or ()),
-        patch if mutating else b"", patch_type or "",
+        patch if mutating else b"", patch_type or "", response.get("auditAnnotations") or {},
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from minikube_py.api import go_json
 from minikube_py.api.admission_expressions import Matched, match
 from minikube_py.api.errors import Json, StatusError, bad_request, go_quote, internal
 from minikube_py.api.kind import Kind
@@ -23,6 +24,7 @@ from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Invoked, Operation, Plugin, in_order
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
+from minikube_py.apiserver.audit_policy import REQUEST
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.preparing import Body, key_of
 from minikube_py.apiserver.settling import Long
@@ -32,11 +34,12 @@ from minikube_py.apiserver.webhook_calls import Caller, CallFailed
 from minikube_py.apiserver.work import is_large_patch
 from minikube_py.env import Rng
 
+_KEY: Final = "webhook.admission.k8s.io/"
 _HARMLESS: Final = ("None", "NoneOnDryRun")
 
 
 class Hook(NamedTuple):
-    """`id` is unique."""
+    """`id` is unique, and begins with the configuration's name."""
 
     id: str
     spec: Json
@@ -132,6 +135,8 @@ class Webhooks(Plugin):
             raise bad_request(f"admission webhook {go_quote(hook.name)} does not support dry run")
         asked = review_of(attributes, kind, new_uid(self._rng))
         found = await self._caller.ask(hook.spec, asked, self.kind is MUTATING, self._long.work)
+        for key, text in found.notes.items():
+            attributes.tell(f"{hook.name}/{key}", text)
         for text in found.warnings:
             attributes.warn(text)
         if not found.allowed:
@@ -227,24 +232,36 @@ class MutatingWebhooks(Webhooks):
     async def admit(self, attributes: Attributes) -> None:
         invoked = Invoked.begin(self.name, attributes)
         try:
-            for hook in self.hooks():
+            for at, hook in enumerate(self.hooks()):
                 kind = await self._asks(hook, attributes)
                 if kind is None or (attributes.reinvoked and hook.id not in invoked.again):
                     continue
-                await self._admit(hook, kind, attributes, invoked)
+                await self._admit(hook, kind, attributes, invoked, f"round_{int(attributes.reinvoked)}_index_{at}")
             await asyncio.sleep(0)
         finally:
             invoked.end(attributes)
 
-    async def _admit(self, hook: Hook, kind: Kind, attributes: Attributes, invoked: Invoked) -> None:
+    async def _admit(self, hook: Hook, kind: Kind, attributes: Attributes, invoked: Invoked, place: str) -> None:
+        """`place`: in the audit log."""
         refusal: StatusError | None = None
+        changed = False
+        named = {"configuration": hook.id.partition("/")[0], "webhook": hook.name}
         try:
             found = await self._call(hook, attributes, kind)
-            if await self._patch(hook, found, attributes, kind):
-                invoked.require()
-                attributes.changed = True
+            changed = await self._patch(hook, found, attributes, kind)
+            if attributes.audit is not None and (patch := orjson.loads(found.patch or b"null")):
+                told = go_json.escaped(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS)).decode()
+                given = go_json.dumps({**named, "patch": "", "patchType": "JSONPatch"}).decode()
+                attributes.tell(f"patch.{_KEY}{place}", given.replace('"patch":""', f'"patch":{told}'), REQUEST)
         except (CallFailed, _Denied, StatusError) as error:
             refusal = _refused(hook, error)
+            if refusal is None:
+                attributes.tell(f"failed-open.mutation.{_KEY}{place}", hook.name)
+        if changed:
+            invoked.require()
+            attributes.changed = True
+        if attributes.audit is not None:
+            attributes.tell(f"mutation.{_KEY}{place}", go_json.dumps({**named, "mutated": changed}).decode())
         if hook.spec.get("reinvocationPolicy") == "IfNeeded":
             invoked.now.add(hook.id)
         if refusal is not None:
@@ -285,14 +302,17 @@ class ValidatingWebhooks(Webhooks):
     async def validate(self, attributes: Attributes) -> None:
         asked = [(hook, kind) for hook in self.hooks() if (kind := await self._asks(hook, attributes)) is not None]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._validate(hook, attributes, kind)) for hook, kind in asked]
+            tasks = [group.create_task(self._validate(*each, attributes, at)) for at, each in enumerate(asked)]
         refusal = next(filter(None, (task.result() for task in tasks)), None)
         if refusal is not None:
             raise refusal
 
-    async def _validate(self, hook: Hook, attributes: Attributes, kind: Kind) -> StatusError | None:
+    async def _validate(self, hook: Hook, kind: Kind, attributes: Attributes, at: int) -> StatusError | None:
         try:
             await self._call(hook, attributes, kind)
         except (CallFailed, _Denied, StatusError) as error:
-            return _refused(hook, error)
+            refusal = _refused(hook, error)
+            if refusal is None:
+                attributes.tell(f"failed-open.validating.{_KEY}round_0_index_{at}", hook.name)
+            return refusal
         return None

@@ -43,6 +43,28 @@ SETUP = (
 )  # fmt: skip
 
 
+_SPEC_OF_POLICY: dict[str, Any] = {
+    "matchConstraints": {"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+    }]},
+    "validations": [{"expression": "true"}, {"expression": "!has(object.data.bad)", "message": "<bad> & worse"}],
+    "auditAnnotations": [
+        {"key": "who", "valueExpression": "' ' + object.metadata.name + ' '"},
+        {"key": "empty", "valueExpression": "''"},
+        {"key": "none", "valueExpression": "null"},
+    ],
+}  # fmt: skip
+SETUP += (
+    Ask("setup", "POST", _POLICIES, {"metadata": {"name": "noted.example"}, "spec": _SPEC_OF_POLICY}),
+    Ask("setup", "POST", f"{_POLICIES[:-3]}ybindings", {
+        "metadata": {"name": "noted"},
+        "spec": {"policyName": "noted.example", "validationActions": ["Audit", "Warn"],
+                 "matchResources": {"namespaceSelector": {"matchLabels": {"noted": "yes"}}}},
+    }),
+    Ask("setup", "POST", "/api/v1/namespaces", {"metadata": {"name": "noted", "labels": {"noted": "yes"}}}),
+)  # fmt: skip
+
+
 def _as(user: str, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     return (("Impersonate-User", user), *more)
 
@@ -131,6 +153,10 @@ def _writes() -> Iterator[Ask]:
     yield Ask("apply yaml", "PATCH", f"{maps}/applied?fieldManager=me", as_yaml, content_type=APPLY)
     yield Ask("apply, no manager", "PATCH", f"{maps}/applied", applied, content_type=APPLY)
     yield Ask("status", "PATCH", f"{pods}/a/status", {"status": {"message": "m"}}, content_type=MERGE)
+    for data in ({}, {"bad": "1"}):
+        noted = {"metadata": {"name": f"m{len(data)}"}, "data": data}
+        yield Ask("policy", "POST", "/api/v1/namespaces/noted/configmaps", noted)
+    yield Ask("token", "POST", "/api/v1/namespaces/plain/serviceaccounts/robot/token", {"spec": {}})
     binding = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}}
     yield Ask("binding", "POST", f"{pods}/a/binding", binding)
     yield Ask("binding again", "POST", f"{pods}/a/binding", binding)

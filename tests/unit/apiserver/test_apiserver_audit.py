@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from minikube_py.apiserver.audit_policy import Attributes, AuditPolicy, PolicyEr
 from minikube_py.apiserver.audit_requests import attributes_of
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.messages import Request, Response, parse_query
+from minikube_py.apiserver.outgoing import Answer, NoAnswer
 from minikube_py.apiserver.rules import AUTHENTICATED, MASTERS, User
 
 Json = dict[str, Any]
@@ -215,6 +217,72 @@ async def test_impersonation_tells_both_users(core: Core, log: Lines) -> None:
     event = log.lines[-1]
     assert (event["user"]["username"], event["impersonatedUser"]["username"]) == ("admin", "jane")
     assert event["authenticationMetadata"] == {"impersonationConstraint": "impersonate:user-info"}
+
+
+class Door:
+    """Two mutating webhooks: the first patches, the second cannot be reached."""
+
+    async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
+        if "/down" in url:
+            raise NoAnswer("EOF")
+        review = orjson.loads(body)
+        patch = base64.b64encode(b'[{"op":"add","path":"/data","value":{"x":"<y>"}}]').decode()
+        notes = {"why": "because", "not a key!": "x"}
+        response = {"allowed": True, "patchType": "JSONPatch", "patch": patch, "auditAnnotations": notes}
+        return Answer(200, {}, orjson.dumps({**review, "response": {"uid": review["request"]["uid"], **response}}))
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("level", ["Metadata", "Request"])
+async def test_webhooks_tell_what_they_changed_and_which_failed_open(core: Core, level: str) -> None:
+    core.api.webhook_caller.outgoing = Door()
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
+    hooks = [
+        {
+            "name": f"{name}.example.com", "clientConfig": {"url": f"https://hook.example/{name}"}, "rules": rules,
+            "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
+        }
+        for name in ("up", "down")
+    ]  # fmt: skip
+    given = {"metadata": {"name": "hooks"}, "webhooks": hooks}
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    assert (await core.ask("POST", path, given))[0] == 201
+    log = use(core, Lines(), {"level": level})
+    assert (await core.ask("POST", MAPS, {"metadata": {"name": "a"}}))[0] == 201
+    key = "webhook.admission.k8s.io/round_0_index_"
+    named = '{"configuration":"hooks","webhook":"%s.example.com",'
+    patch = '"patch":[{"op":"add","path":"/data","value":{"x":"\\u003cy\\u003e"}}],"patchType":"JSONPatch"}'
+    expected = {
+        "up.example.com/why": "because",
+        f"mutation.{key}0": named % "up" + '"mutated":true}',
+        f"mutation.{key}1": named % "down" + '"mutated":false}',
+        f"failed-open.mutation.{key}1": "down.example.com",
+        **({f"patch.{key}0": named % "up" + patch} if level == "Request" else {}),
+    }
+    found = log.lines[-1]["annotations"]
+    assert {name: found[name] for name in found if "example.com" in name or "webhook" in name} == expected
+
+
+async def test_a_policy_tells_its_annotations_and_what_it_would_deny(core: Core, log: Lines) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": "true"}, {"expression": "object.metadata.name != 'bad'", "message": "no <b>"}],
+        "auditAnnotations": [{"key": "who", "valueExpression": "' ' + object.metadata.name + ' '"}],
+    }
+    assert (await core.ask("POST", path, {"metadata": {"name": "p.example"}, "spec": spec}))[0] == 201
+    binding = {"policyName": "p.example", "validationActions": ["Audit"]}
+    assert (await core.ask("POST", f"{path[:-3]}ybindings", {"metadata": {"name": "b"}, "spec": binding}))[0] == 201
+    assert (await core.ask("POST", MAPS, config_map("bad")))[0] == 201
+    found = log.lines[-1]["annotations"]
+    assert found["p.example/who"] == "bad"
+    assert found["validation.policy.admission.k8s.io/validation_failure"] == (
+        '[{"message":"no \\u003cb\\u003e","policy":"p.example","binding":"b","expressionIndex":1,'
+        '"validationActions":["Audit"]}]'
+    )
 
 
 async def test_a_watch_starts_and_completes(core: Core, log: Lines) -> None:
