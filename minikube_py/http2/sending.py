@@ -148,8 +148,9 @@ class Sending:
     def _send_data(self, stream: Stream, data: bytes | memoryview, *, end: bool) -> int:
         """Sends as much as has window space; returns how much."""
         size = len(data)
-        most = min(size, stream.send_window, self._send_window, max(OUT_BYTES - self._out_bytes, 0))
-        if most <= 0 < size:
+        # Settings may have made a window negative, which an empty frame does not need.
+        most = max(min(size, stream.send_window, self._send_window, OUT_BYTES - self._out_bytes), 0)
+        if not most and size:
             return 0
         for start in range(0, most, FRAME_BYTES) if size else (0,):
             part = data[start : min(start + FRAME_BYTES, most)]
