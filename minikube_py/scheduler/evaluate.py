@@ -29,10 +29,12 @@ from minikube_py.scheduler.framework import (
     FitError,
     IntArray,
     NoNodesAvailable,
+    Status,
 )
-from minikube_py.scheduler.kept import KEPT_MAX, Kept, KeptResults
+from minikube_py.scheduler.kept import KEPT_MAX, Barred, Kept, KeptResults
+from minikube_py.scheduler.lockstep import can_go_together
 from minikube_py.scheduler.matcher import Matcher
-from minikube_py.scheduler.nominations import Nominations
+from minikube_py.scheduler.nominations import Nominations, Rivals
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, both, prepare
 from minikube_py.scheduler.profile import Profile
@@ -41,6 +43,7 @@ from minikube_py.scheduler.search import Search
 from minikube_py.scheduler.waiting import needs
 
 INT32_MAX = (1 << 31) - 1
+_NO_RIVALS: Rivals = {}
 
 
 class Evaluator:
@@ -97,47 +100,61 @@ class Evaluator:
         """Raises: FitError, NoNodesAvailable, PluginError."""
         self.begin()
         try:
-            if self._nominations:
-                rivals = self._nominations.rivals(pod)
-                if rivals or pod.nominated_node:
-                    return self._choose_beside(pod, rivals)
+            rivals = self._nominations.rivals(pod) if self._nominations else _NO_RIVALS
+            if pod.nominated_node and self._nominations:
+                return self._choose_nominated(pod, rivals)
             signature = self.profile.sign(pod)
             kept = None if signature is None else self._results.get(signature, pod)
             if kept is None:
                 # In the profile's order, since the first plugin to reject the pod is reported.
                 prepared = self.prepare(pod)
-                if prepared.node_names is not None or signature is None or prepared.broken is not None:
-                    return self.afresh.choose(pod, prepared)
-                if not self._results.is_worth_keeping(signature):
-                    return self.afresh.choose(pod, prepared)
+                alone = prepared.node_names is not None or signature is None or prepared.broken is not None
+                if alone or not self._results.is_worth_keeping(signature):
+                    return self.afresh.choose(pod, self._beside(prepared, pod, rivals))
                 kept = self._results.keep(signature, prepare(self.profile.local, self.columns, pod), pod)
             state = kept.prepared.state.clone()
-            if self._has_wide:
+            if self._has_wide or rivals:
                 wide = prepare(self.profile.wide, self.columns, pod, state)
+                if rivals:
+                    wide = wide._replace(barred=self._barred(kept, wide, pod, rivals))
                 if not wide.is_idle:
                     return self._choose_beyond(kept, wide, pod)
             return self._choose_kept(kept, pod, state)
         except Rejected as rejected:
             raise self.rejection(rejected) from None
 
-    def _choose_beside(self, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Choice:
-        """With pods nominated to nodes: the pod's own nominated node first, then those where its rivals leave room."""
+    def _choose_nominated(self, pod: PodInfo, rivals: Rivals) -> Choice:
+        """The pod's own nominated node first, then those where its rivals leave room."""
         prepared = self.prepare(pod)
-        if pod.nominated_node:
-            own = self._beside(prepared, pod, {pod.nominated_node: rivals.get(pod.nominated_node, ())})
-            slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
-            fits = fitting_of(own, pod, self.columns, slots)
-            if len(fits):
-                return self.afresh.only(pod, own, fits, 1)
+        own = self._beside(prepared, pod, {pod.nominated_node: rivals.get(pod.nominated_node, ())})
+        slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
+        fits = fitting_of(own, pod, self.columns, slots)
+        if len(fits):
+            return self.afresh.only(pod, own, fits, 1)
         return self.afresh.choose(pod, self._beside(prepared, pod, rivals))
 
     def beside(self, pod: PodInfo) -> Prepared:
         """As `prepare`, minus nodes that nominated pods need. Raises: Rejected, PluginError."""
-        prepared = self.prepare(pod)
-        return self._beside(prepared, pod, self._nominations.rivals(pod)) if self._nominations else prepared
+        return self._beside(self.prepare(pod), pod, self._nominations.rivals(pod))
 
-    def _beside(self, prepared: Prepared, pod: PodInfo, rivals: Mapping[str, Sequence[PodInfo]]) -> Prepared:
+    def _barred(self, kept: Kept, wide: Prepared, pod: PodInfo, rivals: Rivals) -> Mapping[int, Status]:
+        """The nodes whose nominated pods leave no room, by slot: those of the last pod with this signature, unless one
+        of the nodes changed, or a filter reads more than a node and its requests."""
+        columns, known = self.columns, kept.barred
+        if known is not None and not wide.filters and known.rivals == rivals:
+            changed = columns.changed_since(known.version)
+            if changed is not None and set(changed).isdisjoint(columns.slots_of(rivals)):
+                kept.barred = known._replace(version=columns.version)
+                return known.statuses
+        joint = both(self.profile.looking, kept.prepared, wide)
+        found = self._beside(joint, pod, rivals).barred
+        kept.barred = Barred(columns.version, rivals, found) if can_go_together(joint) else None
+        return found
+
+    def _beside(self, prepared: Prepared, pod: PodInfo, rivals: Rivals) -> Prepared:
         """Bars those of the nodes whose nominated pods leave no room."""
+        if not rivals:
+            return prepared
         nodes = [node for name in rivals if (node := self.columns.by_name.get(name)) is not None and node.present]
         runs = DryRuns(prepared, self.profile.extensions, self.columns, pod, lambda node: rivals[node.name])
         return prepared._replace(barred=runs.with_rivals(nodes))

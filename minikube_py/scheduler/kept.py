@@ -17,7 +17,8 @@ import numpy as np
 from minikube_py.scheduler.best import INFEASIBLE, BestScores
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.filtering import fitting, ok
-from minikube_py.scheduler.framework import MAX_NODE_SCORE, BoolArray, CycleState, Diagnosis, IntArray
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, BoolArray, CycleState, Diagnosis, IntArray, Status
+from minikube_py.scheduler.nominations import Rivals
 from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.preparing import Prepared, Scorer
 from minikube_py.scheduler.scoring import NO_SCORES, normalized, raw_scores
@@ -37,6 +38,14 @@ class Raw(NamedTuple):
     scores: IntArray
 
 
+class Barred(NamedTuple):
+    """By slot, why the nominated pods `rivals` leave no room, as of `version` of the columns."""
+
+    version: int
+    rivals: Rivals
+    statuses: Mapping[int, Status]
+
+
 class Kept:
     """All nodes evaluated for one signature, as of `version` of the columns.
 
@@ -44,6 +53,7 @@ class Kept:
     scorers that gave 0 everywhere: they add `constant`; once one scores a node, this result is invalid."""
 
     __slots__ = (
+        "barred",
         "base",
         "best",
         "constant",
@@ -69,6 +79,7 @@ class Kept:
         self.constant = 0
         self.tops: Mapping[str, int] = NO_SCORES
         self.diagnosis: tuple[int, Diagnosis] | None = None
+        self.barred: Barred | None = None
 
     def totals_of(self, slots: IntArray) -> tuple[IntArray, Mapping[str, int]]:
         """The totals of these fitting slots, normalised among themselves, and the maxima used."""

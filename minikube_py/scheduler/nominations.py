@@ -6,9 +6,12 @@ pkg/scheduler/backend/queue/nominator.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from minikube_py.scheduler.objects import PodInfo
+
+Rivals = Mapping[str, Sequence[PodInfo]]
+"""By node, the pods nominated to it whose room another pod must not take."""
 
 
 class Nominations:

@@ -75,7 +75,7 @@ class Prepared(NamedTuple):
     @property
     def is_idle(self) -> bool:
         """Whether no plugin affects any node."""
-        return not self.filters and not self.scorers and self.node_names is None and self.broken is None
+        return not (self.filters or self.scorers or self.barred) and self.node_names is None and self.broken is None
 
 
 def prepare(plugins: Plugins, columns: NodeColumns, pod: PodInfo, state: CycleState | None = None) -> Prepared:
@@ -151,4 +151,5 @@ def both(plugins: Plugins, first: Prepared, second: Prepared) -> Prepared:
     filters = tuple(item for item in plugins.filters.items() if item[0] in left)
     scoring = {scorer.plugin.name for scorer in (*first.scorers, *second.scorers)}
     scorers = tuple(scorer for scorer in plugins.scorers if scorer.plugin.name in scoring)
-    return Prepared(second.state, names, pinning, filters, scorers, broken=first.broken or second.broken)
+    broken = first.broken or second.broken
+    return Prepared(second.state, names, pinning, filters, scorers, second.barred or first.barred, broken)

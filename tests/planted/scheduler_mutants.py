@@ -287,6 +287,18 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "the least count is worked out once a pod",
     ),
     SchedulerMutant(
+        "preemption: a node barred for nominated pods stays barred when it changes", RECOUNTS, "evaluate.py",
+        "            if changed is not None and set(changed).isdisjoint(columns.slots_of(rivals)):",
+        "            if changed is not None:",
+        "what is kept of the last pod depends on the nodes, too",
+    ),
+    SchedulerMutant(
+        "preemption: nodes barred for some nominated pods are those for any", RECOUNTS, "evaluate.py",
+        "        if known is not None and not wide.filters and known.rivals == rivals:",
+        "        if known is not None and not wide.filters:",
+        "the nodes are compared, the pods nominated to them are not",
+    ),
+    SchedulerMutant(
         "PodTopologySpread: no domain is full, so a node without the label fits", TOPOLOGY, "plugins/pod_topology_spread.py",
         "        if not self.changes and view.domains.placed == nodes.columns.count and view.extremes()[1] <= self.most:",
         "        if not self.changes and view.extremes()[1] <= self.most:",

@@ -287,3 +287,38 @@ def test_nominations_are_those_decided_last_or_told_since(seed: int) -> None:
         found = {name: [pod.uid for pod in pods] for name, pods in ours.rivals(asking).items()}
         assert found == {name: uids for name, uids in rivals.items() if uids}
         assert bool(ours) == any(where.values())
+
+
+def decided(evaluator: Evaluator, obj: Obj) -> object:
+    try:
+        choice = evaluator.choose(project_pod(obj))
+    except FitError as error:
+        return error.diagnosis.reasons
+    except (NoNodesAvailable, PluginError) as error:
+        return repr(error)
+    return choice.score, choice.feasible, choice.evaluated
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(5, 40))
+def test_beside_nominated_pods_a_kept_result_decides_as_a_new_one(seed: int, steps: int) -> None:
+    rng = random.Random(seed)
+    books, nominations = Books(rng), Nominations()
+    profile, columns = books.evaluator.profile, books.cache.columns
+    books.evaluator = Evaluator(profile, columns, random.Random(3), 100, None, nominations)
+    nominated: list[str] = []
+    for _ in range(5):
+        books.put_node()
+    for _ in range(steps):
+        what = rng.random()
+        if what < 0.3:
+            info = project_pod(books.asking())
+            nominated.append(info.uid)
+            nominations.put(info, f"n{rng.randrange(NODES)}")
+        elif what < 0.5 and nominated:
+            nominations.drop(nominated.pop(rng.randrange(len(nominated))))
+        elif what < 0.8:
+            books.step()
+        obj = books.asking()
+        fresh = Evaluator(profile, columns, random.Random(3), 100, None, nominations)
+        assert decided(books.evaluator, obj) == decided(fresh, obj)
