@@ -6,6 +6,7 @@ Source: apiserver `pkg/audit/policy`, `pkg/apis/audit/{v1,validation}`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,11 +28,15 @@ from minikube_py.apiserver.rules import User
 from minikube_py.errors import MinikubeError
 
 log = logging.getLogger(__name__)
-API_VERSION: Final = "audit.k8s.io/v1"
+_GROUP, _KIND = "audit.k8s.io", "Policy"
+API_VERSION: Final = f"{_GROUP}/v1"
 NONE, METADATA, REQUEST, REQUEST_RESPONSE = 0, 1, 2, 3
 LEVELS: Final = ("None", "Metadata", "Request", "RequestResponse")
 RECEIVED, STARTED, COMPLETE, PANIC = STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _PACKAGE: Final = "audit/v1"
+_LEVEL_TYPE: Final = re.compile(r"(\.level of type )string$")
+_STAGES_TYPE: Final = re.compile(r"(\.omitStages of type (?:\[\])?)string$")
+"""Go names the types of these texts."""
 
 
 def _lists(*names: str) -> list[list[Any]]:
@@ -172,9 +177,10 @@ def parse_policy(body: bytes) -> AuditPolicy:
     """Unknown and repeated fields are ignored with a warning in the log, as upstream does. Raises: PolicyError."""
     try:
         document = open_document(body)
-        spec = _decoded(document.api_version, document.kind, body, document.read)
+        spec = _decoded(document.api_version, document.kind or _KIND, document.read)
     except DecodeError as error:
-        raise PolicyError(f"failed decoding: {error}") from None
+        text = _STAGES_TYPE.sub(r"\1v1.Stage", _LEVEL_TYPE.sub(r"\1v1.Level", str(error)))
+        raise PolicyError(f"failed decoding: {text}") from None
     errors = _validate(spec)
     if errors:
         raise PolicyError(aggregate(str(error) for error in errors))
@@ -183,17 +189,17 @@ def parse_policy(body: bytes) -> AuditPolicy:
     return AuditPolicy(spec)
 
 
-def _decoded(api_version: str, kind: str, body: bytes, read: Any) -> Json:
+def _decoded(api_version: str, kind: str, read: Any) -> Json:
     """Raises: PolicyError, DecodeError."""
-    text = body.decode(errors="replace")
-    for name, value in (("Kind", kind), ("apiVersion", api_version)):
-        if not value:
-            raise PolicyError(f"failed decoding: Object '{name}' is missing in '{text}'")
-    if api_version != API_VERSION or kind not in ("Policy", "PolicyList", "Event", "EventList"):
-        told = f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)}"
+    if not api_version and kind == _KIND:
+        raise PolicyError(f"unknown group version field {_GROUP}/__internal, Kind={kind} in policy")
+    if api_version != API_VERSION or kind not in (_KIND, "PolicyList", "Event", "EventList"):
+        internal = f"the internal version of group {go_quote(_GROUP)}"
+        version = f"version {go_quote(api_version)}" if api_version else internal
+        told = f"no kind {go_quote(kind)} is registered for {version}"
         raise PolicyError(f"failed decoding: {told} in scheme {go_quote(SCHEME)}")
-    if kind != "Policy":
-        raise PolicyError(f"failed decoding: unable to convert {kind} to a Policy")
+    if kind != _KIND:
+        raise PolicyError(f"failed decoding: converting (v1.{kind}) to (audit.{_KIND}): unknown conversion")
     spec: Json
     spec, problems = read(SCHEMA.message(f"{_PACKAGE}.Policy"))
     if problems:

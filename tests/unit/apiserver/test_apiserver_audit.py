@@ -133,6 +133,18 @@ BAD = {
         'failed decoding: no kind "Policy" is registered for version "audit.k8s.io/v1beta1" in scheme '
         '"pkg/runtime/scheme.go:111"'
     ),
+    "kind: Pod": (
+        'failed decoding: no kind "Pod" is registered for the internal version of group "audit.k8s.io" in scheme '
+        '"pkg/runtime/scheme.go:111"'
+    ),
+    "rules: []": "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy",
+    HEAD.replace("Policy", "Event"): "failed decoding: converting (v1.Event) to (audit.Policy): unknown conversion",
+    f"{HEAD}rules: [{{level: 3}}]": (
+        "failed decoding: json: cannot unmarshal number into Go struct field PolicyRule.rules.level of type v1.Level"
+    ),
+    f"{HEAD}omitStages: 3": (
+        "failed decoding: json: cannot unmarshal number into Go struct field Policy.omitStages of type []v1.Stage"
+    ),
     f"{HEAD}rules: x": (
         "failed decoding: json: cannot unmarshal string into Go struct field Policy.rules of type []v1.PolicyRule"
     ),
