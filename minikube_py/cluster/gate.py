@@ -40,7 +40,6 @@ class Gate:
         self.expired_at: dict[str, int] = {}
         self.stale: dict[str, int] = {}
         self.stalled: dict[str, int] = {}
-        self.played = 0
         self._released = asyncio.Event()
 
     @property
@@ -66,7 +65,6 @@ class Gate:
                     del self.rules[place]
                 else:
                     self.rules[place] = rule._replace(times=rule.times - 1)
-                self.played += 1
                 return rule
         return None
 
@@ -179,7 +177,6 @@ class GatedServer(ApiServer):
         # Lists that name the revision they want are never stale.
         exact = request.query.get("continue") or request.query.get("resourceVersionMatch")
         if verb == "list" and not exact and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
-            gate.played += 1
             self._make_stale(request, back)
         rule = gate.rule_for(verb, path)
         if rule is None:

@@ -11,6 +11,8 @@ import atexit
 import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -170,22 +172,27 @@ class _Core:
 
 
 class _Stream:
-    """A watch in virtual time, for an HTTP connection in real time."""
+    """A watch in virtual time, for an HTTP connection in real time. It times out by whichever of both clocks comes
+    first: the client that waits may be the one whose `advance` it waits for."""
 
     def __init__(self, stream: VirtualWatch, core: _Core) -> None:
         self.news = asyncio.Event()
         self.on_cut: Callable[[], None] | None = None
         self.starting = False
         self._stream, self._core, self._closed = stream, core, False
+        self._ends_s = core.clock.monotonic_s() + stream.timeout_s
 
     async def next(self, bytes_max: int = TAKEN_BYTES_MAX) -> list[Batch]:
         while not self._closed:
             self.news.clear()
-            found = await self._core.elsewhere(self._stream.take)
+            left_s = self._ends_s - self._core.clock.monotonic_s()
+            found = await self._core.elsewhere(partial(self._stream.take, left_s <= 0))
             if found is not None:
                 # An empty batch marks the end of a watch's initial events; here it would end the answer.
                 return found
-            await self.news.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self.news.wait()
         return []
 
     def close(self) -> None:

@@ -79,18 +79,15 @@ class Player:
     def expire(self, subject: str) -> None:
         self.gate.expired_at[subject] = revision = self._revision()
         for each in self.gate.of(subject):
-            self.gate.played += 1
             each.stream.fail(expired(f"too old resource version: {revision} ({revision + 1})"))
 
     def cut(self, subject: str) -> None:
         for each in self.gate.of(subject):
-            self.gate.played += 1
             each.stream.fail(None)
 
     def stall(self, subject: str, duration_us: int, expire: bool) -> None:
         stalled = self.gate.stalled
         stalled[subject] = stalled.get(subject, 0) + 1
-        self.gate.played += len(self.gate.of(subject))
 
         def over() -> None:
             left = stalled.get(subject, 0) - 1
@@ -106,14 +103,12 @@ class Player:
 
     def repeat(self, subject: str) -> None:
         for each in self.gate.of(subject):
-            self.gate.played += 1
             each.repeat()
 
     def stale(self, subject: str, revisions: int, duration_us: int) -> None:
         self.gate.stale[subject] = revisions
         revision = self._revision()
         for each in self.gate.of(subject):
-            self.gate.played += 1
             each.stream.fail(expired(f"too old resource version: {revision} ({revision + 1})"))
         if duration_us:
             self.stall(subject, duration_us, False)

@@ -46,6 +46,7 @@ class VirtualWatch:
         path = parse_path(request.path, self._core.registry)
         self.plural = path.plural if path is not None else ""
         self.ended = False
+        self.timeout_s = 0.0
         self._since = -1
         self._queue: list[Batch] = []
         self._last: list[WatchEvent] = []
@@ -64,20 +65,25 @@ class VirtualWatch:
             return refused
         limit_s = self._core.limits.watch_timeout_s
         given = self._request.query.get("timeoutSeconds", "0")
-        timeout_s = float(given) if given.isdigit() and int(given) else limit_s * (1 + self._rng.random())
+        self.timeout_s = float(given) if given.isdigit() and int(given) else limit_s * (1 + self._rng.random())
         now_ns = self._virtual.now_ns
-        self._bookmark_ns, self._ends_ns = now_ns, now_ns + int(timeout_s * NS_PER_S)
+        self._bookmark_ns, self._ends_ns = now_ns, now_ns + int(self.timeout_s * NS_PER_S)
         self._core.gate.watches[self] = None  # type: ignore[index]
         return Response(200, stream=cast(Stream, self))
 
-    def take(self) -> list[Batch] | None:
-        """The events since the last call; None if there are none, empty at its end."""
+    def take(self, over: bool = False) -> list[Batch] | None:
+        """The events since the last call; None if there are none, empty at its end. `over`: it ends now."""
         with self._undisturbed():
+            if over:
+                self._ends_ns = self._virtual.now_ns
             if not self.ended:
                 stalled = self._core.gate.stalled
-                if stalled.get(self.plural) or stalled.get(""):
+                if not (stalled.get(self.plural) or stalled.get("")):
+                    self._more()
+                elif over:
+                    self.finish()
+                else:
                     return None
-                self._more()
             found, self._queue = self._queue, []
             for batch in found:
                 self._last = [each for each in batch.events if each.type not in ("BOOKMARK", "ERROR")] or self._last

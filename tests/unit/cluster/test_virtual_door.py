@@ -151,6 +151,23 @@ def test_a_watch_over_https_is_told_after_each_advance() -> None:
     thread.join()
 
 
+@pytest.mark.parametrize("stalled", [False, True])
+def test_a_watch_in_the_thread_that_advances_times_out_and_no_time_passes(stalled: bool) -> None:
+    import kubernetes
+
+    with virtual(nodes=2) as cluster:
+        core = kubernetes.client.CoreV1Api(cluster.client.kubernetes())
+        before = (cluster.now_s, cluster.digest, cluster.inputs)
+        if stalled:
+            cluster.delay_events(10)
+            before = (cluster.now_s, cluster.digest, cluster.inputs)
+        # In another thread it would get what happens meanwhile; in this one nothing can happen.
+        stream = kubernetes.watch.Watch().stream(core.list_node, timeout_seconds=1, allow_watch_bookmarks=True)
+        found = [event["raw_object"]["kind"] for event in stream if event["type"] == "ADDED"]
+        assert found == ([] if stalled else ["Node", "Node"])
+        assert (cluster.now_s, cluster.digest, cluster.inputs) == before
+
+
 def test_coroutines_run_on_its_loop_and_time_passes_as_they_wait() -> None:
     with virtual(nodes=1) as cluster:
 
