@@ -127,6 +127,7 @@ class _Core:
         self.rng = random.Random(0)
         self.access = SimpleNamespace(authenticator=_Authenticator(self, users))
         self.connection_metrics: Any = dict
+        self.auditor = None
         self._answer, self.asker = answer, asker
         self._executor = ThreadPoolExecutor(1, "minikube-py-gateway")
         self._streams: dict[_Stream, None] = {}
