@@ -6,6 +6,7 @@ Source: the dropDisabledFields functions of `pkg/api` and `pkg/registry`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from minikube_py.api.apply.assigned import EACH, Path
@@ -39,8 +40,31 @@ def _holders(value: Any, path: Path) -> Iterator[Json]:
         yield from _holders(value.get(path[0]), path[1:])
 
 
+@lru_cache
+def _tree(gated: tuple[Path, ...]) -> Json:
+    """The paths as nested members: one walk tells whether an object has any of them, which is rare."""
+    tree: Json = {}
+    for path in gated:
+        at = tree
+        for name in path:
+            at = at.setdefault(name, {})
+    return tree
+
+
+def _has_any(value: Any, tree: Json) -> bool:
+    if EACH in tree:
+        return any(item and _has_any(item, tree[EACH]) for item in value)
+    for name, below in tree.items():
+        found = value.get(name)
+        if found is not None and (not below or (found and _has_any(found, below))):
+            return True
+    return False
+
+
 def drop(obj: Json, old: Json | None, gated: tuple[Path, ...], on: FeatureGates) -> None:
     """In place; a lifecycle that holds nothing else goes as well. `on`: the gates that were turned on."""
+    if not gated or not _has_any(obj, _tree(gated)):
+        return
     for path in gated:
         if on and _OPENED_BY.get(path[-1]) in on:
             continue

@@ -11,7 +11,7 @@ from typing import Final
 from minikube_py.api.errors import Json, go_quote
 from minikube_py.api.meta import is_dns1123_label
 from minikube_py.api.validation.ips import ip_warnings
-from minikube_py.api.validation.profiles import container_warnings
+from minikube_py.api.validation.profiles import container_warnings, names_profiles
 from minikube_py.fields import quantity
 
 DEPRECATED_LABELS: Final = {
@@ -220,6 +220,8 @@ def _pod_affinity_warnings(affinity: Json, path: str) -> list[str]:
 def _list_warnings(spec: Json, path: str) -> list[str]:
     """Host aliases and pull secrets that are named twice or not at all."""
     found: list[str] = []
+    if not spec.get("hostAliases") and not spec.get("imagePullSecrets"):
+        return found
     seen: set[str] = set()
     for i, alias in enumerate(spec.get("hostAliases") or ()):
         address = alias.get("ip") or ""
@@ -241,8 +243,9 @@ def _list_warnings(spec: Json, path: str) -> list[str]:
 def _container_warnings(spec: Json, annotations: Mapping[str, str], prefix: str) -> list[str]:
     found: list[str] = []
     ports: list[tuple[Json, str]] = []
+    profiled = names_profiles(annotations)
     for container, at in _containers(spec, prefix):
-        if annotations:
+        if profiled:
             found += container_warnings(annotations, container, spec, prefix)
         if resources := container.get("resources"):
             found += _fraction_warnings(resources, f"{at}.resources")
@@ -289,6 +292,8 @@ WARNINGS_MAX: Final = 256
 
 
 def _port_warnings(ports: Sequence[tuple[Json, str]]) -> list[str]:
+    if len(ports) == 1 and not ports[0][0].get("hostIP"):
+        return []
     return _same_port_warnings(ports) + _port_name_warnings(ports)
 
 

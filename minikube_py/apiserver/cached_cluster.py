@@ -36,7 +36,8 @@ class CachedCluster:
         return found
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Json]:
-        return self._projection(kind).under(kind.collection_prefix(namespace))
+        found = self._projection(kind)
+        return found.under(kind.collection_prefix(namespace)) if found.objects else ()
 
     def defaults(self, kind: Kind) -> Iterable[Json]:
         found: Iterable[Json] = self._projection(kind).defaults.values()

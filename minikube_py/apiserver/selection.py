@@ -30,7 +30,7 @@ class Selection:
 
     __slots__ = (
         "_fixed_steps", "_where", "declared_since", "fields", "labels", "name", "namespace", "node", "prefix",
-        "resource", "selective",
+        "resource", "selective", "usual_steps",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +56,8 @@ class Selection:
         self.selective = bool(labels or fields.requirements or self._where)
         looked_at = len({each.field for each in fields.requirements}) + len(fields.where.comparisons)
         self._fixed_steps = STEPS_OF_OBJECT + STEPS_OF_FIELD * looked_at
+        self.usual_steps = 0 if labels.keys > 1 or self._where is not None else self._fixed_steps
+        """What `matches` costs for any decoded entry; 0 if that depends on the entry."""
 
     def needs_store(self) -> bool:
         """True if a declared field depends on other objects, so only the store can answer."""
@@ -93,9 +95,9 @@ class Selection:
 
 def pick(found: list[Entry], entries: Iterator[Entry], selection: Selection, limit: int, steps: int) -> bool:
     """Adds matches to `found` until it has `limit` (0: no limit) or used up the steps. False: there may be more."""
-    matches, cost = selection.matches, selection.steps
+    matches, cost, usual = selection.matches, selection.steps, selection.usual_steps
     for entry in entries:
-        steps -= cost(entry)
+        steps -= usual if usual and entry.decoded else cost(entry)
         if matches(entry):
             found.append(entry)
             if len(found) == limit:

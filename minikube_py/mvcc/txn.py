@@ -29,6 +29,7 @@ RESERVED: Final = (
 _FIELD: Final = {"VALUE": 1, "CREATE": 2, "MOD": 3, "VERSION": 4, "LEASE": 5}
 _NUMBERS: Final = frozenset(_FIELD) - {"VALUE"}
 _OPERATORS: Final = frozenset({"=", "!=", "<", ">"})
+_SINGLE_MAX: Final = 4
 _ONE_KEY: Final = RangeRequest(b"")[1:]
 _INT64_MAX: Final = (1 << 63) - 1
 _ABSENT = KeyValue(b"", b"", 0, 0, 0, 0)
@@ -42,47 +43,50 @@ class Path(NamedTuple):
 
 
 def is_single(txn: Txn) -> bool:
-    """Whether it is one put under a compare of one number, with a read of one key in the other branch, all valid and in
-    bounds. One quick check for nearly every write of an API server."""
-    if not (len(txn.compare) == len(txn.success) == len(txn.failure) == 1):
+    """Whether it is one put under compares of numbers, with reads of one key each in the other branch, all valid and in
+    bounds. One quick check for nearly every write of an API server: of an object, and of one in a namespace."""
+    compares, reads = txn.compare, txn.failure
+    if len(txn.success) != 1 or not (0 < len(compares) <= _SINGLE_MAX and 0 < len(reads) <= _SINGLE_MAX):
         return False
-    (key, target, operator, operand, range_end), put, read = txn.compare[0], txn.success[0], txn.failure[0]
-    if type(put) is not Put or type(read) is not RangeRequest or not read.key or read[1:] != _ONE_KEY:
+    put = txn.success[0]
+    if type(put) is not Put:
         return False
+    for read in reads:
+        if type(read) is not RangeRequest or not read.key or read[1:] != _ONE_KEY:
+            return False
+    for key, target, operator, operand, range_end in compares:
+        if not key or range_end or target not in _NUMBERS or operator not in _OPERATORS:
+            return False
+        if type(operand) is not int or not 0 <= operand <= _INT64_MAX:
+            return False
     put_key, _, lease, _, ignore_value, ignore_lease = put
-    return (
-        bool(key and put_key)
-        and not (range_end or ignore_value or ignore_lease)
-        and target in _NUMBERS
-        and operator in _OPERATORS
-        and type(operand) is int
-        and 0 <= operand <= _INT64_MAX
-        and 0 <= lease <= _INT64_MAX
-        and not put_key.startswith(INDEXES_PREFIX)
-    )
+    if not put_key or ignore_value or ignore_lease or put_key.startswith(INDEXES_PREFIX):
+        return False
+    return 0 <= lease <= _INT64_MAX
 
 
 def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
     """Raises: InvalidRequest if the request is invalid in any state."""
     if type(request) is not Txn:
         _check_op(request, MAX_TXN_OPS)
-    elif is_single(request):
-        object.__setattr__(request, "plain", True)
         return
-    elif _check_txn(request, MAX_TXN_OPS):
+    plain = is_single(request)
+    if not plain:
+        plain = _check_txn(request, MAX_TXN_OPS)
+        try:
+            for branch in (request.success, request.failure):
+                if len(branch) > 1 or (branch and type(branch[0]) is Txn):
+                    check_overlap(branch)
+        except Overlap:
+            raise InvalidRequest(DUPLICATE_KEY) from None
+    if plain:
         object.__setattr__(request, "plain", True)
-    try:
-        for branch in (request.success, request.failure) if type(request) is Txn else ():
-            if len(branch) > 1 or (branch and type(branch[0]) is Txn):
-                check_overlap(branch)
-    except Overlap:
-        raise InvalidRequest(DUPLICATE_KEY) from None
 
 
 def _check_txn(txn: Txn, budget: int) -> bool:
     if (used := max(len(txn.compare), len(txn.success), len(txn.failure))) > budget:
         raise InvalidRequest(TOO_MANY_OPS)
-    plain = len(txn.success) < 2 and len(txn.failure) < 2
+    plain = True
     for key, target, operator, operand, range_end in txn.compare:
         if not key:
             raise InvalidRequest(EMPTY_KEY)

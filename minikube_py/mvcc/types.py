@@ -132,7 +132,7 @@ class Txn:
     success: tuple[Op, ...] = ()
     failure: tuple[Op, ...] = ()
     plain: bool = field(default=False, init=False, compare=False, repr=False)
-    """Set by `txn.check`: valid, at most one op per branch, and no range compared. Apply skips the check."""
+    """Set by `txn.check`: valid, nothing nested, and no range compared. Apply skips the check."""
 
 
 Op = Put | DeleteRange | RangeRequest | Txn

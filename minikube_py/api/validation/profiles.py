@@ -7,6 +7,7 @@ Source: `pkg/apis/core/validation` (ValidateSeccompPodAnnotations and its siblin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import methodcaller
 from typing import Final
 
 from minikube_py.api.errors import FieldError, Json, forbidden_value, go_quote, invalid_value
@@ -20,6 +21,13 @@ _LOCAL: Final = "localhost/"
 _NAMES: Final = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/default", "docker/default")}
 _APP_ARMOR_OLD: Final = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _SECCOMP_OLD: Final = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+
+
+_IS_PROFILE: Final = methodcaller("startswith", (SECCOMP_POD, SECCOMP, APP_ARMOR))
+
+
+def names_profiles(annotations: Mapping[str, str]) -> bool:
+    return any(map(_IS_PROFILE, annotations))
 
 
 def _containers(spec: Json) -> Iterator[tuple[Json, str]]:
@@ -36,6 +44,8 @@ def _profile(holder: Json, name: str) -> Json | None:
 def validate_annotations(annotations: Mapping[str, str], spec: Json, path: str) -> list[FieldError]:
     """Of a pod or template: the profiles exist, and so do their containers."""
     errors: list[FieldError] = []
+    if not names_profiles(annotations):
+        return errors
     for key in (SECCOMP_POD, *(each for each in annotations if each.startswith(SECCOMP))):
         if key in annotations:
             errors += _seccomp_errors(annotations[key], f"{path}.{key}")
@@ -60,6 +70,8 @@ def _seccomp_errors(value: str, path: str) -> list[FieldError]:
 def validate_fields_match(annotations: Mapping[str, str], spec: Json, path: str) -> list[FieldError]:
     """Where both an annotation and a field name a profile, they name the same."""
     errors: list[FieldError] = []
+    if not names_profiles(annotations):
+        return errors
     if SECCOMP_POD in annotations:
         errors += _mismatch(annotations[SECCOMP_POD], _profile(spec, "seccompProfile"), "seccomp", path)
     for container, at in _containers(spec):
@@ -125,7 +137,7 @@ def _unsynced(annotations: Mapping[str, str], spec: Json) -> Iterator[tuple[str,
 
 def sync_fields(annotations: Mapping[str, str], spec: Json) -> None:
     """A pod's AppArmor annotations become fields of its containers."""
-    if (spec.get("os") or {}).get("name") == "windows":
+    if not names_profiles(annotations) or (spec.get("os") or {}).get("name") == "windows":
         return
     for _, container, field in _unsynced(annotations, spec):
         if field is not None and field != _profile(spec, "appArmorProfile"):
@@ -135,7 +147,7 @@ def sync_fields(annotations: Mapping[str, str], spec: Json) -> None:
 def sync_warnings(pod: Json) -> list[str]:
     """What is said of a pod before `sync_fields`."""
     annotations, spec = pod["metadata"].get("annotations") or {}, pod.get("spec") or {}
-    if not annotations or (spec.get("os") or {}).get("name") == "windows":
+    if not names_profiles(annotations) or (spec.get("os") or {}).get("name") == "windows":
         return []
     return _app_armor_warnings(annotations, spec, "")
 

@@ -19,6 +19,7 @@ _DNS: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NET_BIOS: Final = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_IN_USERS: Final = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
+_KINDS: Final = ("initContainers", "containers", "ephemeralContainers")
 _ONLY_DOTS: Final = re.compile(r"[. ]+")
 
 
@@ -69,8 +70,10 @@ def validate_host_process(spec: Json, path: str) -> list[FieldError]:
     """Either all containers of a pod are host processes, or none."""
     own = _host_process(spec)
     errors: list[FieldError] = []
+    if own is None and not any("securityContext" in each for kind in _KINDS for each in spec.get(kind) or ()):
+        return errors
     chosen = []
-    for kind in ("initContainers", "containers", "ephemeralContainers"):
+    for kind in _KINDS:
         for i, container in enumerate(spec.get(kind) or ()):
             theirs = _host_process(container)
             if own is not None and theirs is not None and own != theirs:

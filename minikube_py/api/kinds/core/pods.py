@@ -68,7 +68,7 @@ def _merge_label_keys(spec: Json, labels: Mapping[str, str]) -> None:
     if constraints:
         spec["topologySpreadConstraints"] = [_merged(one, labels) for one in constraints]
     affinity = spec.get("affinity") or {}
-    for kind in ("podAffinity", "podAntiAffinity"):
+    for kind in ("podAffinity", "podAntiAffinity") if affinity else ():
         own = affinity.get(kind) or {}
         terms = own.get("requiredDuringSchedulingIgnoredDuringExecution")
         if terms:
