@@ -28,7 +28,7 @@ class NotLeader(Unavailable):
 
     def __init__(self, leader_id: int = 0, address: str = "") -> None:
         where = f" at {address}" if address else ""
-        known = f"member {leader_id:x}{where} leads" if leader_id else "it knows of no leader"
+        known = f"member {leader_id:x}{where} leads" if leader_id else "it knows no leader"
         super().__init__(f"this member does not lead; {known}")
         self.leader_id = leader_id
         self.address = address

@@ -38,7 +38,7 @@ def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
         found.append(LabelRequirement(expression.get("key") or "", op, tuple(sorted(values))))
     for key, _, texts in found:
         if is_qualified_name(key) or any(map(is_label_value, texts)):
-            raise InvalidSelector(f"{key!r} or one of its values is no label")
+            raise InvalidSelector(f"{key!r} or one of its values is not a label")
     return LabelSelector(tuple(sorted(found, key=lambda requirement: requirement.key)))
 
 

@@ -141,7 +141,7 @@ class RotatedFile:
     def _backups(self) -> list[tuple[datetime, Path]]:
         found = []
         before, suffix = f"{self._path.stem}-", self._path.suffix
-        for path in self._path.parent.glob(f"{before}*{suffix}"):
+        for path in sorted(self._path.parent.glob(f"{before}*{suffix}")):
             with contextlib.suppress(ValueError):
                 stamp = datetime.strptime(path.name[len(before) : len(path.name) - len(suffix)], f"{_STAMP}.%f")
                 found.append((stamp.replace(tzinfo=UTC), path))

@@ -233,7 +233,7 @@ class ApiServer:
         # declarations take effect at their revision.
         self._watch = self.storage.watch(b"\0", FROM_KEY, revision + 1, self._take)
         if not await self.cache.wait_until(newest, self.limits.request_timeout_s):
-            raise Unavailable(f"the store has not told what happened up to revision {newest}")
+            raise Unavailable(f"the store has not delivered events up to revision {newest}")
 
     async def _read_since(self, revision: int) -> tuple[list[KeyValue], list[KeyValue], int]:
         """The objects and the declared indexes at `revision`, or a later one if that is compacted, and that

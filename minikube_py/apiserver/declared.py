@@ -65,7 +65,7 @@ class Declarations:
         try:
             check_field_set(whole)
         except InvalidRequest as error:
-            log.error("what indexes declare on %s is left out: %s", resource.plural, error)
+            log.error("the declarations of indexes on %s are skipped: %s", resource.plural, error)
             return Askable(resource.field_set)
         return Askable(whole if whole.fields else None, indexed)
 
@@ -92,7 +92,7 @@ class Declarations:
             spec = parse(kv.value)
         except InvalidRequest as error:
             # Perhaps of a later version; unknown fields cannot be served.
-            log.error("the declaration %s cannot be read and is left out: %s", kv.key, error)
+            log.error("the declaration %s cannot be read and is skipped: %s", kv.key, error)
             self._forget(kv.key)
             return
         there = self.specs.get(spec.name)

@@ -64,7 +64,7 @@ class EndpointReconciler:
                 await self._storage.lease_revoke(self._lease)
                 await self._reconcile()
         except (MinikubeError, StatusError, TimeoutError) as error:
-            log.info("the endpoint of this server is left to its lease: %s", error)
+            log.info("the endpoint of this server remains until its lease ends: %s", error)
 
     async def _keep(self) -> None:
         while True:

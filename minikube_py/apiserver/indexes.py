@@ -133,7 +133,7 @@ def _any_kind(path: Path) -> FieldKind:
 
 def _no_index(name: str, server: ApiServer) -> StatusError:
     there = ", ".join(sorted(server.declared.specs)) or "none"
-    return StatusError(404, "NotFound", f"no index is named {name!r}; there are: {there}")
+    return StatusError(404, "NotFound", f"there is no index {name!r}; the indexes are: {there}")
 
 
 # --- make and drop --------------------------------------------------------------------------------------------------
@@ -188,11 +188,13 @@ def _read(body: bytes, server: ApiServer) -> IndexSpec:
     resource = server.declared.resources.get(plural) if isinstance(plural, str) else None
     if resource is None:
         there = ", ".join(sorted(server.declared.resources))
-        raise InvalidRequest(f"on: {plural!r} is no resource that is stored; there are {there}")
+        raise InvalidRequest(f"on: {plural!r} is not a stored resource; the resources are {there}")
     sums = _texts(given, "sums")
     if sums and resource.namespaced:
         may = ", ".join(sorted(name for name, each in server.declared.resources.items() if not each.namespaced))
-        raise InvalidRequest(f"sums: {resource.plural} have namespaces, a name alone is none of them; only {may}")
+        raise InvalidRequest(
+            f"sums: {resource.plural} are namespaced, and a name alone does not identify one; only {may}"
+        )
     declared = read_declaration(
         server.declared.base(resource),
         _texts(given, "fields"),
@@ -286,12 +288,12 @@ def _memory(given: Json) -> int:
     try:
         return quantity.whole_units(value) if isinstance(value, str) else _whole(value)
     except quantity.QuantityError as error:
-        raise InvalidRequest(f"memoryLimit: {value!r} is no amount of bytes, as 64Mi: {error}") from None
+        raise InvalidRequest(f"memoryLimit: {value!r} is not an amount of bytes, such as 64Mi: {error}") from None
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest(f"memoryLimit: {value!r} is no amount of bytes, as 64Mi")
+        raise InvalidRequest(f"memoryLimit: {value!r} is not an amount of bytes, such as 64Mi")
     return value
 
 
@@ -304,7 +306,7 @@ async def _explain(request: Request, server: ApiServer) -> Response:
     resource = server.declared.resources.get(plural)
     if resource is None:
         there = ", ".join(sorted(server.declared.resources))
-        raise bad_request(f"resource: {plural!r} is no resource that is stored; there are {there}")
+        raise bad_request(f"resource: {plural!r} is not a stored resource; the resources are {there}")
     await server.lister.wait_fresh()
     limit = parse_int(query["limit"]) if "limit" in query else 0
     if limit < 0:

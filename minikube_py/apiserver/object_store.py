@@ -230,7 +230,7 @@ async def translated(operation: Awaitable[T]) -> T:
         raise OutOfSpace(f"{error}; {error.advice or ALARM_ADVICE}") from None
     except ClusterCorrupt as error:
         advice = error.advice or f"`minikube-py store hash` compares them; {ALARM_ADVICE}"
-        text = f"{error}: members hold different data, so nothing is written; {advice}"
+        text = f"{error}: members hold different data, so writes are refused; {advice}"
         raise StatusError(500, "", text) from None
     except Unavailable as error:
         raise service_unavailable(f"the store is not available: {error}") from None

@@ -81,7 +81,7 @@ class Questions:
         """The first answer; None if no scheduler has the pod. Raises: StatusError 400, 500, 503, 504."""
         names = self.names()
         if not names:
-            text = "no scheduler comes to this API server for questions: none runs, or it has just started"
+            text = "no scheduler answers questions of this API server: none is running, or it has just started"
             raise service_unavailable(text)
         self._last += 1
         number, asked = self._last, _Asked(asyncio.get_running_loop().create_future(), set(names))
@@ -101,7 +101,7 @@ class Questions:
     async def coming(self, name: str) -> list[Json]:
         """The queries for that scheduler; empty after a timeout."""
         if name not in self._lines and len(self.names()) >= NAMES_MAX:
-            raise service_unavailable(f"{NAMES_MAX} schedulers come for questions; no more are served")
+            raise service_unavailable(f"{NAMES_MAX} schedulers answer questions, which is the limit")
         line = self._lines.setdefault(name, _Line())
         line.polls += 1
         line.newest += 1

@@ -107,17 +107,17 @@ class Reading:
         if not names:
             return ""
         shown = ", ".join(sorted(names)[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
-        return f"{len(names)} stored objects cannot be read and are left out: {shown}"
+        return f"{len(names)} stored objects cannot be read and are skipped: {shown}"
 
     def _refusal(self, key: bytes) -> StatusError:
         what = f"what is stored under {key.decode(errors='replace')} cannot be read"
-        return internal(f"{what}, and can be deleted with {UNREAD} alone: {self.why[key]}")
+        return internal(f"{what}, and can be deleted only with {UNREAD}: {self.why[key]}")
 
     def leave_out(self, key: bytes, error: Exception) -> None:
         reason = str(error) or type(error).__name__
         if self.why.get(key) != reason:
             self.why[key] = reason
-            log.error("%s cannot be read, and is left out until it changes: %s", key.decode(errors="replace"), reason)
+            log.error("%s cannot be read, and is skipped until it changes: %s", key.decode(errors="replace"), reason)
 
 
 def as_kind(kind: Kind, kv: KeyValue) -> KeyValue:

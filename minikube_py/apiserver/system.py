@@ -50,7 +50,7 @@ async def create_service_cidr(writer: Writer, cidr: str, wall_s: float) -> None:
     except StatusError as error:
         if not isinstance(error, OutOfSpace) and error.code != 404:
             raise
-        log.warning("the ServiceCIDR %s is not told to be ready: %s", DEFAULT_NAME, error)
+        log.warning("the ServiceCIDR %s is not marked ready: %s", DEFAULT_NAME, error)
 
 
 async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:

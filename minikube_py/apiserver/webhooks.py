@@ -126,7 +126,7 @@ class Webhooks(Plugin):
         found = matched_kind(hook.spec.get("rules") or (), equivalent, of, "", self._registry())
         if found is not None and not seen_as(found, of.kind):
             wanted = f"{of.kind.plural} as {found.api_version}"
-            raise internal(f"webhook {go_quote(hook.name)} wants {wanted}, which this server does not convert")
+            raise internal(f"webhook {go_quote(hook.name)} wants {wanted}, which this server cannot convert")
         return found
 
     async def _call(self, hook: Hook, attributes: Attributes, kind: Kind) -> Review:

@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_feature_gates(parser)
     flags.add_audit(parser)
     secrets = flags.add_secrets(parser, "apiserver")
-    secrets.file("--store-token-file", STORE_TOKEN, "the token to show to the store")
+    secrets.file("--store-token-file", STORE_TOKEN, "the token for the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
     secrets.file("--token-auth-file", USERS_FILE, "the users: CSV lines of token,user,uid,groups")
     key_help = "the key that signs the tokens of service accounts, EC on P-256, PEM"

@@ -22,14 +22,14 @@ from minikube_py.own_code import absolute
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
 
-DENSITY = """Fill nodes with pods as fast as they are taken, then create single pods at a steady rate beside the full
-cluster; their startup's 99th percentile must stay under 5 s (exit code 1 where it does not)."""
-QUERY = """Ask which nodes have so much free, of many nodes: by the index in the store, by range, decode and filter in
+DENSITY = """Fill nodes with pods as fast as they are taken, then create single pods at a steady rate on the full
+cluster; their startup's 99th percentile must stay under 5 s (exit code 1 otherwise)."""
+QUERY = """Query many nodes for those with enough free: with the index in the store, with range, decode and filter in
 the store, and both through the API."""
-SCHEDULE = """Schedule pods that ask for much at once (cpu, memory, GPUs and shares of them, labels in ranges) on nodes
-that are nearly full, through API, store and binding, while others leave; with an index as the scheduler's node matcher,
-or in the store. Of several values for --nodes, --sampling and --matcher, each is a run of its own. In the end all is
-checked: exit code 1 where a pod is where it does not fit, or is left though it fits somewhere."""
+SCHEDULE = """Schedule pods with large requests (cpu, memory, GPUs and shares of them, labels in ranges) on nodes
+that are nearly full, through API, store and binding, while other pods are deleted; with an index as the scheduler's
+node matcher, or in the store. Several values of --nodes, --sampling and --matcher give one run for each combination.
+A final check exits with code 1 if a pod is on a node that it does not fit, or is pending although it fits on one."""
 FLOW = """One round of flow scheduling, without a control plane: how long the graph, the solver and repair take. For
 pods from create to bind, run bench density with a --scheduler-config that enables FlowPlacement, and without."""
 PERF = """Run the workloads of one of upstream's scheduler_perf files as they are, each on a control plane of its own.
@@ -56,7 +56,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--latency-rate", type=flags.seconds, default=5.0, metavar="R", help=rate_help)
     controllers_help = "let ReplicationControllers make the pods (default: the load makes them itself)"
     parser.add_argument("--controllers", action="store_true", help=controllers_help)
-    in_flight_help = "create requests under way at once (default: 64)"
+    in_flight_help = "create requests in flight at once (default: 64)"
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
     flags.add_scheduler_config(parser)
     flags.add_run(parser, virtual=True)
@@ -65,7 +65,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
 
 def _configure_query(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 100_000, "how many nodes", low=1)
-    pods_help = "how many pods are bound to them (default: as many as nodes)"
+    pods_help = "how many bound pods they have (default: as many as nodes)"
     parser.add_argument("--pods", type=flags.whole_number(0, 1_000_000), metavar="N", help=pods_help)
     flags.add_run(parser, split=False)
 
@@ -79,28 +79,28 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=counts, default=(1000,), metavar="N,...", help=nodes_help)
     count = flags.whole_number(1, 1_000_000)
     parser.add_argument("--pods", type=count, default=2000, metavar="N", help="how many pods (default: 2,000)")
-    full_help = "how full bound pods make the nodes at the start, 0 to 0.999 (default: 0.97)"
+    full_help = "share of the nodes' capacity that bound pods use at the start, 0 to 0.999 (default: 0.97)"
     parser.add_argument("--utilisation", type=flags.share(0.999), default=0.97, metavar="U", help=full_help)
-    churn_help = "the share of bound pods that leave again after a while, 0 to 1 (default: 1)"
+    churn_help = "share of bound pods that are deleted after a while, 0 to 1 (default: 1)"
     parser.add_argument("--churn", type=flags.share(1), default=1.0, metavar="C", help=churn_help)
-    repetition_help = "the share of pods that repeat an earlier request, 0 to 1 (default: 0)"
+    repetition_help = "share of pods that repeat an earlier request, 0 to 1 (default: 0)"
     parser.add_argument("--repetition", type=flags.share(1), default=0.0, metavar="R", help=repetition_help)
     sampling_help = "score all nodes that fit, or as many as upstream; several with commas (default: all)"
     samplings = flags.several(flags.one_of("all", "original"))
     parser.add_argument("--sampling", type=samplings, metavar="all|original", help=sampling_help)
     matcher_help = (
-        "what finds the nodes that may fit: columns (filters look at all of them), a structure of the index family, or "
+        "what finds candidate nodes: columns (filters check all nodes), a structure of the index family, or "
         "FILE.py:CLASS; several with commas; family for columns and all of these (default: columns)"
     )
     matchers = flags.several(absolute)
     parser.add_argument("--matcher", type=matchers, default=("columns",), metavar="M,...", help=matcher_help)
-    index_help = "declare an index of the store over the nodes' free resources; may be given several times"
+    index_help = "declare an index of the store over the nodes' free resources; repeatable"
     parser.add_argument("--store-index", action="append", default=[], metavar="NAME=STRUCTURE", help=index_help)
     ask_help = "ask the store for a node with room for each pod before it is created; implied by --store-index"
     parser.add_argument("--ask-store", action="store_true", help=ask_help)
     members_help = "how many members the store has; with several each is a process of its own (default: 1)"
     parser.add_argument("--members", type=int, choices=(1, 3, 5), default=1, help=members_help)
-    in_flight_help = "create requests under way at once (default: 64)"
+    in_flight_help = "create requests in flight at once (default: 64)"
     parser.add_argument("--in-flight", type=flags.whole_number(1, 4096), default=64, metavar="N", help=in_flight_help)
     flags.add_scheduler_config(parser)
     flags.add_run(parser, split=False, virtual=True)
@@ -113,7 +113,7 @@ def _configure_flow(parser: argparse.ArgumentParser) -> None:
     )
     count = flags.whole_number(1, 1_000_000)
     parser.add_argument("--pods", type=count, default=10_000, metavar="N", help="how many pods (default: 10,000)")
-    classes_help = "of so many different specifications (default: 1)"
+    classes_help = "number of different pod specifications (default: 1)"
     parser.add_argument("--classes", type=count, default=1, metavar="C", help=classes_help)
     names = flags.several(absolute)
     model_help = "cost models, several with commas (default: CPU_MEM)"
@@ -125,7 +125,7 @@ def _configure_flow(parser: argparse.ArgumentParser) -> None:
 def _configure_perf(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="such as misc/performance-config.yaml")
     workload_help = (
-        "TEST or TEST/WORKLOAD, * and ? stand for any; may be given several times (default: all by --labels)"
+        "TEST or TEST/WORKLOAD, * and ? stand for any; repeatable (default: all by --labels)"
     )
     parser.add_argument("--workload", action="append", default=[], metavar="NAME", help=workload_help)
     labels_help = (
@@ -133,7 +133,7 @@ def _configure_perf(parser: argparse.ArgumentParser) -> None:
         "none with --workload or --list)"
     )
     parser.add_argument("--labels", metavar="L,-L,...", help=labels_help)
-    topic_help = "by whose thresholds, where a workload has several (default: by the file's folder)"
+    topic_help = "which topic's thresholds to use if a workload has several (default: by the file's folder)"
     parser.add_argument("--topic", metavar="NAME", help=topic_help)
     parser.add_argument("--list", action="store_true", help="only list the workloads, and which of them are refused")
     flags.add_scheduler_config(parser)
@@ -223,7 +223,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
         chosen=flags.chosen(arguments),
     )
     if arguments.sampling and arguments.scheduler_config:
-        raise InvalidRequest("--scheduler-config says how many nodes are scored; leave out --sampling")
+        raise InvalidRequest("--scheduler-config sets how many nodes are scored; remove --sampling")
     if virtual.asked(arguments):
         good = run_all_virtually(plan, again=virtual.again(), results=arguments.results, step=started().done)
         return 0 if good else 1

@@ -45,12 +45,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=count, default=NODES, metavar="N", help=nodes_help)
     important_help = "the share of pods that may preempt the others, 0 to 1 (default: 0)"
     parser.add_argument("--important", type=flags.share(1), default=0.0, metavar="P", help=important_help)
-    only_help = "decisions only, over nodes in memory: no API, store, kubelet or time; about ten times faster"
+    only_help = "scheduling decisions only, on nodes in memory: no API, store, kubelet or clock; about ten times faster"
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--scheduler-only", action="store_true", help=only_help)
     virtual_help = "over the whole control plane in virtual time (the default)"
     which.add_argument("--virtual", action="store_true", help=virtual_help)
-    plugin_help = "a plugin of your own, for B alone unless A names it; may be given several times"
+    plugin_help = "a plugin of your own, for B only unless A names it; repeatable"
     parser.add_argument(
         "--plugin", type=own_code.absolute, action="append", default=[], metavar="FILE.py:CLASS", help=plugin_help
     )
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help=results_help)
     parser.add_argument("--png", action="store_true", help="the picture as .png (default: .svg)")
     flags.add_page(parser, "both runs of the first seed, side by side,")
-    parser.add_argument("--json", action="store_true", help="print the JSON in place of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.set_defaults(parser=parser)
 
 
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, run_compare
 
     if arguments.page is not None and arguments.scheduler_only:
-        raise InvalidRequest("--scheduler-only has no time that a page could go through; leave one of them out")
+        raise InvalidRequest("--scheduler-only has no timeline for a page; remove one of them")
     names = _names(arguments.first, arguments.second, bool(arguments.plugin))
     plugins = tuple(arguments.plugin)
     options = CompareOptions(
@@ -127,9 +127,9 @@ def _told(comparison: Comparison) -> str:
         (
             f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}",
             table(heads, rows, set(heads[1:5])),
-            "P: how probable a mean difference as large is, where the two do not differ (all signs of the paired ones)",
-            f"placements {sha256(digests.encode()).hexdigest()}: SHA-256 over where the pods went, of all runs; "
-            "the same command comes to the same",
+            "P: probability of a mean difference at least this large if the two do not differ (paired sign-flip test)",
+            f"placements {sha256(digests.encode()).hexdigest()}: SHA-256 of the placements of all runs; the same "
+            "command gives the same hash",
         )
     )
 

@@ -12,7 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_leader_election(parser, "kube-controller-manager")
     flags.add_feature_gates(parser)
-    key_help = "the key that signs the tokens of service accounts, PEM; without it, Secrets are given none"
+    key_help = "the key that signs service account tokens, PEM; without it, Secrets get no tokens"
     parser.add_argument("--service-account-private-key-file", type=Path, metavar="F", help=key_help)
     for part, what in (("cert", "authority that signs requests for certificates"), ("key", "key of that authority")):
         parser.add_argument(f"--cluster-signing-{part}-file", type=Path, metavar="F", help=f"the {what}, PEM")

@@ -52,7 +52,7 @@ async def _ask(arguments: argparse.Namespace) -> Json:
 
 
 def _decided(answer: Json) -> list[str]:
-    where = f"is on {answer['node']}" if answer["node"] else "is on no node"
+    where = f"is on {answer['node']}" if answer["node"] else "is not bound to a node"
     lines = [f"{answer['pod']} {where}"]
     if (group := answer.get("group")) is not None:
         lines.append(f"of its group {group['name']} {group['pods']} pods are there, {group['scheduled']} have a node")
@@ -62,7 +62,7 @@ def _decided(answer: Json) -> list[str]:
     if answer.get("flow"):
         lines.append(_flow(answer["flow"]))
     if decision is None:
-        return [*lines, "" if held is not None else "how that was decided is not remembered", ""]
+        return [*lines, "" if held is not None else "the details of that decision are no longer kept", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
     head = f"scheduler decision {decision['decision']}; decisions for this pod: {numbers}"
     if not decision["node"]:
@@ -75,15 +75,15 @@ def _decided(answer: Json) -> list[str]:
 def _flow(flow: Json) -> str:
     """The path and its cost, for a pod placed by flow."""
     path = " -> ".join([flow["task_class"], *(f"{step['to']} ({step['cost']})" for step in flow["path"])])
-    stay = f"to stay would have cost {flow['alternative']}"
+    stay = f"staying would have cost {flow['alternative']}"
     return f"flow round {flow['round']}, {flow['model']} solved by {flow['solver']}: {path}: {flow['price']}; {stay}"
 
 
 def told(answer: Json) -> list[str]:
     """The current nodes, and what would have to change."""
-    lines = [f"as things are now {answer['fits']} of {answer['of']} nodes fit"]
+    lines = [f"now {answer['fits']} of {answer['of']} nodes fit"]
     if answer.get("extendersNotAsked"):
-        lines.append(f"not asked, and may see it otherwise: extenders {', '.join(answer['extendersNotAsked'])}")
+        lines.append(f"not asked, and may decide differently: extenders {', '.join(answer['extendersNotAsked'])}")
     if answer["best"]:
         after = f"; runner-up: {answer['runnerUp']}" if answer["runnerUp"] else ""
         lines.append(f"best: {', '.join(answer['best'][:5])}{after}")

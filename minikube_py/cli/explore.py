@@ -22,7 +22,7 @@ PLUGIN = "minikube_py.cluster.pytest_plugin"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("test", metavar="FILE::TEST", help="what pytest is to run")
+    parser.add_argument("test", metavar="FILE::TEST", help="what pytest runs")
     which = parser.add_mutually_exclusive_group()
     seeds_help = "how many seeds, starting with 1 (default: 50)"
     which.add_argument("--seeds", type=flags.whole_number(1, 10_000_000), default=50, metavar="N", help=seeds_help)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Flags = argparse._ActionsContainer
+"""A parser, or a group of its flags."""
+
 NODES_MAX = 100_000
 
 
@@ -60,7 +63,7 @@ def one_of(*names: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in names:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(names)}")
         return text
 
     return parse
@@ -137,7 +140,7 @@ def switch(text: str) -> bool:
     return text.lower() == "true"
 
 
-def add_nodes(parser: argparse.ArgumentParser, default: int, what: str, low: int = 0) -> None:
+def add_nodes(parser: Flags, default: int, what: str, low: int = 0) -> None:
     kind = whole_number(low, NODES_MAX)
     parser.add_argument("--nodes", type=kind, default=default, metavar="N", help=f"{what} (default: {default:,})")
 
@@ -158,7 +161,7 @@ def add_run(parser: argparse.ArgumentParser, split: bool = True, virtual: bool =
 
 
 def add_page(parser: argparse.ArgumentParser, what: str) -> None:
-    page_help = f"{what} as one HTML file: the nodes as they fill, and a slider through the run"
+    page_help = f"{what} as one HTML file: the nodes over time, with a slider"
     parser.add_argument("--page", type=new_file, metavar="FILE.html", help=page_help)
 
 
@@ -188,9 +191,9 @@ def matcher(text: str) -> str:
     return one_of(*STRUCTURES)(text)
 
 
-def add_matcher(parser: argparse.ArgumentParser) -> None:
+def add_matcher(parser: Flags) -> None:
     help_text = (
-        "what finds the scheduler the nodes that may fit: columns (filters look at all of them), a structure of the "
+        "what finds candidate nodes for the scheduler: columns (filters check all nodes), a structure of the "
         "index family, or FILE.py:CLASS; the decisions are the same (default: columns)"
     )
     parser.add_argument("--matcher", type=matcher, default=DEFAULT_MATCHER, metavar="NAME", help=help_text)
@@ -206,14 +209,14 @@ def feature_gates(text: str) -> FeatureGates:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_feature_gates(parser: argparse.ArgumentParser) -> None:
+def add_feature_gates(parser: Flags) -> None:
     help_text = "upstream's feature gates: GenericWorkload (Workload, PodGroup) and GangScheduling can be turned on"
     parser.add_argument(
         "--feature-gates", type=feature_gates, default=frozenset(), metavar="NAME=true,...", help=help_text
     )
 
 
-def add_structures(parser: argparse.ArgumentParser) -> None:
+def add_structures(parser: Flags) -> None:
     help_text = (
         "let indexes be kept in a structure of your own, FILE.py:CLASS or MODULE:CLASS, under its name; may be given "
         "several times, and at each start"
@@ -224,17 +227,17 @@ def add_structures(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_admission_plugins(parser: argparse.ArgumentParser) -> None:
+def add_admission_plugins(parser: Flags) -> None:
     help_text = "admission plugins beside those that are on: ServiceAccount, which gives pods accounts and tokens"
     known = several(one_of("ServiceAccount"))
     parser.add_argument("--enable-admission-plugins", type=known, default=(), metavar="NAME,...", help=help_text)
 
 
-def add_audit(parser: argparse.ArgumentParser) -> None:
+def add_audit(parser: Flags) -> None:
     from minikube_py.apiserver.audit_log import MODES, LogOptions
 
     usual, many = LogOptions(""), whole_number(0, 1_000_000)
-    policy_help = "which requests the audit log tells of, an audit.k8s.io/v1 Policy (default: of none)"
+    policy_help = "the audit.k8s.io/v1 Policy that says which requests are logged (default: none)"
     parser.add_argument("--audit-policy-file", type=Path, metavar="F", help=policy_help)
     path_help = "write audit events to this file, - for standard output (default: nowhere)"
     parser.add_argument("--audit-log-path", metavar="F", help=path_help)
@@ -266,9 +269,9 @@ def audit(arguments: argparse.Namespace) -> Auditing:
     return Auditing(policy.absolute() if policy is not None else None, log)
 
 
-def add_stages(parser: argparse.ArgumentParser) -> None:
+def add_stages(parser: Flags) -> None:
     help_text = (
-        "stages by which pods, nodes and other objects live, as KWOK's: a file, or a folder of files; repeatable "
+        "KWOK stages for pods, nodes and other objects: a file, or a folder of files; repeatable "
         "(default: pods run at once)"
     )
     parser.add_argument("--stages", type=Path, action="append", default=[], metavar="PATH", help=help_text)
@@ -279,12 +282,12 @@ def stages(arguments: argparse.Namespace) -> tuple[Path, ...]:
     return tuple(path.absolute() for path in arguments.stages)
 
 
-def add_scheduler_config(parser: argparse.ArgumentParser, *more: str) -> None:
+def add_scheduler_config(parser: Flags, *more: str) -> None:
     help_text = "the scheduler's KubeSchedulerConfiguration, YAML or JSON (default: upstream's default plugins)"
     parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=Path, metavar="F", help=help_text)
     plugin_help = (
         "a plugin of your own, FILE.py:CLASS, MODULE:CLASS or the name of an entry point; takes part at all its points "
-        "unless the configuration names it; may be given several times"
+        "unless the configuration names it; repeatable"
     )
     parser.add_argument(
         "--plugin", dest="plugins", type=absolute, action="append", default=[], metavar="FILE.py:CLASS",
@@ -327,7 +330,7 @@ def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
         "--leader-elect", type=switch, nargs="?", const=True, default=True, metavar="true|false", help=elect_help
     )
     add_lease_timing(group, "leader-elect")
-    name_help = f"the Lease that is contended for (default: {lease})"
+    name_help = f"the Lease to lock (default: {lease})"
     group.add_argument("--leader-elect-resource-name", default=lease, metavar="NAME", help=name_help)
     namespace_help = "its namespace (default: kube-system)"
     group.add_argument("--leader-elect-resource-namespace", default="kube-system", metavar="NS", help=namespace_help)
@@ -341,11 +344,11 @@ def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:
 
 
 def add_lease_timing(group: argparse._ArgumentGroup, prefix: str) -> None:
-    lease_help = "how long the others wait, since they last saw it renewed, before they take it (default: 15s)"
+    lease_help = "how long candidates wait after the last observed renewal before they take it (default: 15s)"
     group.add_argument(f"--{prefix}-lease-duration", type=duration_s, default=15.0, metavar="T", help=lease_help)
-    deadline_help = "how long its holder tries to renew before it writes nothing any more (default: 10s)"
+    deadline_help = "how long the holder retries a renewal before it stops writing (default: 10s)"
     group.add_argument(f"--{prefix}-renew-deadline", type=duration_s, default=10.0, metavar="T", help=deadline_help)
-    retry_help = "the time between two tries (default: 2s)"
+    retry_help = "time between attempts (default: 2s)"
     group.add_argument(f"--{prefix}-retry-period", type=duration_s, default=2.0, metavar="T", help=retry_help)
 
 
@@ -375,11 +378,11 @@ HEALTH_PORTS = {"store": 10251, "apiserver": 10252, "scheduler": 10259, "control
 def add_process(parser: argparse.ArgumentParser, role: str) -> None:
     """Flags of every role process."""
     health_help = (
-        f"answer `minikube-py health {role}` there (plain HTTP, GET /readyz), or `none` "
+        f"address that answers `minikube-py health {role}` (plain HTTP, GET /readyz), or `none` "
         f"(default: 127.0.0.1:{HEALTH_PORTS[role]} if it is free; none with --with-parent)"
     )
     parser.add_argument("--healthz", metavar="HOST:PORT", help=health_help)
-    parent_help = "exit when standard input ends, so as not to outlive the parent process"
+    parent_help = "exit when standard input closes, to end with the parent process"
     parser.add_argument("--with-parent", action="store_true", help=parent_help)
 
 
@@ -398,14 +401,14 @@ def add_store_access(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "which store", "By default the store of the running `minikube-py up`, or the one that $MINIKUBE_PY_STORE names."
     )
-    group.add_argument("--data-dir", type=Path, metavar="D", help="the one of the `up` with this data folder")
-    endpoints_help = "that of the members at these addresses; needs --secrets-dir, or token and authority"
+    group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
+    endpoints_help = "the store with members at these addresses; needs --secrets-dir, or token and authority"
     group.add_argument("--endpoints", metavar="HOST:PORT,...", help=endpoints_help)
     secrets_help = f"the folder `admin` of init-secrets: {STORE_TOKEN} and {AUTHORITY}"
     group.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
-    group.add_argument("--token-file", type=Path, metavar="F", help="the token to show to the store")
+    group.add_argument("--token-file", type=Path, metavar="F", help="the token for the store")
     group.add_argument("--ca-file", type=Path, metavar="F", help="the authority that signed its certificates, PEM")
-    timeout_help = "wait so long for each member (default: 5s)"
+    timeout_help = "timeout for each member (default: 5s)"
     group.add_argument("--timeout", type=duration_s, default=5.0, metavar="T", help=timeout_help)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(parser=parser)
@@ -465,11 +468,11 @@ class Secrets:
             self._parser.error(f"needs --secrets-dir, or {', '.join(missing)}")
 
 
-def add_room(parser: argparse.ArgumentParser) -> None:
+def add_room(parser: Flags) -> None:
     """`quota_bytes` and `reserve_bytes`, of a store member."""
     quota_help = (
-        "refuse writes that need space once data and history take this much, and raise the alarm NOSPACE; deletes and "
-        "reads go on (default: 2Gi; 0: no bound)"
+        "refuse writes that need space once data and history reach this size, and raise the alarm NOSPACE; deletes "
+        "and reads continue (default: 2Gi; 0: no bound)"
     )
     names = "--quota-bytes", "--quota-backend-bytes"
     parser.add_argument(*names, type=size_bytes, default=2 << 30, metavar="SIZE", help=quota_help)
@@ -477,20 +480,20 @@ def add_room(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reserve-bytes", type=size_bytes, default=64 << 20, metavar="SIZE", help=reserve_help)
 
 
-def add_etcd_behind(parser: argparse.ArgumentParser) -> None:
+def add_etcd_behind(parser: Flags) -> None:
     """An etcd instead of our store; flags as kube-apiserver's."""
-    servers_help = "keep everything in this etcd, instead of the built-in store (needs the extra `etcd`)"
+    servers_help = "store everything in this etcd instead of the built-in store (needs the extra `etcd`)"
     parser.add_argument("--etcd-servers", metavar="URL,...", help=servers_help)
     files = (
         ("cafile", "the authority that signed etcd's certificates"),
-        ("certfile", "the certificate to show to etcd"),
+        ("certfile", "the client certificate for etcd"),
         ("keyfile", "its private key"),
     )
     for name, what in files:
         parser.add_argument(f"--etcd-{name}", type=Path, metavar="F", help=f"{what}, PEM")
     prefix_help = "the prefix of all keys in etcd; each cluster needs its own (default: /registry)"
     parser.add_argument("--etcd-prefix", metavar="P", help=prefix_help)
-    compaction_help = "how often etcd is compacted, by one API server of all, 0: never (default: 5m)"
+    compaction_help = "interval of compaction; one API server compacts etcd; 0: never (default: 5m)"
     parser.add_argument("--etcd-compaction-interval", type=retention_s, metavar="D", help=compaction_help)
     parser.set_defaults(parser=parser)
 
@@ -509,7 +512,7 @@ def etcd_behind(arguments: argparse.Namespace) -> EtcdBehind | None:
     if not named:
         return None
     if "servers" not in named:
-        arguments.parser.error("--etcd-cafile, --etcd-prefix and their like need --etcd-servers")
+        arguments.parser.error("--etcd-cafile, --etcd-prefix and similar flags need --etcd-servers")
     from minikube_py.control_plane.errors import SetupError
     from minikube_py.control_plane.etcd_behind import EtcdBehind
 

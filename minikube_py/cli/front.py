@@ -2,4 +2,4 @@
 
   minikube-py front check mine.py:MyFront"""
 
-SUBCOMMANDS = {"check": "judge a front of your own: its laws, false positives against its bound, upkeep, bytes"}
+SUBCOMMANDS = {"check": "check a front of your own: its laws, false positives against its bound, upkeep, bytes"}

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if verdict.costs:
         heads = ["NODES", "FRONT", "LET THROUGH", "BYTES", "ROWS READ", "US A REQUEST", "US A CHANGE"]
         rows = [[cost.world, cost.front, *(f"{figure:.3g}" for figure in cost[2:])] for cost in verdict.costs]
-        print("\nLET THROUGH: of the full shards; ROWS READ: for each node that changed")
+        print("\nLET THROUGH: share of full shards; ROWS READ: for each changed node")
         print(table(heads, rows, set(heads[2:])))
     print(f"\n{verdict.front}: {'all laws hold' if verdict.holds else 'broken'}")
     return 0 if verdict.holds else 1

@@ -25,12 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ports = ", ".join(f"{role} {port}" for role, port in flags.HEALTH_PORTS.items())
     parser.description = (parser.description or "").format(ports=ports)
     parser.add_argument("role", choices=sorted(flags.HEALTH_PORTS), metavar="ROLE", help=", ".join(flags.HEALTH_PORTS))
-    address_help = "where the role answers (default: 127.0.0.1 and its port)"
+    address_help = "address of the role's health endpoint (default: 127.0.0.1 and its port)"
     parser.add_argument("--address", metavar="HOST:PORT", help=address_help)
-    secrets_help = "taken from every role, so that all healthchecks may look alike; nothing of it is needed"
+    secrets_help = "accepted for every role so that all health checks look alike; not used"
     parser.add_argument("--secrets-dir", metavar="D", help=secrets_help)
-    parser.add_argument("--live", action="store_true", help="ask only whether the process turns")
-    parser.add_argument("--timeout", type=flags.duration_s, default=5.0, metavar="T", help="wait so long (default: 5s)")
+    parser.add_argument("--live", action="store_true", help="check only whether the process is alive (livez)")
+    parser.add_argument("--timeout", type=flags.duration_s, default=5.0, metavar="T", help="timeout (default: 5s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,10 +55,10 @@ def ask(address: str, timeout_s: float, kind: str = "readyz") -> str:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         what = "no answer in time" if isinstance(error, TimeoutError) else reason.lower()
-        raise NotWell(f"{address}: {what}; does it run, and with --healthz there?") from error
+        raise NotWell(f"{address}: {what}; is it running, with --healthz at this address?") from error
     head, _, body = answer.partition(b"\r\n\r\n")
     text = body.decode(errors="replace").strip()
     words = head.split(b" ", 2)
     if len(words) < 2 or words[1] != b"200":
-        raise NotWell(text or f"{address} answered without a word")
+        raise NotWell(text or f"{address} closed the connection without an answer")
     return text

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 SUBCOMMANDS = {
     "create": "declare an index: on which resource, over which fields, in which structure",
     "list": "list the indexes and their state",
-    "stats": "cost of each and how often it answered",
-    "drop": "drop an index; queries are answered without it",
-    "explain": "how a query is answered, and what the other ways would have cost",
+    "stats": "cost of each index and how often it was used",
+    "drop": "drop an index; queries run without it",
+    "explain": "how a query is answered, and the cost of the alternatives",
     "check": "check a structure of your own: its laws, and its cost beside the built-in ones",
 }
 ROOT = "/minikube-py/v1"
@@ -40,7 +40,7 @@ def add_access(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which API server", about)
     config_help = "a kubeconfig with an https server, its authority and a token"
     group.add_argument("--kubeconfig", type=Path, metavar="F", help=config_help)
-    group.add_argument("--data-dir", type=Path, metavar="D", help="the one of the `up` with this data folder")
+    group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
     timeout_help = "how long to wait for an answer (default: 30s)"
     group.add_argument("--timeout", type=flags.duration_s, default=30.0, metavar="T", help=timeout_help)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -71,7 +71,7 @@ def _kubeconfig(arguments: argparse.Namespace) -> Path:
     try:
         return the_one() / "kubeconfig"
     except SetupError as error:
-        raise SetupError(f"{error}, or a --kubeconfig") from None
+        raise SetupError(f"{error}, or give a --kubeconfig") from None
 
 
 class Api:
@@ -101,8 +101,8 @@ class Api:
         except StatusError as error:
             if error.code == 404 and not error.reason:
                 raise RequestError(
-                    f"{self.server} knows no indexes: it is no API server of this version of minikube-py; name another "
-                    "with --kubeconfig"
+                    f"{self.server} does not serve indexes: it is not an API server of this version of minikube-py; "
+                    "name another one with --kubeconfig"
                 ) from None
             raise
 

@@ -28,7 +28,7 @@ EXAMPLES = 400
 
 def configure(parser: argparse.ArgumentParser) -> None:
     arguments_of_check(parser, "structure")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the bench there (.svg or .png)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot the benchmark to this .svg or .png file")
 
 
 def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:
@@ -36,11 +36,11 @@ def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:
     target_help = f"FILE.py:CLASS, MODULE:CLASS, or the name of a {what}"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     count = flags.whole_number(1, 1_000_000)
-    examples_help = f"how many programs are drawn, and a quarter as many histories (default: {EXAMPLES})"
+    examples_help = f"number of generated programs, and four times the number of histories (default: {EXAMPLES})"
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
-    seed_help = "the same seed draws the same programs (default: 0)"
+    seed_help = "the same seed generates the same programs (default: 0)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
-    option_help = f"an option of the {what}; may be given several times"
+    option_help = f"an option of the {what}; repeatable"
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
     parser.add_argument("--no-bench", action="store_true", help="only the laws")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -49,7 +49,7 @@ def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.plot and arguments.no_bench:
-        arguments.parser.error("--plot draws the bench; it does not go with --no-bench")
+        arguments.parser.error("--plot plots the benchmark; it excludes --no-bench")
     try:
         from minikube_py.lab.conformance import bench
         from minikube_py.lab.conformance.check import as_json, check
@@ -147,7 +147,7 @@ def _costs(verdict: Verdict) -> str:
         figures = [_us(cost.finds_us[question]) for question in asked]
         held = f"{cost.size_bytes / cost.rows:.0f}"
         rows.append([name, f"{cost.rows:,}", *figures, _us(cost.pair_us), held, f"{cost.examined[asked[0]]:,}"])
-    title = "microseconds a question; EXAMINED is that of the first question, 0 where its answer was kept from before"
+    title = "microseconds per query; EXAMINED is that of the first query, 0 if its answer was cached"
     return f"{title}\n{table(heads, rows, set(heads[1:]))}"
 
 

@@ -27,19 +27,19 @@ POLL_S = 0.1
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits, - and .")
-    parser.add_argument("--on", required=True, metavar="RESOURCE", help="whose objects: nodes, pods, services, ...")
-    fields_help = "the fields, separated by commas; may be given several times"
+    parser.add_argument("--on", required=True, metavar="RESOURCE", help="resource: nodes, pods, services, ...")
+    fields_help = "the fields, separated by commas; repeatable"
     parser.add_argument("--fields", action="append", required=True, metavar="F,...", help=fields_help)
-    sum_help = "a sum over referring objects that a field names; may be given several times"
+    sum_help = "a sum over referring objects, used by a field; repeatable"
     parser.add_argument("--sum", action="append", default=[], metavar="NAME=...", help=sum_help)
     structure_help = (
-        "its structure (default: max-tree): a name, or FILE.py:CLASS where the control plane was started with "
-        "that --structure; `minikube-py index check` knows their laws"
+        "its structure (default: max-tree): a name, or FILE.py:CLASS if the control plane was started with that "
+        "--structure; `minikube-py index check` checks its laws"
     )
     parser.add_argument("--structure", type=absolute, default="max-tree", metavar="S", help=structure_help)
-    option_help = "an option of the structure; may be given several times"
+    option_help = "an option of the structure; repeatable"
     parser.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option_help)
-    memory_help = "drop the structure if it exceeds this much memory, and answer without it (default: 256Mi)"
+    memory_help = "drop the structure if it exceeds this amount of memory, and answer without it (default: 256Mi)"
     parser.add_argument("--memory-limit", metavar="BYTES", help=memory_help)
     parser.add_argument("--wait", action="store_true", help="return when it is complete")
     add_access(parser)

@@ -23,10 +23,10 @@ LIMIT = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     where_help = "the query, in the form of kubectl's --field-selector"
     parser.add_argument("where", metavar="WHERE", help=where_help)
-    parser.add_argument("--on", default="nodes", metavar="RESOURCE", help="whose objects (default: nodes)")
+    parser.add_argument("--on", default="nodes", metavar="RESOURCE", help="resource (default: nodes)")
     limit_help = f"the first N matches, 0 for all (default: {LIMIT})"
     parser.add_argument("--limit", type=flags.whole_number(0, 10**9), default=LIMIT, metavar="N", help=limit_help)
-    any_help = "any matches, as for a scheduler; lists need the first by name, so all must be found"
+    any_help = "return any matches, as a scheduler needs; lists need the first by name, so all matches must be found"
     parser.add_argument("--any", action="store_true", help=any_help)
     add_access(parser)
 
@@ -55,9 +55,9 @@ def told(answer: Json) -> str:
     rows = [_row("*", chosen), *(_row("", each) for each in others)]
     lines = [head, table(HEADS, rows, NUMBERS)]
     if "scannedBelow" in answer:
-        lines.append(f"revisions below {answer['scannedBelow']} are read from etcd, and scanned")
+        lines.append(f"revisions below {answer['scannedBelow']} are read from etcd and scanned")
     if answer["listsAsk"] != "store":
-        lines.append("lists do not come here: no complete index has its fields; the API server looks through its cache")
+        lines.append("lists do not use this: no complete index has these fields; the API server scans its cache")
     if not any(each["name"] and each["takenUs"] >= 0 for each in (chosen, *others)):
         fields = ",".join(dict.fromkeys(each["field"] for each in answer["comparisons"]))
         lines.append(next_step(f"minikube-py index create NAME --on {answer['resource']} --fields '{fields}'"))

@@ -18,7 +18,7 @@ NUMBERS = frozenset(HEADS[2:])
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only this one, and how it was declared")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this index, and its declaration")
     add_access(parser)
 
 

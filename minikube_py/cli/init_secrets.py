@@ -16,10 +16,10 @@ from pathlib import Path
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", type=Path, required=True, metavar="D", help="where the folders are made")
-    stores_help = "host names of the store members, with commas between; localhost is always among them"
+    parser.add_argument("--dir", type=Path, required=True, metavar="D", help="where to make the folders")
+    stores_help = "host names of the store members, comma-separated; localhost is always included"
     parser.add_argument("--stores", default="", metavar="HOSTS", help=stores_help)
-    hosts_help = "host names and addresses of the API servers, with commas between; localhost is always among them"
+    hosts_help = "host names and addresses of the API servers, comma-separated; localhost is always included"
     parser.add_argument("--hosts", default="", metavar="HOSTS", help=hosts_help)
     server_help = "the API server as the other roles reach it, for their kubeconfigs (default: https://127.0.0.1:6443)"
     parser.add_argument("--server", default="https://127.0.0.1:6443", metavar="URL", help=server_help)
@@ -35,5 +35,5 @@ def run(arguments: argparse.Namespace) -> int:
     made = ensure_secrets(Deployment(folder, stores, hosts, arguments.server, arguments.admin_server))
     for name in made:
         print(f"made {folder / name}")
-    print(f"secrets in {folder}: {f'{len(made)} made' if made else 'all there'}")
+    print(f"secrets in {folder}: {f'{len(made)} made' if made else 'all exist'}")
     return 0

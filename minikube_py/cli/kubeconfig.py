@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    data_help = "the data folder of an `up` (default: that of the one that runs)"
+    data_help = "the data folder of an `up` (default: that of the running one)"
     parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
-    secrets_help = "the folder `admin` of those that `minikube-py init-secrets` made, instead"
+    secrets_help = "the folder `admin` made by `minikube-py init-secrets`, instead"
     parser.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
     server_help = "the API server's URL as users of the file see it (default: as made)"
     parser.add_argument("--server", metavar="URL", help=server_help)

@@ -16,16 +16,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shapes_help = "a JSON list of nodes to register instead: {name, capacity: {resource: quantity}, labels}"
     parser.add_argument("--shapes", type=Path, metavar="F", help=shapes_help)
     flags.add_stages(parser)
-    share_help = "play only this share of the nodes, by their names, as one of several such processes (default: 0/1)"
+    share_help = "play only this share of the nodes (by name), as one of several such processes (default: 0/1)"
     parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help=share_help)
     group = parser.add_argument_group(
-        "claimed shares", "Processes that find their own share, by a Lease for each: no two play the same nodes."
+        "claimed shares", "Processes that claim their share by a Lease each: no two play the same nodes."
     )
-    claim_help = "play the next nodes that no other process holds: slot k is node-(k x N) to node-(k x N + N - 1)"
+    claim_help = "play the next nodes that no other process has claimed: slot k is node-(k x N) to node-(k x N + N - 1)"
     group.add_argument("--claim-share", action="store_true", help=claim_help)
     name_help = (
         "the slots' Leases are kube-system/PREFIX0, PREFIX1, ... (default: minikube-py-kubelet-); with a kubelet's "
-        "token it begins with that"
+        "token it must begin with that prefix"
     )
     group.add_argument("--claim-prefix", default="minikube-py-kubelet-", metavar="PREFIX", help=name_help)
     flags.add_lease_timing(group, "claim")

@@ -8,7 +8,7 @@ predictors of usage gain.
 
 SUBCOMMANDS = {
     "calls": "record every call from API server to store during a run; histograms and diagrams",
-    "packing": "what six published policies allocate of the GPUs of a production trace, and what they fragment",
-    "prediction": "what a cluster gains and pays when it believes a predictor of what pods will use",
-    "study": "run a study that was written down before, and write its report",
+    "packing": "GPUs of a production trace that six published policies allocate, and the fragmentation they cause",
+    "prediction": "benefit and cost of trusting a predictor of pods' resource usage",
+    "study": "run a preregistered study, and write its report",
 }

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_nodes(parser, 1000, "density: how many fake nodes", low=1)
     pods_help = "how many pods (default: 10,000; of the trace all)"
     parser.add_argument("--pods", type=flags.whole_number(1, 1_000_000), metavar="N", help=pods_help)
-    latency_help = "density: how many single pods at the end, five a second (default: 25)"
+    latency_help = "density: number of single pods at the end, five per second (default: 25)"
     count = flags.whole_number(1, 10_000)
     parser.add_argument("--latency-pods", type=count, default=25, metavar="N", help=latency_help)
     controllers_help = "density: let ReplicationControllers make the pods"
@@ -83,7 +83,7 @@ def _run_beside(arguments: argparse.Namespace, options: DensityOptions | ReplayO
     from minikube_py.lab.density import DensityOptions
 
     if not isinstance(options, DensityOptions):
-        raise RequestError("--beside-upstream compares density runs; a trace is replayed on ours alone")
+        raise RequestError("--beside-upstream compares density runs; a trace replay runs on minikube_py only")
     script = arguments.beside_upstream if arguments.beside_upstream != Path() else SCRIPT
     run_interruptible(
         run_beside(

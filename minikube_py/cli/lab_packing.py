@@ -26,16 +26,16 @@ SEEDS = "42-51"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    pods_help = "pod lists of the trace, by comma; `all` for the 17 that results were published of (default: default)"
+    pods_help = "pod lists of the trace, comma-separated; `all` for the 17 with published results (default: default)"
     parser.add_argument("--pods", default="default", metavar="LIST", help=pods_help)
-    policy_help = f"which policies, by comma (default: {','.join(POLICIES)})"
+    policy_help = f"policies, comma-separated (default: {','.join(POLICIES)})"
     parser.add_argument("--policy", type=_policies, default=list(POLICIES), metavar="P,...", help=policy_help)
     seeds_help = f"which seeds, such as 42, 42-51 or 42,45 (default: {SEEDS})"
     parser.add_argument("--seeds", type=_seeds, default=_seeds(SEEDS), metavar="S", help=seeds_help)
     parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=1, metavar="N", help="how many processes")
-    journal_help = "keep what has ended in FILE, and do not run it again"
+    journal_help = "record finished runs in FILE, and do not repeat them"
     parser.add_argument("--journal", type=Path, metavar="FILE", help=journal_help)
-    parser.add_argument("--json", action="store_true", help="print the JSON in place of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the JSON to FILE as well")
 
 
@@ -55,7 +55,7 @@ def _seeds(text: str) -> list[int]:
             raise argparse.ArgumentTypeError(f"{text!r} is not a list of seeds; write 42, 42-51 or 42,45")
         start, stop = int(first), int(last or first)
         if not start <= stop < start + 10_000:
-            raise argparse.ArgumentTypeError(f"{part}: the last seed comes after the first, and within 10,000")
+            raise argparse.ArgumentTypeError(f"{part}: the last seed must follow the first, by at most 10,000")
         found += range(start, stop + 1)
     return list(dict.fromkeys(found))
 
@@ -97,9 +97,9 @@ def _told(rows: list[Row]) -> str:
             line += [_mean(row.allocated[mark]), _mean(row.fragmented[mark])]
             line.append("-" if known is None else f"{known.mean:.2f} +-{known.tolerance:.2f}")
         cells.append(line)
-    text = ["percent of the GPUs, mean and standard deviation over the seeds; @: GPUs asked for by then, percent"]
+    text = ["percent of the GPUs, mean and standard deviation over the seeds; @: GPUs requested so far, percent"]
     text.append(table(heads, cells, set(heads[2:])))
-    text.append("published: Weng et al., mean of 10 seeds, and what two such means may differ by")
+    text.append("published: Weng et al., mean of 10 seeds, with the expected difference of two such means")
     return "\n".join((*text, *outside(rows), *out_of_order(rows)))
 
 

@@ -26,21 +26,21 @@ PREDICTORS = "reserved,limits,n-sigma,percentile,ewma,holt-winters,max,oracle"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    predictor_help = f"names or FILE.py:CLASS, by comma; NAME+target-load or NAME+risk scores otherwise ({PREDICTORS})"
+    predictor_help = f"names or FILE.py:CLASS, comma-separated; NAME+target-load or +risk: other scores ({PREDICTORS})"
     parser.add_argument("--predictor", default=PREDICTORS, metavar="P,...", help=predictor_help)
     usage_help = (
-        "what pods use: the fitted generator, a busy one, one without work in common, or the real day replayed "
+        "pod usage: the fitted generator, a busy one, one without shared load, or the real day replayed "
     )
     usage_help += "from the files in $MINIKUBE_PY_DATA (default: busy)"
     parser.add_argument("--usage", choices=USAGES, default="busy", help=usage_help)
-    seeds_help = "how many clusters; one alone has no interval (default: 2)"
+    seeds_help = "number of clusters; a single one has no interval (default: 2)"
     parser.add_argument("--seeds", type=flags.whole_number(1, 1000), default=2, metavar="N", help=seeds_help)
     parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=1, metavar="N", help="how many processes")
-    nodes_help = "how many nodes a cluster has; arrivals grow with them (default: 5)"
+    nodes_help = "nodes of a cluster; arrivals scale with them (default: 5)"
     parser.add_argument("--nodes", type=flags.whole_number(1, 10_000), default=5, metavar="N", help=nodes_help)
-    parser.add_argument("--json", action="store_true", help="print the JSON in place of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the JSON to FILE as well")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="draw what is gained against what is paid")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="plot benefit against cost")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,5 +72,5 @@ def _told(found: Measured, names: list[str], usage: str, absent: list[str]) -> s
         values = [found.by_cluster("tried", figure, name) for figure in FIGURES]
         if values[0]:
             rows.append([name, *(found.interval(each, False).text() for each in values)])
-    text = [f"usage {usage}; mean and interval of 99 % over clusters; shares of what nodes have, evictions of 100 pods"]
+    text = [f"usage {usage}; mean and 99 % interval over clusters; shares of node capacity, evictions per 100 pods"]
     return "\n".join([*text, table(heads, rows, set(heads[1:])), *absent])

@@ -25,22 +25,22 @@ RESULTS = Path("results")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", metavar="FILE|NAME", help="a study by name (bloom), or the file of a design")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="few levels, seeds and requests: minutes")
-    size.add_argument("--medium", action="store_true", help="more of them: about an hour on two cores, not days")
-    out_help = "write here: the journal, the report, its pictures (default: results/study-NAME, -quick or -medium)"
+    size.add_argument("--quick", action="store_true", help="few levels, seeds and requests; takes minutes")
+    size.add_argument("--medium", action="store_true", help="more of each; takes about an hour on two cores, not days")
+    out_help = "output folder: the journal, the report, its pictures (default: results/study-NAME, -quick or -medium)"
     parser.add_argument("--out", type=Path, metavar="DIR", help=out_help)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs_help = f"how many processes (default: one for each core, {cores} here)"
     parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=cores, metavar="N", help=jobs_help)
     ray_help = "run on the Ray cluster at ADDRESS instead (`auto`: the one on this host)"
     parser.add_argument("--ray", metavar="ADDRESS", help=ray_help)
-    parser.add_argument("--resume", action="store_true", help="go on with what the journal in --out lacks")
-    parser.add_argument("--report", action="store_true", help="only write the report of what the journal holds")
-    limit_help = "stop after so long, e.g. 30m, and report what has finished; --resume goes on"
+    parser.add_argument("--resume", action="store_true", help="continue with the units missing in the journal of --out")
+    parser.add_argument("--report", action="store_true", help="only write the report from the journal")
+    limit_help = "stop after this time, e.g. 30m, and report what has finished; --resume continues"
     parser.add_argument("--time", type=flags.duration_s, metavar="T", help=limit_help)
     bench_help = "a JSON file of `bench schedule` or `bench density`: its pods/s through consensus go into the report"
     parser.add_argument("--bench", type=Path, action="append", default=[], metavar="FILE", help=bench_help)
-    unregistered_help = "run a design that no commit vouches for; the report says so"
+    unregistered_help = "run a design that is not committed; the report states this"
     parser.add_argument("--unregistered", action="store_true", help=unregistered_help)
 
 

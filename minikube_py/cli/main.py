@@ -22,14 +22,14 @@ PROGRAM = "minikube-py"
 
 COMMANDS = {
     "up": "start a control plane in one process (or, with --split or --members 3, in several) until Ctrl-C",
-    "demo": "replay a production trace on 1,213 fake nodes and ask range queries while it fills",
+    "demo": "replay a production trace on 1,213 fake nodes with range queries during the run",
     "bench": "measure a control plane: {}",
     "lab": "the laboratory: {}",
     "replay": "replay a trace and record how long each pod took",
     "compare": "two scheduler configurations on the same pods, in virtual time: table, JSON, picture",
     "explain": "why a pod is on its node, or on none: verdicts and scores of every node",
     "explore": "run a test of a Python operator under many interleavings and faults, in virtual time",
-    "what-if": "where a pod would go, and whom it would evict, without creating it",
+    "what-if": "where a pod would be placed and which pods it would evict, without creating it",
     "trace": "convert the published trace to the compact table used here",
     "index": "indexes for inequalities: {}",
     "front": "fronts of shards: check one of your own",
@@ -87,7 +87,7 @@ def _run(arguments: Sequence[str]) -> int:
     rest = arguments[1:]
     if rest and not rest[0].startswith("-") and (known := _subcommands(module)):
         if rest[0] not in known:
-            print(f"{PROGRAM} {name}: no command {rest[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
+            print(f"{PROGRAM} {name}: no command {rest[0]!r}; the commands are: {', '.join(known)}", file=sys.stderr)
             return USAGE
         module = import_module(f"minikube_py.cli.{name}_{rest[0].replace('-', '_')}")
         name, rest = f"{name} {rest[0]}", rest[1:]
@@ -101,7 +101,7 @@ def _run(arguments: Sequence[str]) -> int:
     # A command with subcommands may be one of its own as well: `store` runs a member, `index` alone asks which.
     if not hasattr(module, "run"):
         parser.parse_args(rest)
-        parser.error(f"which? There are: {', '.join(_subcommands(module))}")
+        parser.error(f"name one of: {', '.join(_subcommands(module))}")
     module.configure(parser)
     result: int = module.run(parser.parse_args(rest))
     return result
@@ -118,7 +118,7 @@ def _subcommand_help(name: str, subcommands: dict[str, str]) -> str | None:
     if not subcommands:
         return None
     lines = [f"  {each:<16} {text}" for each, text in subcommands.items()]
-    return "\n".join(["commands:", *lines, "", f"{PROGRAM} {name} COMMAND --help says more."])
+    return "\n".join(["commands:", *lines, "", f"{PROGRAM} {name} COMMAND --help shows more."])
 
 
 def _code_of(error: MinikubeError) -> int:

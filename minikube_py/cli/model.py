@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-SUBCOMMANDS = {"check": "judge a cost model of your own: its laws, on drawn clusters"}
+SUBCOMMANDS = {"check": "check a cost model of your own: its laws, on generated clusters"}

@@ -37,10 +37,10 @@ def arguments_of_laws(parser: argparse.ArgumentParser, args: str, example: str, 
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     args_help = f"{args}, YAML or JSON (default: none)"
     parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
-    examples_help = f"how many {drawn} each law is put to (default: {EXAMPLES})"
+    examples_help = f"number of {drawn} per law (default: {EXAMPLES})"
     count = whole_number(1, 1_000_000)
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
-    seed_help = f"the same seed draws the same {drawn} (default: 0)"
+    seed_help = f"the same seed generates the same {drawn} (default: 0)"
     parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(parser=parser, example=example)

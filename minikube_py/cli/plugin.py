@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-SUBCOMMANDS = {"check": "judge a plugin of your own: its laws, and what it costs beside the built-in ones"}
+SUBCOMMANDS = {"check": "check a plugin of your own: its laws, and its cost beside the built-in ones"}

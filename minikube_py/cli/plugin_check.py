@@ -30,10 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     args_help = "the args of its pluginConfig, YAML or JSON (default: none)"
     parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
-    examples_help = f"how many clusters each law is put to (default: {EXAMPLES})"
+    examples_help = f"number of clusters per law (default: {EXAMPLES})"
     count = flags.whole_number(1, 1_000_000)
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
-    seed_help = "the same seed draws the same clusters (default: 0)"
+    seed_help = "the same seed generates the same clusters (default: 0)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
     parser.add_argument("--no-bench", action="store_true", help="only the laws")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -81,7 +81,7 @@ def _print(verdict: Verdict) -> None:
             ]
             for cost in verdict.costs
         ]
-        print(f"\nmicroseconds a pod over {verdict.costs[0].nodes:,} nodes; - where it has nothing to say")
+        print(f"\nmicroseconds per pod over {verdict.costs[0].nodes:,} nodes; -: not implemented")
         print(table(heads, rows, {"FILTER", "SCORE"}))
         print("\n" + "\n".join(verdict.notes))
     print(f"\n{verdict.plugin}: {'all laws hold' if verdict.holds else 'broken'}")

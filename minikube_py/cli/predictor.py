@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-SUBCOMMANDS = {"check": "judge a predictor of your own: its laws, on drawn pasts"}
+SUBCOMMANDS = {"check": "check a predictor of your own: its laws, on generated histories"}

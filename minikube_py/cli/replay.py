@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", nargs="?", choices=["openb"], help="which trace")
-    parser.add_argument("--from", dest="log", type=Path, metavar="LOG", help="a history, by its seed and its inputs")
+    parser.add_argument("--from", dest="log", type=Path, metavar="LOG", help="a recorded history: its seed and inputs")
     until_help = "with --from: 12.5 (seconds), revision=40, created=pods/default/a (changed=, deleted=), REASON[/NAME]"
     parser.add_argument("--until", metavar="EVENT", help=until_help)
-    port_help = "with --from: of the API server there (default: any free one)"
+    port_help = "with --from: port of the API server (default: any free one)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), default=0, metavar="N", help=port_help)
     parser.add_argument("--departures", action="store_true", help="delete each pod at its time, in the trace's order")
     speed_help = "with --departures: seconds of the trace per second; 0: as fast as possible (default: 0)"
     parser.add_argument("--speed", type=flags.seconds, default=0.0, metavar="X", help=speed_help)
-    day_help = "only the pods that arrive on day D of the trace, each at its time, and each leaves at its time"
+    day_help = "only the pods that arrive on day D of the trace; each is created and deleted at its time"
     parser.add_argument("--day", type=flags.whole_number(0, 10_000), metavar="D", help=day_help)
-    beats_help = "with --virtual: elided leaves out Leases and repeated statuses of nodes, and the digest says so"
+    beats_help = "with --virtual: elided omits Leases and repeated node statuses, and the digest states this"
     parser.add_argument("--heartbeats", choices=["written", "elided"], default="written", help=beats_help)
-    members_help = "with --virtual: members of the store, each a machine of its own (default: 1)"
+    members_help = "with --virtual: members of the store, each on its own simulated machine (default: 1)"
     parser.add_argument("--members", type=flags.whole_number(1, 7), default=1, metavar="N", help=members_help)
     pods_help = "only the first N pods (default: all)"
     parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
@@ -52,15 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if (arguments.log is None) == (arguments.trace is None):
-        raise InvalidRequest("name either a trace (`replay openb`) or a log (`replay --from LOG`): one of them")
+        raise InvalidRequest("name either a trace (`replay openb`) or a log (`replay --from LOG`)")
     if flags.etcd_behind(arguments) and (arguments.log is not None or virtual.asked(arguments)):
-        raise InvalidRequest("--etcd-servers: a real etcd has no part in virtual time")
+        raise InvalidRequest("--etcd-servers: virtual time does not support a real etcd")
     if arguments.log is not None:
         if arguments.page is not None:
-            raise InvalidRequest("--page goes with a trace and --virtual, not with --from")
+            raise InvalidRequest("--page needs a trace and --virtual; it excludes --from")
         return _look(arguments.log, arguments.until, arguments.port)
     if arguments.until is not None:
-        raise InvalidRequest("--until goes with --from LOG")
+        raise InvalidRequest("--until needs --from LOG")
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(
@@ -91,9 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
         config = VirtualConfig(heartbeats=arguments.heartbeats, members=arguments.members)
         virtual.run(arguments.seed, replay, config, arguments.page)
     elif arguments.members > 1:
-        raise InvalidRequest("--members goes with --virtual; `minikube-py up --members 3` runs three in real time")
+        raise InvalidRequest("--members needs --virtual; `minikube-py up --members 3` runs three in real time")
     elif arguments.heartbeats == "elided":
-        raise InvalidRequest("--heartbeats elided goes with --virtual: in real time silent nodes are lost")
+        raise InvalidRequest("--heartbeats elided needs --virtual: in real time, silent nodes become NotReady")
     else:
         run_interruptible(replay())
     return 0
@@ -115,7 +115,7 @@ def _look(log: Path, until: str | None, port: int) -> int:
         steps.line(verified.told(engine.virtual.now_ns))
         if not came:
             raise InvalidRequest(f"{until} does not come in {log}: this is its end")
-        steps.line(f"at {engine.url}; time stands still; Ctrl-C ends it\n")
+        steps.line(f"at {engine.url}; virtual time is stopped; Ctrl-C ends it\n")
         steps.line(f"  kubectl --kubeconfig {engine.kubeconfig('default')} get pods\n")
         run_interruptible(asyncio.Event().wait())
     finally:

@@ -11,15 +11,15 @@ from minikube_py.cli import flags
 def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_scheduler_config(parser, "--config")
-    name_help = "of the configuration's only profile, where it has no schedulerName (default: default-scheduler)"
+    name_help = "name of the configuration's only profile, if it has no schedulerName (default: default-scheduler)"
     parser.add_argument("--scheduler-name", default="", metavar="NAME", help=name_help)
-    written_help = "write the configuration with all its defaults here, and exit"
+    written_help = "write the configuration with all defaults to this file, and exit"
     parser.add_argument("--write-config-to", type=Path, metavar="F", help=written_help)
-    seed_help = "break ties in the same way at each start (default: random)"
+    seed_help = "seed for breaking ties, the same at each start (default: random)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
     flags.add_matcher(parser)
     flags.add_feature_gates(parser)
-    asked_help = "URLs of the API servers whose `explain` and `what-if` it answers (default: that of --kubeconfig)"
+    asked_help = "URLs of API servers whose `explain` and `what-if` it answers (default: that of --kubeconfig)"
     parser.add_argument("--asked-at", type=flags.several(str), default=(), metavar="URL,...", help=asked_help)
     flags.add_leader_election(parser, "kube-scheduler")
     flags.add_process(parser, "scheduler")

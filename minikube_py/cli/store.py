@@ -21,20 +21,20 @@ SUBCOMMANDS = {
     "run": "run one member: the same as without a command",
     "status": "the state of the members: role, term, commit, applied, lag, size, snapshot age",
     "member": "add, promote, remove",
-    "transfer-leader": "let another member lead",
+    "transfer-leader": "transfer leadership to another member",
     "snapshot": "save, restore, verify",
     "hash": "whether all members hold the same data",
     "alarm": "list, disarm",
-    "salvage": "recover what is readable from a damaged folder",
+    "salvage": "recover readable data from a damaged folder",
 }
 CLIENT_PORT, PEER_PORT = 2390, 2391
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    data_help = "its folder; held by one process at a time"
+    data_help = "the data folder; used by one process at a time"
     parser.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     parser.add_argument("--name", default="store-1", metavar="NAME", help="its name (default: store-1)")
-    listen_help = f"where to serve, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
+    listen_help = f"address to serve on, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
     parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
     flags.add_structures(parser)
@@ -46,22 +46,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--auto-compaction-retention", type=flags.compaction_age_s, metavar="AGE", help=retention_help)
     etcd_help = (
-        "serve etcd's v3 API over gRPC there, to whoever shows a certificate of --trusted-ca-file; http:// only on "
-        "loopback, and then to anybody (needs the extra `etcd-api`)"
+        "serve etcd's v3 API over gRPC at these URLs, to clients with a certificate of --trusted-ca-file; "
+        "http:// only on "
+        "loopback, without authentication (needs the extra `etcd-api`)"
     )
     parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
     progress_help = "how often a watch of etcd's API that asks for progress is notified (default: 10m, as etcd's)"
     parser.add_argument(
         "--watch-progress-notify-interval", type=flags.duration_s, default=600.0, metavar="TIME", help=progress_help
     )
-    http_help = "serve etcd's JSON gateway, /health, /livez, /readyz, /version and /metrics there, to the same clients"
+    http_help = "serve etcd's JSON gateway, /health, /livez, /readyz, /version, /metrics there, to the same clients"
     parser.add_argument("--listen-client-http-urls", metavar="URL,...", help=http_help)
     _configure_peers(parser.add_argument_group("with other members"))
     secrets = flags.add_secrets(parser, "store")
-    secrets.file("--token-file", TOKEN, "the token its clients must show")
+    secrets.file("--token-file", TOKEN, "the token that its clients must send")
     secrets.tls()
-    secrets.file("--peer-token-file", PEER_TOKEN, "the token that members show to each other")
-    secrets.file("--peer-cert-file", PEER, "its certificate towards other members, for server and client, PEM")
+    secrets.file("--peer-token-file", PEER_TOKEN, "the token that members send to each other")
+    secrets.file("--peer-cert-file", PEER, "its certificate for peer connections, as server and client, PEM")
     secrets.file("--peer-key-file", PEER_KEY, "its private key, PEM")
     secrets.file("--peer-ca-file", AUTHORITY, "the authority that signed the members' certificates, PEM")
     secrets.file("--trusted-ca-file", AUTHORITY, "the authority that signed the certificates of etcd's clients, PEM")
@@ -70,24 +71,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_peers(group: argparse._ArgumentGroup) -> None:
     initial_help = (
-        "all members that begin the cluster, this one among them, and where they listen to each other; or, to join one "
-        "that is there and expects this one, some of its members and this one"
+        "all members of a new cluster, including this one, with their peer addresses; or, to join a running cluster "
+        "that expects this member, some of its members and this one"
     )
     group.add_argument("--initial-cluster", default="", metavar="NAME=HOST:PORT,...", help=initial_help)
     advertise_help = (
-        f"others reach this one at this host: clients at port {CLIENT_PORT}, members at {PEER_PORT}, or those of "
-        "--listen and --listen-peers; it listens on all addresses then, unless told otherwise"
+        f"host at which others reach this member: clients at port {CLIENT_PORT}, members at {PEER_PORT}, or those of "
+        "--listen and --listen-peers; it then listens on all addresses by default"
     )
     group.add_argument("--advertise", metavar="HOST", help=advertise_help)
-    peers_help = f"where it listens to the other members (default: 127.0.0.1:{PEER_PORT}; see --advertise)"
+    peers_help = f"address for the other members (default: 127.0.0.1:{PEER_PORT}; see --advertise)"
     group.add_argument("--listen-peers", metavar="HOST:PORT", help=peers_help)
-    client_help = "where clients reach it, if that is somewhere else"
+    client_help = "where clients reach it, if different"
     group.add_argument("--advertise-client", metavar="HOST:PORT", help=client_help)
-    peer_help = "where the other members reach it, if that is somewhere else; as in --initial-cluster"
+    peer_help = "where the other members reach it, if different; as in --initial-cluster"
     group.add_argument("--advertise-peer", metavar="HOST:PORT", help=peer_help)
     rejoin_help = (
-        "where the folder is empty and the cluster knows a member of this name, take its place under a new id, with "
-        "what the others hold: its disk was lost"
+        "if the folder is empty (its disk was lost) and the cluster has a member of this name, replace it under a new "
+        "id, with the data of the others"
     )
     group.add_argument("--rejoin", action="store_true", help=rejoin_help)
 

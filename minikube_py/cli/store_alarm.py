@@ -1,6 +1,6 @@
 """Alarms of a store: problems that all members agree on.
 
-  minikube-py store alarm list       which alarms are raised, and by whom
+  minikube-py store alarm list       list the raised alarms, and by whom
   minikube-py store alarm disarm     clear them all
 
 NOSPACE: a member has no space left, and writes that need space are refused; reads, deletes and compactions go on. The
@@ -22,7 +22,7 @@ from minikube_py.cli.table import table
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="list|disarm", required=True)
-    for name, what in (("list", "which alarms are raised"), ("disarm", "clear all alarms")):
+    for name, what in (("list", "list the raised alarms"), ("disarm", "clear all alarms")):
         command = commands.add_parser(name, help=what, description=__doc__, allow_abbrev=False)
         command.formatter_class = argparse.RawDescriptionHelpFormatter
         flags.add_store_access(command)
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"cleared: {len(alarms)}")
     else:
         rows = [(each["kind"], each["name"] or "all", each["member"], each["why"]) for each in alarms]
-        print(table(("ALARM", "MEMBER", "ID", "WHY"), rows, frozenset()) if rows else "no alarm is raised")
+        print(table(("ALARM", "MEMBER", "ID", "WHY"), rows, frozenset()) if rows else "no alarms are raised")
     return 1 if alarms and arguments.command == "list" else 0
 
 

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         if each.error:
             print(f"{each.name or each.address}: {each.error}", file=sys.stderr)
     if len({each.hash for each in hashes if each.hash is not None}) > 1:
-        print("the members are NOT alike: they have diverged", file=sys.stderr)
+        print("the members DIFFER: they have diverged", file=sys.stderr)
     return 0 if alike else 1
 
 

@@ -14,25 +14,25 @@ from minikube_py.cli import flags
 from minikube_py.errors import RequestError
 
 ADD = """Announce a member. Then start it under that name, with an empty folder and an --initial-cluster of this
-store's members and itself. It receives the log first, and votes once it has caught up; a learner only after it is
-promoted."""
-PROMOTE = "Let a learner vote. Refused while it lags behind: it would count for the quorum and could not help it."
-REMOVE = """Take a member out, or the announcement of one. What runs under that id ends by itself, and cannot come back
-but with an empty folder, under a new id."""
+store's members and itself. It receives the log first, and votes once it has caught up; a learner votes only after it
+is promoted."""
+PROMOTE = "Let a learner vote. Refused while it lags: it would count towards the quorum but could not acknowledge."
+REMOVE = """Remove a member or an announced member. A process with that id exits by itself, and can rejoin only with
+an empty folder, under a new id."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="list|add|promote|remove", required=True)
     add = commands.add_parser("add", help="announce a member", description=ADD, allow_abbrev=False)
     add.add_argument("name", metavar="NAME", help="its name")
-    peer_help = "where the other members will reach it (default: as it says itself when it starts)"
+    peer_help = "its peer address (default: the one it reports when it starts)"
     add.add_argument("--peer", default="", metavar="HOST:PORT", help=peer_help)
-    client_help = "where clients will reach it (default: as it says itself when it starts)"
+    client_help = "its client address (default: the one it reports when it starts)"
     add.add_argument("--client", default="", metavar="HOST:PORT", help=client_help)
     add.add_argument("--learner", action="store_true", help="it does not vote until it is promoted")
     promote = commands.add_parser("promote", help="let a learner vote", description=PROMOTE, allow_abbrev=False)
     promote.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
-    remove = commands.add_parser("remove", help="take a member out", description=REMOVE, allow_abbrev=False)
+    remove = commands.add_parser("remove", help="remove a member", description=REMOVE, allow_abbrev=False)
     remove.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
     listed = commands.add_parser("list", help="the members, as `store status` shows them", allow_abbrev=False)
     for command in (add, promote, remove, listed):
@@ -70,7 +70,7 @@ async def _change(arguments: argparse.Namespace) -> dict[str, object]:
         return {"done": f"{kind} {name} is expected: start it under that name", "name": name}
     if arguments.command == "remove" and name in await admin.expected():
         await admin.change(MemberChange(ChangeKind.REMOVE, name=name))
-        return {"done": f"{name} is not expected any more", "name": name}
+        return {"done": f"{name} is no longer expected", "name": name}
     member = await admin.find(name)
     found = NodeId(member["id"])
     if arguments.command == "promote":

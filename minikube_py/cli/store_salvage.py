@@ -25,9 +25,9 @@ from minikube_py.errors import MinikubeError
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="the damaged data directory")
-    to_help = "make a new data directory of what can be had; it must hold no member"
+    to_help = "write a new data directory with the recovered data; it must hold no member"
     parser.add_argument("--to", type=Path, metavar="DIR2", help=to_help)
-    parser.add_argument("--exact", action="store_true", help="leave out what follows the first gap")
+    parser.add_argument("--exact", action="store_true", help="omit everything after the first gap")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     salvaged = look(arguments.folder)
     if salvaged is None:
-        raise MinikubeError(f"{arguments.folder}: nothing can be had: there is no sound part of a snapshot or of a log")
+        raise MinikubeError(f"{arguments.folder}: nothing can be recovered: no part of a snapshot or log is intact")
     told, said = report(salvaged), lines(salvaged)
     if arguments.to is not None:
         cluster_id, member_id = write(salvaged, arguments.to, random.Random(), exact=arguments.exact)

@@ -16,30 +16,30 @@ from minikube_py.cli import flags
 from minikube_py.cli.table import size_text
 from minikube_py.errors import MinikubeError
 
-SAVE = """Write a snapshot of a running store to a file. It holds all that was acknowledged before the command began.
-The file appears under its name only when it is whole."""
-VERIFY = "Read a snapshot to its last byte, check its hashes, build the store from it, and tell what it holds."
-RESTORE = """Make a data folder from a snapshot: of a member that begins a new cluster, alone, under new ids, so that
-nobody who knew the old one takes this one for it. Start it with `minikube-py store --data-dir D`; others join it with
+SAVE = """Write a snapshot of a running store to a file. It contains all writes acknowledged before the command
+began. The file appears under its name only when it is complete."""
+VERIFY = "Read a snapshot to its last byte, check its hashes, build the store from it, and print a summary."
+RESTORE = """Make a data folder from a snapshot, for the only member of a new cluster, with new ids, so that no
+member or client mistakes it for the old cluster. Start it with `minikube-py store --data-dir D`; others join it with
 --initial-cluster once they are expected (see `member add`, or --initial-cluster here)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="save|verify|restore", required=True)
-    save = commands.add_parser("save", help="of a running store", description=SAVE, allow_abbrev=False)
-    save.add_argument("file", type=Path, metavar="FILE", help="where to write it; replaced if it is there")
+    save = commands.add_parser("save", help="write a snapshot of a running store", description=SAVE, allow_abbrev=False)
+    save.add_argument("file", type=Path, metavar="FILE", help="where to write it; replaced if it exists")
     flags.add_store_access(save)
     verify = commands.add_parser("verify", help="check a file", description=VERIFY, allow_abbrev=False)
     verify.add_argument("file", type=Path, metavar="FILE", help="the snapshot")
     verify.add_argument("--json", action="store_true", help="print JSON")
-    restore = commands.add_parser("restore", help="begin again from a file", description=RESTORE, allow_abbrev=False)
+    restore = commands.add_parser("restore", help="make a data folder", description=RESTORE, allow_abbrev=False)
     restore.add_argument("file", type=Path, metavar="FILE", help="the snapshot")
-    data_help = "the new member's folder, which must hold none"
+    data_help = "the new member's folder, which must be empty"
     restore.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     restore.add_argument("--name", default="", metavar="NAME", help="the new member's name")
-    initial_help = "NAME=HOST:PORT of all members to be: the others may join once this one runs"
+    initial_help = "NAME=HOST:PORT of all future members; the others may join once this one runs"
     restore.add_argument("--initial-cluster", default="", metavar="NAME=HOST:PORT,...", help=initial_help)
-    client_help = "where its clients will reach it"
+    client_help = "its client address"
     restore.add_argument("--advertise-client", default="", metavar="HOST:PORT", help=client_help)
     restore.add_argument("--json", action="store_true", help="print JSON")
 
@@ -100,7 +100,7 @@ def _restore(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
     initial = parse_initial_cluster(arguments.initial_cluster) if arguments.initial_cluster else ()
     if initial and arguments.name not in dict(initial):
-        raise MinikubeError(f"--name {arguments.name or '(none)'} is none of those in --initial-cluster")
+        raise MinikubeError(f"--name {arguments.name or '(none)'} is not in --initial-cluster")
     if arguments.advertise_client:
         parse_address(arguments.advertise_client, "--advertise-client")
     peer = dict(initial).get(arguments.name, "")

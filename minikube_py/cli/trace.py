@@ -21,16 +21,16 @@ ENVIRONMENT = "MINIKUBE_PY_DATA"
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="convert", required=True)
     convert = commands.add_parser(
-        "convert", help="make the tables from the published CSV files", allow_abbrev=False, description=__doc__
+        "convert", help="convert the published CSV files to tables", allow_abbrev=False, description=__doc__
     )
     convert.formatter_class = argparse.RawDescriptionHelpFormatter
     source_help = f"folder of the published CSV files (default: ${ENVIRONMENT})"
     convert.add_argument("--from", dest="source", type=Path, metavar="DIR", help=source_help)
     target_help = "where to write the tables (default: .)"
     convert.add_argument("--to", dest="target", type=Path, default=Path("."), metavar="DIR", help=target_help)
-    lists_help = "write the table of all pod lists, which `lab packing` replays, in place of nodes and pods"
+    lists_help = "write the table of all pod lists, which `lab packing` replays, instead of nodes and pods"
     convert.add_argument("--lists", action="store_true", help=lists_help)
-    usage_help = "write the parameters of generated usage, fitted to half of the real day, and figures of both halves"
+    usage_help = "write the usage generator's parameters, fitted to half of the real day, and figures of both halves"
     convert.add_argument("--usage", action="store_true", help=usage_help)
     convert.add_argument("--pods", choices=trace.POD_LISTS, default="default", help="which pod list (default: default)")
 
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     source = arguments.source or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if source is None:
-        raise trace.TraceError(f"where are the published files? Name their folder with --from or in ${ENVIRONMENT}")
+        raise trace.TraceError(f"the folder of the published files is not set; give --from or ${ENVIRONMENT}")
     if arguments.usage:
         tables = {generator.TABLE: fit.convert(source)}
     else:

@@ -27,52 +27,70 @@ SEVERAL_MAX = 9
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    flags.add_nodes(parser, 1, "how many fake nodes")
-    flags.add_stages(parser)
-    data_help = "keep everything here (default: a temporary folder, removed at the end)"
-    parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
+    parser.usage = "%(prog)s [flags]"
+    _configure_cluster(parser.add_argument_group("cluster"))
+    _configure_server(parser.add_argument_group("API server"))
+    _configure_processes(parser.add_argument_group("processes"))
+    _configure_scheduling(parser.add_argument_group("scheduling"))
+    store = parser.add_argument_group("store")
+    restore_help = "restore this snapshot at the start; only into a folder without a store"
+    store.add_argument("--restore", type=Path, metavar="F", help=restore_help)
+    flags.add_room(store)
+    flags.add_structures(store)
+    etcd_help = (
+        "serve etcd's v3 API on this port of 127.0.0.1, each further member on the next port; 0 for any free ones "
+        "(needs the extra `etcd-api`)"
+    )
+    store.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
+    flags.add_etcd_behind(parser.add_argument_group("a real etcd as the store"))
+    parser.set_defaults(parser=parser)
+
+
+def _configure_cluster(group: flags.Flags) -> None:
+    flags.add_nodes(group, 1, "how many fake nodes")
+    flags.add_stages(group)
+    data_help = "data folder (default: a temporary folder, removed at the end)"
+    group.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
     kubeconfig_help = "write the kubeconfig here; never overwrites a file of another tool (default: in the data folder)"
-    parser.add_argument("--kubeconfig", type=Path, metavar="F", help=kubeconfig_help)
+    group.add_argument("--kubeconfig", type=Path, metavar="F", help=kubeconfig_help)
+    ui_help = "serve a live page of the cluster; prints a link that opens it once (one process only)"
+    group.add_argument("--ui", action="store_true", help=ui_help)
+
+
+def _configure_server(group: flags.Flags) -> None:
     host_help = "listen on this address, 0.0.0.0 for all of them, as within a container (default: 127.0.0.1)"
-    parser.add_argument("--host", type=flags.address, default=LOOPBACK, metavar="A", help=host_help)
+    group.add_argument("--host", type=flags.address, default=LOOPBACK, metavar="A", help=host_help)
     port_help = "listen on this port, 0 for any free one (default: 6443, or a free one if that is taken)"
-    parser.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
+    group.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
     san_help = "also name this host or address in the server's certificate; repeatable, or separated by commas"
-    parser.add_argument("--tls-san", action="append", default=[], metavar="HOST,...", help=san_help)
-    parser.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
-    members_help = "members of the store, each its own process (default: as many as the data folder holds, or 1)"
-    parser.add_argument("--members", type=flags.whole_number(1, MEMBERS_MAX), metavar="N", help=members_help)
-    restore_help = "start with the contents of this snapshot; only in a folder without a store"
-    parser.add_argument("--restore", type=Path, metavar="F", help=restore_help)
+    group.add_argument("--tls-san", action="append", default=[], metavar="HOST,...", help=san_help)
+    flags.add_admission_plugins(group)
+    flags.add_audit(group)
+
+
+def _configure_processes(group: flags.Flags) -> None:
+    group.add_argument("--split", action="store_true", help="each role as a process of its own, over HTTPS")
+    members_help = "members of the store, one process each (default: as in the data folder, or 1)"
+    group.add_argument("--members", type=flags.whole_number(1, MEMBERS_MAX), metavar="N", help=members_help)
     several = flags.whole_number(1, SEVERAL_MAX)
     for role, what in (("apiservers", "API servers"), ("schedulers", "schedulers"), ("controllers", "controllers")):
         help_text = f"number of processes of {what}; with more than 1 each role has its own process (default: 1)"
-        parser.add_argument(f"--{role}", type=several, default=1, metavar="N", help=help_text)
-    seed_help = "break the scheduler's ties in the same way at each start (default: random)"
-    parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
-    flags.add_matcher(parser)
-    flags.add_structures(parser)
-    flags.add_admission_plugins(parser)
-    flags.add_scheduler_config(parser)
-    flags.add_feature_gates(parser)
-    flags.add_audit(parser)
-    beside_help = "run one more scheduler of that name, by that configuration; for pods with that schedulerName"
-    parser.add_argument(
+        group.add_argument(f"--{role}", type=several, default=1, metavar="N", help=help_text)
+    without_help = "do not run these roles, to run your own; comma-separated"
+    kinds = flags.several(flags.one_of(*COMPONENTS))
+    group.add_argument("--without", type=kinds, default=(), metavar=f"{'|'.join(COMPONENTS)},...", help=without_help)
+
+
+def _configure_scheduling(group: flags.Flags) -> None:
+    flags.add_scheduler_config(group)
+    flags.add_feature_gates(group)
+    flags.add_matcher(group)
+    seed_help = "seed for breaking the scheduler's ties, the same at each start (default: random)"
+    group.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), metavar="S", help=seed_help)
+    beside_help = "run another scheduler of that name and configuration, for pods with that schedulerName"
+    group.add_argument(
         "--scheduler", type=flags.named_file, action="append", default=[], metavar="NAME=F", help=beside_help
     )
-    without_help = "leave these out, to run your own; several with commas"
-    kinds = flags.several(flags.one_of(*COMPONENTS))
-    parser.add_argument("--without", type=kinds, default=(), metavar=f"{'|'.join(COMPONENTS)},...", help=without_help)
-    etcd_help = (
-        "serve etcd's v3 API on this port of 127.0.0.1, and of several members each on the next; 0 for any free ones "
-        "(needs the extra `etcd-api`)"
-    )
-    parser.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
-    flags.add_etcd_behind(parser)
-    flags.add_room(parser)
-    ui_help = "show the cluster on a page while it runs; prints a link that opens it once (one process only)"
-    parser.add_argument("--ui", action="store_true", help=ui_help)
-    parser.set_defaults(parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     etcd = flags.etcd_behind(arguments)
     without = {"--members": arguments.members, "--etcd-port": arguments.etcd_port, "--restore": arguments.restore}
     if etcd is not None and (wrong := [flag for flag, value in without.items() if value is not None]):
-        arguments.parser.error(f"{wrong[0]} is for a store of its own, --etcd-servers for one that is there already")
+        arguments.parser.error(f"{wrong[0]} is for the built-in store; it excludes --etcd-servers")
     temporary = arguments.data_dir is None
     folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
     config = ControlPlaneConfig(
@@ -118,9 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
     raise_descriptors()
     try:
         if split and arguments.ui:
-            arguments.parser.error("--ui shows a control plane of one process: leave out --split and --members")
+            arguments.parser.error("--ui needs a control plane in one process: remove --split and --members")
         if split and config.audit.to_standard_output:
-            arguments.parser.error("--audit-log-path - is for a control plane of one process: name a file")
+            arguments.parser.error("--audit-log-path - needs a control plane in one process: name a file")
         return asyncio.run(_run(config, split, temporary, steps, arguments.ui))
     finally:
         if temporary:

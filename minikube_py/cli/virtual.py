@@ -29,7 +29,7 @@ def asked(arguments: argparse.Namespace) -> bool:
         ("--data-dir", arguments.data_dir is not None),
     ):
         if given:
-            raise InvalidRequest(f"--virtual has no processes and no folder; leave out {flag}")
+            raise InvalidRequest(f"--virtual has no processes and no folder; remove {flag}")
     return True
 
 
@@ -59,7 +59,7 @@ def write_page(path: Path, recordings: Sequence[Recording], out: TextIO) -> None
     from minikube_py.ui import recording
 
     recording.write_page(path, recordings, lambda text: print(text, file=out))
-    print(f"wrote {path}; open it in a browser: a slider goes through the run", file=out, flush=True)
+    print(f"wrote {path}; open it in a browser: a slider moves through the run", file=out, flush=True)
 
 
 def again(words: Sequence[str] | None = None) -> str:

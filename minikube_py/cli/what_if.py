@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="POD.yaml", help="a Pod, YAML or JSON")
-    namespace_help = "its namespace, if the file names none (default: default)"
+    namespace_help = "its namespace, if the file has none (default: default)"
     parser.add_argument("-n", "--namespace", default="default", metavar="NS", help=namespace_help)
     add_limit(parser)
     add_access(parser)
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     except yaml_text.YamlError as error:
         raise InvalidRequest(f"{arguments.file}: {error}") from None
     if not isinstance(pod, dict) or pod.get("kind") != "Pod":
-        raise InvalidRequest(f"{arguments.file} is no Pod")
+        raise InvalidRequest(f"{arguments.file} is not a Pod")
     answer = run_interruptible(_ask(arguments, pod))
     lines = [f"{answer['pod']} of {arguments.file}: nothing was created", "", *told(answer)]
     print(json.dumps(answer, indent=2) if arguments.json else "\n".join(lines))

@@ -32,7 +32,7 @@ class FencedTransport:
     ) -> ApiResponse:
         if method not in READS and not self._may_act():
             self.refused += 1
-            raise Unavailable(f"not sent: the lease {self._what} is not held any more")
+            raise Unavailable(f"not sent: the lease {self._what} is no longer held")
         return await self._transport.request(method, path, params, body, content_type)
 
     def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:

@@ -302,7 +302,7 @@ class Informer(Generic[T]):
             handler.on_batch()
         except Exception:
             self.unreadable.failed += 1
-            logger.exception("what follows a batch of %s failed", self.resource.plural)
+            logger.exception("a handler of a batch of %s failed", self.resource.plural)
 
     async def _watch(self) -> None:
         """One watch, until it ends. Raises: _Expired."""
@@ -425,7 +425,7 @@ class Informer(Generic[T]):
             handler.on_delete(item)
         except Exception:
             self.unreadable.failed += 1
-            logger.exception("what follows the end of one of the %s failed", self.resource.plural)
+            logger.exception("a handler of the end of one of the %s failed", self.resource.plural)
 
     def _leave_out(self, key: str, error: Exception) -> None:
         self.unreadable.add(key, error)

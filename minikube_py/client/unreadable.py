@@ -35,13 +35,13 @@ class Unreadable:
         if self.why.get(key) != reason:
             self.why[key] = reason
             logger.error(
-                "%s %s cannot be read, and is left out until it changes: %s", self.resource.plural, key, reason,
+                "%s %s cannot be read, and is skipped until it changes: %s", self.resource.plural, key, reason,
                 exc_info=error,
             )  # fmt: skip
 
     def drop(self, key: str) -> None:
         if self.why.pop(key, None) is not None:
-            logger.info("%s %s is left out no more", self.resource.plural, key)
+            logger.info("%s %s is no longer skipped", self.resource.plural, key)
 
     def keep(self, keys: Container[str]) -> None:
         """Keeps only objects of a list: others are gone or readable."""

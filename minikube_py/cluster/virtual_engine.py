@@ -312,7 +312,7 @@ class VirtualEngine:
         """Raises: ClusterError."""
         if (broken := self.virtual.broken) is not None:
             raise ClusterError(
-                f"{broken!r} came in the middle of a step of the simulation, which cannot go on: stop the cluster"
+                f"{broken!r} came in the middle of a step of the simulation, which cannot continue: stop the cluster"
             )
 
     def given(self, kind: str, arguments: tuple[Any, ...], act: Callable[[], Any]) -> Any:

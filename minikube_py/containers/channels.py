@@ -130,7 +130,7 @@ class SpdyChannels:
                     match event:
                         case Opened(stream, headers):
                             if self.opened.qsize() >= STREAMS_MAX:
-                                raise Malformed(f"{STREAMS_MAX} streams were opened that nobody asked for")
+                                raise Malformed(f"{STREAMS_MAX} streams were opened without a request")
                             self._channels[stream] = channel = self._channel(stream, headers)
                             self.opened.put_nowait(channel)
                         case Data(stream, part):
@@ -249,7 +249,7 @@ class NumberedChannels:
                     try:
                         data = base64.b64decode(data, validate=True)
                     except binascii.Error as error:
-                        raise Malformed(f"a message that is no base64: {error}") from None
+                        raise Malformed(f"a message that is not base64: {error}") from None
                 if self._closes and number == _CLOSED and data:
                     if data[0] < len(self.channels):
                         self.channels[data[0]].close()

@@ -329,7 +329,7 @@ async def _unpack(process: Process, base: str, data: bytes, *, keep_time: bool) 
                 else:
                     raise FileError(f"{info.name}: only files and directories are simulated")
     except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
-        raise FileError(f"this is no tar archive: {error}") from None
+        raise FileError(f"this is not a tar archive: {error}") from None
 
 
 PROGRAMS: Final[dict[str, Program]] = {

@@ -71,7 +71,7 @@ class EtcdBehind:
         if not secure and (self.authority_file or self.certificate_file):
             raise SetupError("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for https:// in --etcd-servers")
         if not self.prefix.strip("/"):
-            raise SetupError("--etcd-prefix must not be empty: keys of other programs are read as ours; give /registry")
+            raise SetupError("--etcd-prefix must not be empty: other programs' keys would be read; give /registry")
 
     def _places(self) -> tuple[bool, Sequence[tuple[str, int]]]:
         return parse_urls(self.servers, "--etcd-servers", plain_anywhere=True)

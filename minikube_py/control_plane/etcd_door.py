@@ -93,7 +93,7 @@ class EtcdOptions:
         try:
             context.load_verify_locations(cadata=authority)
         except (ssl.SSLError, ValueError) as error:
-            raise SetupError(f"{self.authority_file} is no certificate authority: {error}") from None
+            raise SetupError(f"{self.authority_file} is not a certificate authority: {error}") from None
         context.set_alpn_protocols(alpn)
         return context
 

@@ -15,7 +15,7 @@ def parse_urls(text: str, flag: str, *, plain_anywhere: bool = False) -> tuple[b
     Raises: SetupError."""
     schemes, places = set(), []
     for item in filter(None, (part.strip() for part in text.split(","))):
-        wrong = SetupError(f"{flag} {item!r}: write https://HOST:PORT, several with commas between")
+        wrong = SetupError(f"{flag} {item!r}: write https://HOST:PORT, comma-separated")
         try:
             url = urlsplit(item)
             port = url.port

@@ -69,7 +69,7 @@ class Healthz:
         kind, _, name = path.strip("/").partition("/")
         checks = self._kinds.get(kind, {})
         if method not in (b"GET", b"HEAD") or not checks or (name and name not in checks):
-            return _response(404, "there is /readyz here")
+            return _response(404, "only /readyz is served")
         if name:
             return _response(*await health.one(checks[name]))
         asked = parse_qs(query, keep_blank_values=True)

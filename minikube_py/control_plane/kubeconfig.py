@@ -58,14 +58,14 @@ def kubeconfig_text(access: Access, user: str = "admin", namespace: str = "") ->
         "preferences": {},
     }
     # JSON is YAML, and remains readable without importing a YAML writer at every start.
-    return f"{MARKER} it is written again at each start.\n{json.dumps(config, indent=2)}\n"
+    return f"{MARKER} it is rewritten at each start.\n{json.dumps(config, indent=2)}\n"
 
 
 def read_access(path: Path) -> Access:
     """The content of a file of ours. Raises: BadKubeconfig, SetupError."""
     found = load_kubeconfig(path)
     if found.ca_pem is None or found.token is None:
-        raise SetupError(f"{path} names no authority and token: it was not written by minikube_py")
+        raise SetupError(f"{path} has no authority and token: it was not written by minikube_py")
     return Access(found.server, found.ca_pem, found.token)
 
 

@@ -45,7 +45,7 @@ class Leading:
                 # Another candidate was faster.
                 await self.elector.look()
             leader = self.elector.leader
-            return f"standing by: {leader} leads" if leader else "standing by"
+            return f"standby: {leader} leads" if leader else "standing by"
         started = asyncio.create_task(self._started.wait())
         await asyncio.wait((self._task, started), return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
@@ -69,7 +69,7 @@ class Leading:
         """Why it can do nothing although it leads."""
         if self.component is None or self.elector.may_act():
             return ""
-        return f"the lease {self.elector.lock} is not renewed in time: all writes are held back"
+        return f"the lease {self.elector.lock} was not renewed in time: all writes are blocked"
 
     async def _run(self, leads: bool) -> None:
         if not leads:

@@ -161,8 +161,8 @@ class LinkedMember:
             folder = where(self._disk)
             raise Corruption(
                 f"{folder} holds member {found.name} ({id_text(id)}), and was started as {self._name}, which is member "
-                f"{id_text(meant[0].id)}: one's folder was copied over the other's. Empty {folder}, and start with "
-                "--rejoin; the others send it everything"
+                f"{id_text(meant[0].id)}: one folder was copied over the other. Empty {folder}, and start with "
+                "--rejoin; the other members send it all data"
             )
 
     def _check_alone(self) -> None:

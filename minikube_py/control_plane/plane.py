@@ -109,7 +109,7 @@ class Plane:
 
     def _health(self) -> dict[str, str]:
         found = {name: failure_of(each) for name, each in self.components.items()}
-        return {name: "" if failure is None else f"it has ended: {failure}" for name, failure in found.items()}
+        return {name: "" if failure is None else f"it ended: {failure}" for name, failure in found.items()}
 
     def metrics(self) -> dict[str, float]:
         """Of the components, with equal series summed; the API server's /metrics includes them."""

@@ -24,7 +24,7 @@ def write_private(path: Path, data: bytes) -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC and _overwrite(path, data):
             return
-        advice = "free room there" if error.errno == errno.ENOSPC else "name a folder that exists and can be written to"
+        advice = "free space there" if error.errno == errno.ENOSPC else "name an existing folder that can be written to"
         raise SetupError(f"cannot write {path}: {error.strerror}; {advice}") from error
 
 

@@ -68,7 +68,7 @@ async def _run(name: str, make: Callable[[], Role], options: ProcessOptions) -> 
         if not started:
             return "it is starting"
         failure = role.failure()
-        return await role.ready() if failure is None else f"a part of it ended by itself: {failure}"
+        return await role.ready() if failure is None else f"a component ended unexpectedly: {failure}"
 
     async with Stopping(name) as stopping:
         if options.with_parent:
@@ -99,7 +99,7 @@ async def _healthz(name: str, options: ProcessOptions, ready: Check, metrics: Me
     except SetupError as error:
         if options.healthz_asked_for:
             raise
-        say(f"minikube-py {name}: `minikube-py health {name}` will not do: {error}")
+        say(f"minikube-py {name}: `minikube-py health {name}` will not work: {error}")
         return None
     return health
 
@@ -149,7 +149,7 @@ class Stopping:
                     if isinstance(failure, Dismissed):
                         raise failure from None
                     what = str(failure) if isinstance(failure, MinikubeError) else repr(failure)
-                    raise RoleFailed(f"a part of it ended by itself: {what}") from failure
+                    raise RoleFailed(f"a component ended unexpectedly: {what}") from failure
 
     def ask(self, reason: str) -> None:
         if not self.asked.is_set():
@@ -158,7 +158,7 @@ class Stopping:
 
     def _signalled(self, number: signal.Signals) -> None:
         if self.asked.is_set():
-            say(f"minikube-py {self._name}: asked twice to end: ending at once")
+            say(f"minikube-py {self._name}: second signal: exiting at once")
             os._exit(FORCED_EXIT)
         self.ask(signal.Signals(number).name)
 

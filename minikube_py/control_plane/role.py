@@ -29,7 +29,7 @@ class TlsFiles:
             clients = b"" if self.clients is None else read_text(self.clients, "clients' authority").encode()
             return server_context(self.certificate, self.key, clients)
         except ssl.SSLError as error:
-            raise SetupError(f"{self.certificate} and {self.key} are no certificate and its key: {error}") from error
+            raise SetupError(f"{self.certificate} and {self.key} are not a certificate and its key: {error}") from error
 
 
 class StackedRole:

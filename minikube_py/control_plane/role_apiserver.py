@@ -119,7 +119,7 @@ class ApiServerRole(StackedRole):
 
     def unwell(self) -> str:
         """Why requests would be refused."""
-        return "" if self._core is None or self._core.ready else "its watch caches are not in step with the store"
+        return "" if self._core is None or self._core.ready else "its watch caches are not up to date with the store"
 
     async def ready(self) -> str:
         if self._core is None or (why := self.unwell()):

@@ -171,7 +171,7 @@ class SchedulerRole(ClientRole):
 
         config = read_scheduler(self._chosen, self._matcher, name=self._profile, gates=self._gates)
         if config.unused:
-            say(f"flags of this command say what {', '.join(config.unused)} of {self._chosen.file} would say")
+            say(f"flags of this command set what {', '.join(config.unused)} of {self._chosen.file} would set")
         where = await self.run(
             self._election,
             lambda transport: Scheduler(transport, SystemClock(), random.Random(self._seed), config, HttpOutside()),

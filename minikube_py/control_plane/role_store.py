@@ -148,7 +148,7 @@ class StoreRole(StackedRole):
         return self._ended
 
     def unwell(self) -> str:
-        return "" if self._linked.member.replica.leader() is not None else "no leader is known: no majority is in touch"
+        return "" if self._linked.member.replica.leader() is not None else "no leader: no majority is reachable"
 
     async def ready(self) -> str:
         """True of any member that answers reads: it asks the leader, which confirms with a majority."""
@@ -170,7 +170,7 @@ class StoreRole(StackedRole):
         members = self._linked.member.membership.members
         addresses = tuple(parse_address(each.client, "a member's address") for each in members if each.client)
         if not addresses:
-            raise SetupError("no member says where clients reach it: start them with --advertise")
+            raise SetupError("no member reports its client address: start them with --advertise")
         return StoreAccess(addresses, token, authority)
 
     async def _ask_urls(self, token: str) -> dict[int, tuple[str, ...]]:
@@ -204,7 +204,7 @@ class StoreRole(StackedRole):
                 try:
                     await self._propose(change, token)
                 except MinikubeError as error:
-                    say(f"cannot tell the others where this member is: {error}")
+                    say(f"cannot report this member's address to the others: {error}")
             await asyncio.sleep(ANNOUNCE_RETRY_S)
 
     async def _propose(self, change: MemberChange, token: str) -> None:

@@ -15,6 +15,6 @@ def require_room(disk: Disk, reserve_bytes: int) -> None:
     if free_bytes < needed_bytes and not disk.names():
         raise SetupError(
             f"{where(disk)} has {free_bytes:,} bytes free, and a new store needs {needed_bytes:,}: "
-            f"{FIRST_SEGMENT_BYTES:,} for its log, and {reserve_bytes:,} that are reserved for deletes. Free room "
-            "there, name a folder on another disk with --data-dir, or reserve less with --reserve-bytes"
+            f"{FIRST_SEGMENT_BYTES:,} for its log, and {reserve_bytes:,} reserved for deletes. Free space "
+            "there, give a folder on another disk with --data-dir, or reserve less with --reserve-bytes"
         )

@@ -89,10 +89,10 @@ def the_one() -> Path:
     """The data folder of the only running control plane. Raises: SetupError if there is none, or several."""
     found = running()
     if not found:
-        raise SetupError("no control plane of yours runs here; start one with `minikube-py up`, or name its --data-dir")
+        raise SetupError("no control plane of yours is running; start one by `minikube-py up`, or give its --data-dir")
     if len(found) > 1:
         folders = ", ".join(str(each.data_dir) for each in found)
-        raise SetupError(f"several control planes run: {folders}; name one with --data-dir")
+        raise SetupError(f"several control planes are running: {folders}; choose one with --data-dir")
     return found[0].data_dir
 
 

@@ -111,7 +111,7 @@ def _authority(
         authority = None
     if authority is None or not authority.lasts(now):
         raise SetupError(
-            f"{certificate} and {key} are no authority that lasts: remove both, and start all roles again afterwards"
+            f"{certificate} and {key} are not a valid authority: remove both, then restart all roles"
         )
     return authority
 

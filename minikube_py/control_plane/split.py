@@ -316,6 +316,6 @@ def _member_advice(folder: Path, code: int) -> str:
     if code != DAMAGED:
         return ""
     return (
-        f"; if the other members are well (minikube-py store status), remove {folder}, and it comes back by itself "
-        "with what they hold"
+        f"; if the other members are healthy (minikube-py store status), remove {folder}: it rejoins by itself with "
+        "their data"
     )

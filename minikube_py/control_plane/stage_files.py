@@ -29,5 +29,5 @@ def read_stages(paths: Sequence[Path]) -> Stages | None:
         raise SetupError(str(error)) from None
     others = [each for each in stages.others if not each.endswith("(Kustomization)")]
     if others:
-        say(f"no stages, and so not loaded: {', '.join(others)}")
+        say(f"not loaded, because they hold no stages: {', '.join(others)}")
     return stages

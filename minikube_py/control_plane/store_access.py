@@ -48,14 +48,14 @@ class StoreAccess:
         try:
             return client_context(self.authority_pem)
         except ssl.SSLError as error:
-            raise SetupError(f"the store's authority is no certificate: {error}") from error
+            raise SetupError(f"the store's authority is not a certificate: {error}") from error
 
 
 def parse_addresses(text: str, flag: str) -> tuple[tuple[str, int], ...]:
     """`host:port,host:port`. Raises: SetupError."""
     addresses = tuple(parse_address(item.strip(), flag) for item in text.split(",") if item.strip())
     if not addresses:
-        raise SetupError(f"{flag} {text!r}: names no address; write host:port, several with commas between")
+        raise SetupError(f"{flag} {text!r}: no address; write host:port, comma-separated")
     return addresses
 
 

@@ -195,7 +195,7 @@ class StoreAdmin:
             gone = [each for each in hashes if each.error and each.hash is None and each.revision]
             if revision or not gone or attempt == HASH_ATTEMPTS - 1:
                 return list(hashes)
-        raise AssertionError("the last attempt returns")
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def find(self, name_or_id: str) -> dict[str, Any]:
         """The member with that name or hexadecimal id. Raises: RequestError, Unavailable."""
@@ -206,7 +206,7 @@ class StoreAdmin:
         found = [each for each in known if name_or_id in (each["name"], f"{each['id']:x}")]
         if len(found) != 1:
             names = ", ".join(f"{each['name'] or '(no name)'} ({each['id']:x})" for each in known)
-            raise RequestError(f"there is no member {name_or_id!r}; there are: {names}")
+            raise RequestError(f"there is no member {name_or_id!r}; the members are: {names}")
         return found[0]
 
     async def expected(self) -> list[str]:
@@ -221,7 +221,7 @@ class StoreAdmin:
             report for report in reports if report.status and report.id != leader and not known[report.id]["learner"]
         ]
         if not others:
-            raise RequestError("no other voter answers; name one, or see `minikube-py store status`")
+            raise RequestError("no other voter answers; name a member, or see `minikube-py store status`")
         return known[max(others, key=lambda report: report.status["last_index"] if report.status else 0).id]
 
     async def alarms(self) -> list[dict[str, Any]]:
@@ -262,7 +262,7 @@ class StoreAdmin:
         reports = await self.status()
         leader = leader_of(reports)
         if leader is None:
-            raise Unavailable("no member that answers knows of a leader; see `minikube-py store status`")
+            raise Unavailable("no reachable member knows a leader; see `minikube-py store status`")
         known = _known(reports).get(leader)
         if known is None:
             raise Unavailable(f"member {leader:x} leads, but no member reports its address")
@@ -283,7 +283,7 @@ class StoreAdmin:
             async with self.connected(report.address) as asking:
                 size_bytes, sha256, index, term = await asking.ask(Op.SNAPSHOT, None, file.write)
             if (size_bytes, sha256) != (file.size_bytes, file.sha256()):
-                raise Corruption(f"{report.address}: {file.size_bytes:,} of {size_bytes:,} bytes came, or others")
+                raise Corruption(f"{report.address}: {file.size_bytes:,} of {size_bytes:,} bytes, or others, arrived")
             file.keep()
         return SavedSnapshot(report.address, report.name, size_bytes, sha256, index, term)
 
@@ -317,7 +317,7 @@ class StoreAdmin:
                     await asking.ask(op, argument)
                 return
             except TimeoutError:
-                raise OutcomeUnknown(f"no answer within {ACTION_S:g} s; it may yet be done: see the status") from None
+                raise OutcomeUnknown(f"no answer within {ACTION_S:g} s; it may still take effect: see status") from None
             except NotLeader:
                 if attempt == LEADER_ATTEMPTS - 1:
                     raise
@@ -376,7 +376,7 @@ def _named(reports: list[MemberReport], known: dict[int, dict[str, Any]]) -> lis
     for id, each in known.items():
         if id not in by_id:
             report = silent.pop(each["client"], None)
-            error = report.error if report else "where it is reached is not known"
+            error = report.error if report else "its address is not known"
             named.append(MemberReport(each["client"], each["name"], id, None, error, each["learner"]))
     there = [report.status for report in reports if report.status is not None]
     expected = max(there, key=lambda status: status["applied"])["expected"] if there else []

@@ -59,7 +59,7 @@ def member_count(config: ControlPlaneConfig) -> int:
     if config.member_folder.exists():
         raise SetupError(
             f"{config.data_dir} holds a store of one member; start it without --members, or name another folder (to "
-            "take its data along: `minikube-py store snapshot save F`, then `up --restore F` there)"
+            "copy its data: `minikube-py store snapshot save F`, then `up --restore F` there)"
         )
     return wanted
 
@@ -107,7 +107,7 @@ def _known(config: ControlPlaneConfig) -> list[MemberPlace]:
     try:
         return [MemberPlace(**each) for each in orjson.loads(read_text(path, "file of members"))]
     except (ValueError, TypeError) as error:
-        raise SetupError(f"{path}: not the members of a store: {error}; restore it, or name another folder") from error
+        raise SetupError(f"{path}: not a list of store members: {error}; restore it, or give another folder") from error
 
 
 def _free_pairs(count: int, rng: Rng) -> list[tuple[int, int]]:

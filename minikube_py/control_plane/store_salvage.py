@@ -29,7 +29,7 @@ def look(folder: Path) -> Salvaged | None:
     DataDirBusy."""
     files = folder / FILES if (folder / FILES).is_dir() else folder
     if not files.is_dir():
-        raise SetupError(f"{folder} is no folder; name the data directory of a store member")
+        raise SetupError(f"{folder} is not a folder; give the data directory of a store member")
     for held in dict.fromkeys((folder, files.parent if files.name == FILES else folder)):
         _check_free(held)
     try:
@@ -145,12 +145,12 @@ def lines(salvaged: Salvaged) -> list[str]:
         found.append(f"uncertain: {salvaged.partial} is broken: keys may be missing, old, or deleted since")
     for first, last in salvaged.assumed:
         found.append(
-            f"assumed: {_span('entr', first, last)}: behind a gap, conditions and senders were judged by what is known"
+            f"assumed: {_span('entr', first, last)}: after a gap, conditions and sessions were evaluated on known data"
         )
     if salvaged.users_lost or salvaged.users_unsure or salvaged.unsure_changes:
         found.append(_users(salvaged))
     for first, last in salvaged.doubtful:
-        found.append(f"left out: {_span('entr', first, last)}: the part behind, which is lost, may have replaced them")
+        found.append(f"left out: {_span('entr', first, last)}: the lost part after them may have replaced them")
     if salvaged.log.torn_bytes:
         found.append(f"torn: {salvaged.log.torn_bytes:,} bytes of a last write that was never acknowledged")
     if salvaged.unconfirmed:
@@ -164,20 +164,20 @@ def lines(salvaged: Salvaged) -> list[str]:
     if salvaged.state is exact:
         return [*found, f"{'all' if salvaged.whole else 'salvaged'}: {held}{salvaged.applied:,}"]
     state = salvaged.state
-    found.append(f"exact: {held}{salvaged.applied:,}: a state that was (--exact takes this one alone)")
+    found.append(f"exact: {held}{salvaged.applied:,}: a state that existed (--exact writes only this one)")
     had = f"revision {state.revision:,} with {len(state.index.current):,} keys"
-    return [*found, f"salvaged: {had}, up to entry {salvaged.reached:,}"]
+    return [*found, f"recovered: {had}, up to entry {salvaged.reached:,}"]
 
 
 def _users(salvaged: Salvaged) -> str:
     auth = salvaged.state.auth
     changes = ", ".join(_span("entr", first, last) for first, last in salvaged.unsure_changes)
-    why = "their record is lost" if salvaged.users_lost else "they may have changed in a gap"
-    why += f", and what {changes} did to them is not known" if changes else ""
+    why = "their record is lost" if salvaged.users_lost else "they may have changed within a gap"
+    why += f", and what {changes} did to them is unknown" if changes else ""
     return (
         f"USERS AND ROLES: {why}: authentication is {'on' if auth.enabled else 'OFF'}, with {len(auth.users)} users "
-        f"and {len(auth.roles)} roles: before a client of etcd's API reaches the store, look at them (`etcdctl auth "
-        "status`, `user list`, `role list`), make what is missing and run `etcdctl auth enable`"
+        f"and {len(auth.roles)} roles: before a client of etcd's API reaches the store, check them (`etcdctl auth "
+        "status`, `user list`, `role list`), create what is missing and run `etcdctl auth enable`"
     )
 
 
@@ -189,7 +189,7 @@ def _lost(salvaged: Salvaged, loss: Loss) -> str:
         first, last = salvaged.revisions(loss)
         revisions = f", {_span('revision', first, last)}" if last else ""
         held = f": it may have held {entries}{revisions}"
-    needless = "" if salvaged.needed(loss) else " (what it held is elsewhere)"
+    needless = "" if salvaged.needed(loss) else " (its content is held elsewhere)"
     return f"lost: {where}{loss.what}{held}{needless}"
 
 

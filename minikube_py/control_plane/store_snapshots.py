@@ -94,7 +94,7 @@ def restore(path: Path, folder: Path, new: NewMember, rng: Rng) -> tuple[int, in
     try:
         disk = held.disk()
         if has_log(disk) or load_identity(disk) is not None:
-            raise SetupError(f"{folder} holds a store member already; name an empty folder, or remove that one's data")
+            raise SetupError(f"{folder} holds a store member already; give an empty folder, or remove its data")
         cluster_id, member_id = (rng.getrandbits(ID_BITS) or 1 for _ in range(2))
         files = LogFiles(disk, rng)
         # Like a member that joins: it begins with the snapshot, and nothing counts before that is installed.
@@ -135,7 +135,7 @@ def _membership(head: SnapshotHead) -> Membership:
     try:
         return Membership.from_plain(head.members)
     except ValueError as error:
-        raise Corruption(f"the snapshot's members do not read: {error}") from error
+        raise Corruption(f"the snapshot's members cannot be decoded: {error}") from error
 
 
 def expected_members(initial: tuple[tuple[str, str], ...], name: str) -> tuple[Member, ...]:

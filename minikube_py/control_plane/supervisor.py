@@ -74,7 +74,7 @@ class Child:
             if ended:
                 await self._wait_for_end()
             code = await self._end(0.0)
-            silent = f"was not ready, and said nothing for {READY_WITHIN_S:.0f} s"
+            silent = f"was not ready, and printed nothing for {READY_WITHIN_S:.0f} s"
             what = "ended before it was ready" if ended else silent
             advice = self._advice(code) if ended else ""
             raise RoleFailed(f"{self.name} {what}: {self._last_words()}{advice}", code if ended else None) from None
@@ -190,4 +190,4 @@ class Child:
         said = [line.strip() for line in lines if line.strip()]
         own = f"minikube-py {self.role}: "
         reasons = [line.removeprefix(own) for line in said if line.startswith(own)]
-        return (reasons or said or [f"it said nothing (log: {self.log_file})"])[-1]
+        return (reasons or said or [f"it printed nothing (log: {self.log_file})"])[-1]

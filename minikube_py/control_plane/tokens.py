@@ -42,7 +42,7 @@ def read_token(path: Path) -> str:
     """The token in a file. Raises: SetupError if it is absent, or not a token."""
     token = read_text(path, "token file").strip()
     if not _TOKEN.fullmatch(token):
-        raise SetupError(f"token file {path}: not one token of 16 to 512 characters; remove it and start again")
+        raise SetupError(f"token file {path}: must hold one token of 16 to 512 characters; remove it and restart")
     return token
 
 
@@ -61,7 +61,7 @@ def read_signing_authority(certificate: Path, key: Path) -> SigningAuthority:
     try:
         return SigningAuthority(*pems)
     except (ValueError, TypeError) as error:
-        raise SetupError(f"{certificate} and {key} are no authority and its key: {error}") from None
+        raise SetupError(f"{certificate} and {key} are not an authority and its key: {error}") from None
 
 
 def read_signing_key(path: Path) -> SigningKey:

@@ -111,7 +111,7 @@ class ControllerManager:
         chosen = list(there) if names is None else list(names)
         unknown = sorted(set(chosen) - set(there))
         if unknown:
-            raise RequestError(f"no such controllers: {', '.join(unknown)}; there are: {', '.join(there)}")
+            raise RequestError(f"no such controllers: {', '.join(unknown)}; the controllers are: {', '.join(there)}")
         client = RestClient(transport)
         self._informers = shared_informers(client, clock, rng)
         self._starting = Starting(self._informers, clock)

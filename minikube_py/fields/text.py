@@ -166,7 +166,9 @@ def _split_alias(item: str) -> tuple[str, str]:
         return "", item
     alias = alias.strip()
     if not _NAME.fullmatch(alias):
-        raise InvalidRequest(f"field {item!r}: {alias!r} is no name; letters, digits, and ./-_ between, as pool.size")
+        raise InvalidRequest(
+            f"field {item!r}: {alias!r} is not a name; use letters, digits, and ./-_ inside, such as pool.size"
+        )
     if alias.split(".")[0] in _OBJECT_PARTS:
         raise InvalidRequest(f"field {item!r}: {alias!r} would look like a path; choose a name that does not begin so")
     return alias, rest[0].strip()
@@ -269,7 +271,7 @@ def _read_sum(text: str, sources: Mapping[str, Source]) -> SumSpec:
     if not rest:
         raise InvalidRequest(f"sum {text!r}: {_SUM_FORM}")
     if not _SUM_NAME.fullmatch(name) or name.split(".")[0] in _OBJECT_PARTS:
-        raise InvalidRequest(f"sum {text!r}: {name!r} is no name for a sum; as requested.* or tasks")
+        raise InvalidRequest(f"sum {text!r}: {name!r} is not a name for a sum; use requested.* or tasks, for example")
     parts = [part.strip() for part in split_outside(rest[0], ":")]
     if len(parts) != 3:
         raise InvalidRequest(f"sum {text!r}: {len(parts)} of 3 parts after the name; {_SUM_FORM}")
@@ -297,7 +299,9 @@ def _read_sum(text: str, sources: Mapping[str, Source]) -> SumSpec:
 def _read_extractor(text: str, extractor: str) -> tuple[str, dict[str, str]]:
     match = _EXTRACTOR.fullmatch(extractor)
     if match is None:
-        raise InvalidRequest(f"sum {text!r}: {extractor!r} is no extractor; as path@1(path=spec.size)")
+        raise InvalidRequest(
+            f"sum {text!r}: {extractor!r} is not an extractor; use path@1(path=spec.size), for example"
+        )
     name, listed = match.groups()
     if "@" not in name:
         raise InvalidRequest(f"sum {text!r}: extractors have a version: {newest(name)}")

@@ -89,9 +89,9 @@ def admit(target: str) -> str:
             return name
     name, kind = _found(place)
     if name in FAMILY or name in _installed():
-        raise InvalidRequest(f"{target}: {name} is a structure that is there already; give yours another name")
+        raise InvalidRequest(f"{target}: {name} is a built-in structure; rename yours")
     if name in _ADMITTED:
-        raise InvalidRequest(f"{target}: another structure is named {name} as well; give one of them another name")
+        raise InvalidRequest(f"{target}: another structure is also named {name}; rename one of them")
     _ADMITTED[name] = _Admitted(place, kind)
     return name
 
@@ -106,7 +106,7 @@ def name_of(target: str) -> str:
 def _found(target: str) -> tuple[str, Any]:
     kind: Any = own_code.find_class(target, "find")
     if not callable(getattr(kind, "find", None)):
-        raise own_code.BadCode(f"{target} has no method find: it is no structure")
+        raise own_code.BadCode(f"{target} has no method find: it is not a structure")
     return own_code.name_of(kind, target, "structure"), kind
 
 

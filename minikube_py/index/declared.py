@@ -76,7 +76,7 @@ def check_spec(spec: IndexSpec) -> None:
     if len(set(spec.fields)) < len(spec.fields):
         raise InvalidRequest(f"index {spec.name}: a field is given more than once in {', '.join(spec.fields)}")
     if not _STRUCTURE.fullmatch(spec.structure):
-        raise InvalidRequest(f"index {spec.name}: {spec.structure[:80]!r} is no name of a structure")
+        raise InvalidRequest(f"index {spec.name}: {spec.structure[:80]!r} is not a structure's name")
     if len(spec.options) > MAX_OPTIONS or any(len(str(value)) > MAX_TEXT for value in spec.options.values()):
         raise InvalidRequest(f"index {spec.name}: at most {MAX_OPTIONS} options of at most {MAX_TEXT} characters")
     if not MEMORY_LIMIT_BYTES_MIN <= spec.memory_limit_bytes <= MEMORY_LIMIT_BYTES_MAX:
@@ -89,7 +89,7 @@ def check_spec(spec: IndexSpec) -> None:
     try:
         dump(spec)
     except (UnicodeError, TypeError) as error:
-        raise InvalidRequest(f"index {spec.name} does not read as JSON in UTF-8: {error}") from None
+        raise InvalidRequest(f"index {spec.name} is not valid JSON in UTF-8: {error}") from None
 
 
 def check_against(
@@ -101,11 +101,15 @@ def check_against(
     for added in spec.declares:
         taken = known.find(added.name)
         if taken is not None and taken != added:
-            raise InvalidRequest(f"index {spec.name}: field {added.name} is declared on {spec.on} already, as another")
+            raise InvalidRequest(
+                f"index {spec.name}: field {added.name} is declared on {spec.on} already with another definition"
+            )
     sums = {each.name: each for each in known.sums}
     for total in spec.sums:
         if sums.get(total.name, total) != total:
-            raise InvalidRequest(f"index {spec.name}: sum {total.name} is declared on {spec.on} already, as another")
+            raise InvalidRequest(
+                f"index {spec.name}: sum {total.name} is declared on {spec.on} already with another definition"
+            )
     fields = (*known.fields, *(each for each in spec.declares if known.find(each.name) is None))
     totals = (*known.sums, *(each for each in spec.sums if each.name not in sums))
     whole = FieldSet(base.name, base.prefix, fields, totals)

@@ -148,7 +148,7 @@ class AddressPlan:
         while self._next in self._taken:
             self._next += self._step
         if self._next >= self._blocks:
-            raise RequestError(f"all {self._blocks} blocks of pod addresses are taken")
+            raise RequestError(f"all {self._blocks} blocks of pod addresses are accepted")
         number = self._next
         self._taken.add(number)
         self._next += self._step

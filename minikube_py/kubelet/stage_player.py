@@ -228,7 +228,7 @@ class StagePlayer:
         life.at_s = now_s
         if life.credit < 1.0:
             if not self._counts.held_back:
-                logger.warning("%s %s goes from stage to stage without a delay: one a second now", self.ref.kind, key)
+                logger.warning("%s %s changes stages without a delay: limited to one a second", self.ref.kind, key)
             self._counts.held_back += 1
             self._after(AGAIN_S, key, life, obj, stage)
             return
@@ -357,7 +357,7 @@ def resource_of(ref: Ref) -> ResourceRef:
     group, _, version = ref.api_version.rpartition("/")
     kind = REGISTRY.kind(group, version, ref.kind)
     if kind is None:
-        raise RequestError(f"there are stages for {ref}, which is no kind that is built in")
+        raise RequestError(f"there are stages for {ref}, which is not a built-in kind")
     return ResourceRef(kind.group, kind.version, kind.plural)
 
 
@@ -380,7 +380,7 @@ def applied(action: Send, namespace: str) -> tuple[Any, str, str]:
     group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
     kind = REGISTRY.kind(group, version, str(obj.get("kind") or ""))
     if kind is None:
-        raise StageFailed(f"{obj.get('kind')} of {obj.get('apiVersion')} is no kind that is built in")
+        raise StageFailed(f"{obj.get('kind')} of {obj.get('apiVersion')} is not a built-in kind")
     resource = ResourceRef(kind.group, kind.version, kind.plural)
     where = ""
     if kind.namespaced:

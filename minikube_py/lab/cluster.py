@@ -105,7 +105,7 @@ async def _in_virtual_time(
 def require_unused(data_dir: Path | None) -> None:
     """Data of another run would falsify the results. Raises: SetupError."""
     if data_dir is not None and ControlPlaneConfig(data_dir).member_folder.exists():
-        raise SetupError(f"{data_dir} holds a control plane already; a measurement needs a folder of its own")
+        raise SetupError(f"{data_dir} holds a control plane already; use a separate folder for measurements")
 
 
 def _progress(text: str) -> None:

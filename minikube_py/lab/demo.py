@@ -156,7 +156,7 @@ def _tell(replay: Replay, asked: list[Asked], figures: Mapping[str, Any]) -> Non
     )
     if left:
         requested = figures["gpu_requested_share"]
-        print(f"{left:,} pods fit on no node and stay Pending (all pods together ask for {requested:.1%} of the GPUs)")
+        print(f"{left:,} pods fit on no node and stay Pending (all pods together request {requested:.1%} of the GPUs)")
     report.print_latencies(figures["latencies"])
     columns = ("allocated", "nodes found", f"index, first {FIRST}", "index, all", "list and filter", "times faster")
     table = report.Table(f"Which nodes have {QUESTION.text}? (ms, median, through the API)", columns)
@@ -166,7 +166,7 @@ def _tell(replay: Replay, asked: list[Asked], figures: Mapping[str, Any]) -> Non
         table.add(f"{each.share:.1%}{wanted}", each.nodes, *times_ms, f"{each.listing_s / each.index_s:,.0f}")
     report.print_table(table)
     decoded, queries = sum(each.decoded for each in asked), sum(each.queries for each in asked)
-    print(f"both ways gave the same nodes; the store decoded {decoded:,} objects for {queries:,} index queries")
+    print(f"both ways returned the same nodes; the store decoded {decoded:,} objects for {queries:,} index queries")
 
 
 def _write(
@@ -210,12 +210,12 @@ DRAWS = (
 def _tell_next(split: bool) -> None:
     program = program_name()
     print("\nnext:")
-    print(f"  {program} up --nodes 10     a control plane to point kubectl at; then paste its kubectl line, and ask:")
+    print(f"  {program} up --nodes 10     a control plane for kubectl; paste its kubectl line, and query:")
     print("  kubectl --kubeconfig ... get nodes --field-selector 'free.cpu>=4,free.memory>=16Gi'")
     if split:
         print(f"  {program} demo              the same in one process")
     else:
-        print(f"  {program} demo --split      the same, each role a process of its own")
+        print(f"  {program} demo --split      the same, each role in its own process")
 
 
 def program_name() -> str:

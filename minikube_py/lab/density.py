@@ -1,7 +1,7 @@
 """The density test, as in ClusterLoader2: fill the nodes with pods, then create single pods at a steady rate.
 
 Saturation: all pods as fast as the API accepts them (or by ReplicationControllers of up to 3,000 replicas, one per
-namespace; upstream uses Deployments). Latency: single pods at `latency_rate` per second beside the full cluster; their
+namespace; upstream uses Deployments). Latency: single pods at `latency_rate` per second on the full cluster; their
 99th percentile must stay under 5 s. API calls are reported from the server's own SLI histogram.
 Source: https://github.com/kubernetes/perf-tests/tree/master/clusterloader2/testing/density.
 """
@@ -147,8 +147,8 @@ async def _phase(
         await feed(recorder)
         if not await recorder.wait_until(lambda: recorder.running >= count, QUIET_S):
             raise LoadError(
-                f"{recorder.running:,} of {count:,} pods became Running, {len(recorder.unschedulable):,} fit nowhere, "
-                f"then nothing happened for {QUIET_S:.0f} s; fewer --pods or more --nodes may help"
+                f"{recorder.running:,} of {count:,} pods became Running, {len(recorder.unschedulable):,} fit on no "
+                "node, then nothing happened for {QUIET_S:.0f} s; fewer --pods or more --nodes may help"
             )
     finally:
         show.cancel()
@@ -282,7 +282,7 @@ def _write(
     figure, axes = plots.figure(1, 2, (12.5, 4.2))
     title = f"Saturation: {saturation.pods:,} pods, {options.nodes:,} nodes, {saturation.pods_per_s:,.0f} pods/s"
     plots.draw_latency_bars(axes[0][0], {**saturation.latencies["by_watch"], **_last_stage(saturation)}, title)
-    title = f"One by one, {options.latency_rate:g} pods/s, beside the full cluster"
+    title = f"Single pods, {options.latency_rate:g} pods/s, on the full cluster"
     plots.draw_latency_bars(axes[0][1], startup, title)
     axes[0][1].axhline(THRESHOLD_S * 1000, color=plots.GREY, linestyle="--", linewidth=1)
     figure.text(0.01, -0.06, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)

@@ -281,11 +281,11 @@ WIDTHS = (22, 12, 6, 6, 7, 14, 22, 10, 10, 11, 8)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table; returns 1 if a rate exceeds its bound."""
     parser = argparse.ArgumentParser(prog="filter_rates", description="False positives of the range filters.")
-    parser.add_argument("--keys", type=int, default=200_000, help="how many keys (200000)")
-    parser.add_argument("--bits", type=float, nargs="+", default=[8, 12, 16, 20], help="bits a key (8 12 16 20)")
+    parser.add_argument("--keys", type=int, default=200_000, help="number of keys (200000)")
+    parser.add_argument("--bits", type=float, nargs="+", default=[8, 12, 16, 20], help="bits per key (8 12 16 20)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="16 bits a key and a tenth of the ranges")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures there")
+    parser.add_argument("--quick", action="store_true", help="16 bits per key and a tenth of the ranges")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to this file")
     chosen = parser.parse_args(arguments)
     bits = [16.0] if chosen.quick else chosen.bits
     queries = {length: count // 10 for length, count in QUERIES.items()} if chosen.quick else QUERIES

@@ -101,7 +101,7 @@ class Ledger:
         for key in left:
             node = self.fits_on(key)
             if node:
-                raise Misplaced(f"pod {key} is left pending, and fits on {node}")
+                raise Misplaced(f"pod {key} is pending, but fits on {node}")
         return Verdict(self.bindings, len(left), self.full())
 
     def full(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from minikube_py.lab.measure import PERCENTILES, percentile
 BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096"
 SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: safe for the colour-blind.
 MARKERS = ("o", "s", "^", "D")
-MISSING = "no picture: matplotlib is not installed; pip install 'minikube_py[lab]'"
+MISSING = "no plot: matplotlib is not installed; pip install 'minikube_py[lab]'"
 
 STYLE: dict[Any, Any] = {
     "figure.dpi": 130,

@@ -146,7 +146,7 @@ def _stored(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, An
 
 
 async def _ask_all(storage: Storage, transport: ApiTransport) -> list[Asked]:
-    with progress("questions asked, each in 5 ways", len(QUESTIONS) * WAYS) as shown:
+    with progress("queries run, each in 5 ways", len(QUESTIONS) * WAYS) as shown:
         answers = []
         for number, question in enumerate(QUESTIONS):
 
@@ -231,7 +231,7 @@ def _tell(options: QueryOptions, asked: list[Asked]) -> None:
         table.add(each.selector, f"{each.found:,}", *(report.milliseconds(s * 1000) for s in durations_s))
     report.print_table(table)
     decoded = sum(each.objects_decoded for each in asked)
-    print(f"all four ways gave the same nodes; the index decoded {decoded:,} objects")
+    print(f"all four ways returned the same nodes; the index decoded {decoded:,} objects")
 
 
 def _write(folder: Path, environment: Environment, options: QueryOptions, asked: list[Asked]) -> list[Path]:
@@ -250,7 +250,7 @@ def _write(folder: Path, environment: Environment, options: QueryOptions, asked:
         "API, all": [each.api_all_s * 1000 for each in asked],
         "API list+filter": [each.api_listing_s * 1000 for each in asked],
     }
-    title = f"Which of {options.nodes:,} nodes have so much free? ({options.pods:,} pods bound)"
+    title = f"Which of {options.nodes:,} nodes have enough free? ({options.pods:,} pods bound)"
     plots.draw_groups(axes[0][0], names, bars, title)
     figure.text(0.01, -0.06, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return [*paths, plots.save(figure, folder / "query.png")]

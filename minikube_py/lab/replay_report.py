@@ -95,7 +95,7 @@ def _figures(replay: Replay, options: ReplayOptions) -> dict[str, Any]:
 def _tell(figures: Mapping[str, Any]) -> None:
     print(
         f"\n{figures['pods_running']:,} of {figures['pods']:,} pods became Running in {figures['replay_s']:.1f} s "
-        f"({figures['pods_per_s']:,.0f} pods/s); at most {figures['pods_live_max']:,} lived at once; "
+        f"({figures['pods_per_s']:,.0f} pods/s); at most {figures['pods_live_max']:,} existed at once; "
         f"{figures['gpu_allocated_share']:.1%} of the GPUs are allocated at the end"
     )
     print(f"placements {figures['placements']}: SHA-256 over each pod and its node, in the trace's order")

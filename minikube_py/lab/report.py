@@ -43,7 +43,9 @@ def require_writable(base: Path) -> None:
             pass
     except OSError as error:
         reason = error.strerror
-        raise ReportError(f"cannot write results under {base}: {reason}; name another folder with --results") from error
+        raise ReportError(
+            f"cannot write results under {base}: {reason}; choose another folder with --results"
+        ) from error
 
 
 def results_folder(base: Path, name: str, now: datetime) -> Path:
@@ -57,9 +59,11 @@ def results_folder(base: Path, name: str, now: datetime) -> Path:
             continue
         except OSError as error:
             reason = error.strerror
-            raise ReportError(f"cannot make {folder}: {reason}; name another folder with --results") from error
+            raise ReportError(f"cannot make {folder}: {reason}; choose another folder with --results") from error
         return folder
-    raise ReportError(f"{base / stem}: a hundred results of the same second stand there; name another with --results")
+    raise ReportError(
+        f"{base / stem}: it holds a hundred results of the same second; choose another folder with --results"
+    )
 
 
 def write_json(folder: Path, name: str, environment: Environment, figures: Mapping[str, Any]) -> Path:

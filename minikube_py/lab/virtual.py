@@ -43,7 +43,7 @@ class History:
             f"of seed {self.seed}",
             f"{self.virtual_s:,.3f} s of virtual time in {self.wall_s:,.1f} s, {self.cpu_s:,.1f} s of them the "
             f"processor's{faster}",
-            f"next: `{again} --seed {self.seed}` comes to the same digest in any process; another seed to another "
+            f"next: `{again} --seed {self.seed}` gives the same digest in any process; another seed gives another "
             "history",
         ]
 

@@ -73,7 +73,7 @@ class Alarms:
         if Alarm(0, CORRUPT) in self.raised:
             raise ClusterCorrupt
         if grows(command) and self._short():
-            raise NoSpace(f"{self._short()}; delete what is not needed, or give it room")
+            raise NoSpace(f"{self._short()}; delete unneeded data, or add disk space")
 
     def release(self, ops: Iterable[Op], standing: Mapping[bytes, KeyValue]) -> tuple[int, int]:
         """How many bytes the puts of a release rewrite and add; both are counted by `released` once it is done.

@@ -121,7 +121,7 @@ def unpack(data: bytes) -> Command:
     """A command. Raises: InvalidRequest if the bytes are not one."""
     message = unpack_any(data)
     if type(message) not in COMMANDS:
-        raise InvalidRequest(f"{type(message).__name__} is no command")
+        raise InvalidRequest(f"{type(message).__name__} is not a command")
     return cast(Command, message)
 
 
@@ -166,7 +166,7 @@ def to_plain(message: Message) -> Plain:
         return (DECLARE_INDEX, to_json(message.spec))
     if isinstance(message, MinikubeError):
         return _error_to_plain(message)
-    raise TypeError(f"{type(message).__name__} is no message")
+    raise TypeError(f"{type(message).__name__} is not a message")
 
 
 def from_plain(plain: Plain, depth: int = 0) -> Message:

@@ -162,7 +162,7 @@ class Queries:
     def explain(self, request: RangeRequest, at: int) -> Explained:
         """Raises: InvalidRequest."""
         if not request.where:
-            raise InvalidRequest("there is nothing to explain without a where: give at least one comparison")
+            raise InvalidRequest("nothing to explain without a condition: give at least one comparison")
         query, tests = self.read(request)
         objects = self._state.index.count(request.key, request.range_end)
         table = query.table
@@ -182,11 +182,11 @@ class Queries:
         named = {choice.name for choice, _ in ways}
         for name, running in sorted(table.running.items()):
             if name not in named:
-                reason = "it has none of the fields asked about"
+                reason = "it has none of the queried fields"
                 if not running.ready:
                     reason = f"it is {running.state}"
                 elif running.behind:
-                    reason = "it is catching up with the writes since it was last asked"
+                    reason = "it is catching up with writes since its last query"
                 ways.append((Choice(name, running.spec.structure, -1.0, -1.0, reason=reason), None))
         ways.append((scan._replace(reason="not tried: it would decode every object"), None))
         return Explained(ways, made.share, table.index.live, at)

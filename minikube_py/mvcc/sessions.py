@@ -87,12 +87,12 @@ class Sessions:
         Raises: SessionExpired, InvalidRequest."""
         session_id, sequence, acknowledged, _ = request
         if not 1 <= acknowledged <= sequence:
-            raise InvalidRequest(f"sequence {sequence} acknowledges {acknowledged}: write 1 to {max(sequence, 1)}")
+            raise InvalidRequest(f"sequence {sequence} acknowledges {acknowledged}: use 1 to {max(sequence, 1)}")
         session = self.by_id.get(session_id)
         if session is None:
             raise SessionExpired(
-                f"session {session_id} is not open: it ended after {SESSION_ENTRIES} entries without use, or when "
-                f"{SESSIONS_MAX} others had been used since"
+                f"session {session_id} is not open: it expired after {SESSION_ENTRIES} entries without use, or when "
+                f"{SESSIONS_MAX} others were used since"
             )
         self._use(session)
         if acknowledged > session.acknowledged:
@@ -100,16 +100,16 @@ class Sessions:
         if sequence in session.replies:
             return None
         if sequence < session.acknowledged:
-            raise SessionExpired(f"request {sequence} of session {session_id} was acknowledged and is forgotten")
+            raise SessionExpired(f"request {sequence} of session {session_id} was acknowledged and its reply dropped")
         if len(session.replies) >= KEPT_MAX:
-            raise InvalidRequest(f"a session keeps {KEPT_MAX} replies, no more: acknowledge those that arrived")
+            raise InvalidRequest(f"a session keeps at most {KEPT_MAX} replies: acknowledge those received")
         return session
 
     def kept(self, request: InSession) -> Result:
         """The reply to a command that `admit` rejected. Raises: RequestError, SessionExpired."""
         reply = self.by_id[request.session].replies[request.sequence]
         if reply is None:
-            raise SessionExpired(f"request {request.sequence} was executed, but its answer was too large to be kept")
+            raise SessionExpired(f"request {request.sequence} was executed, but its reply was too large to keep")
         if type(reply) is Refused:
             raise cast(RequestError, from_plain(reply.plain))
         return cast(Result, reply)

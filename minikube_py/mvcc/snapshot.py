@@ -224,7 +224,7 @@ class Loader:
         if self._log is None:
             state.log = EventLog(max(self._boundary, 1) + 1)
         if not self._complete or state.log.last != revision:
-            raise Corruption(f"it ends at revision {state.log.last}, its head says {revision}")
+            raise Corruption(f"it ends at revision {state.log.last}, but its header says {revision}")
         state.load(revision, self._boundary, state.index.current.values())
 
 

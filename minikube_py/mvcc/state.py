@@ -406,7 +406,7 @@ class StateMachine:
         validate(txn)
         chosen, ops = self._checked(txn)
         if any(type(op) is not RangeRequest for op in ops):
-            raise InvalidRequest("a txn that writes goes through the log")
+            raise InvalidRequest("a txn with writes must go through the log")
         return self._run(txn, chosen, self.revision + 1, [])
 
     def get(self, key: bytes, revision: int = 0) -> KeyValue | None:

@@ -42,7 +42,7 @@ class Degraded(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"degraded since revision {self.revision}: {self.reason}; declare it again to build it again"
+        return f"degraded since revision {self.revision}: {self.reason}; declare it again to rebuild it"
 
 
 def described(error: Exception) -> str:
@@ -116,13 +116,15 @@ class Tables:
         if known == spec:
             return False
         if known is not None:
-            raise InvalidRequest(f"index {spec.name} is declared already, as another; drop it first")
+            raise InvalidRequest(f"index {spec.name} is declared already with another definition; drop it first")
         if len(self.specs) >= MAX_INDEXES:
             raise InvalidRequest(f"at most {MAX_INDEXES} indexes can be declared; drop one first")
         base = self.declared.get(spec.on)
         if base is None:
             there = ", ".join(sorted(self.declared)) or "none"
-            raise InvalidRequest(f"index {spec.name}: no fields are declared on {spec.on!r}; there are: {there}")
+            raise InvalidRequest(
+                f"index {spec.name}: no fields are declared on {spec.on!r}; the field sets are: {there}"
+            )
         check_against(spec, base, self.on(spec.on), version)
         return True
 
@@ -136,7 +138,7 @@ class Tables:
         """Raises: InvalidRequest."""
         if name not in self.specs:
             raise InvalidRequest(
-                f"there is no index {name[:80]!r}; there are: {', '.join(sorted(self.specs)) or 'none'}"
+                f"there is no index {name[:80]!r}; the indexes are: {', '.join(sorted(self.specs)) or 'none'}"
             )
 
     def drop_index(self, name: str) -> None:
@@ -252,7 +254,7 @@ class Tables:
 
     def _filled(self, name: str, table: Table, revision: int) -> None:
         """More fields than columns: those without one are answered by scan."""
-        why = f"its objects have more than {COLUMNS_MAX} fields; those beyond are read from the objects"
+        why = f"its objects have more than {COLUMNS_MAX} fields; the others are read from the objects"
         self.degraded[name] = Degraded(revision, why)
         if name in self._successors:
             self._leave(name)

@@ -23,7 +23,7 @@ DUPLICATE_KEY: Final = "etcdserver: duplicate key given in txn request"
 TOO_MANY_OPS: Final = "etcdserver: too many operations in txn request"
 
 RESERVED: Final = (
-    f"keys under {INDEXES_PREFIX.decode()} are written by declaring and dropping indexes, and by nothing else"
+    f"keys under {INDEXES_PREFIX.decode()} are written only by declaring and dropping indexes"
 )
 
 _FIELD: Final = {"VALUE": 1, "CREATE": 2, "MOD": 3, "VERSION": 4, "LEASE": 5}

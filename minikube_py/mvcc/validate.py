@@ -81,7 +81,7 @@ def require_known(command: Command, version: int) -> None:
     if needed > version:
         raise Unavailable(
             f"{type(inner).__name__} needs version {needed} of the rules of apply, the store follows {version}: it "
-            "follows once all members run this release"
+            "upgrades once all members run this release"
         )
 
 

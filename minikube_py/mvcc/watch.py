@@ -417,7 +417,7 @@ class WatchHub:
         All watches catch up from its log, each from its position; one that needs events no longer in this log ends with
         Compacted."""
         self.notify()
-        assert state.revision >= self.revision, "a state that is older than what was handed out"
+        assert state.revision >= self.revision, "a state older than what was delivered"
         for watcher in [each for members in self._synced.values() for each in members]:
             watcher.synced = False
             watcher.next_revision = max(watcher.next_revision, self.revision + 1)

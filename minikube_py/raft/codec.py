@@ -172,5 +172,5 @@ def _number(value: Any, what: str) -> int:
 
 def _node(value: Any, what: str) -> NodeId:
     if _number(value, what) == 0:
-        raise Malformed(f"{what} is no member's id: 0")
+        raise Malformed(f"{what} is not a member id: 0")
     return NodeId(value)

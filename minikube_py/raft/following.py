@@ -31,8 +31,8 @@ class Following:
             self._agree(last)
         elif message.index == log.committed:
             raise SafetyViolated(
-                f"entry {message.index} is committed here, and leader {message.sender} has one of term "
-                f"{message.log_term} in its place"
+                f"entry {message.index} is committed here, but leader {message.sender} has an entry of term "
+                f"{message.log_term} there"
             )
         else:
             place, term = log.agreement(LogIndex(message.index - 1), message.log_term)
@@ -46,7 +46,7 @@ class Following:
         if message.commit > log.last_index:
             raise AcknowledgedLost(
                 f"this log ends at entry {log.last_index}, and acknowledged those up to {message.commit} to leader "
-                f"{message.sender:x}: what was acknowledged is lost"
+                f"{message.sender:x}: acknowledged entries are lost"
             )
         log.committed = max(log.committed, message.commit)
         state.send(MessageType.HEARTBEAT_REPLY, message.sender, hint=state.config.release, context=message.context)

@@ -202,7 +202,7 @@ class RaftLog:
         """Drops entries up to `index`, which must be applied."""
         if index <= self.offset:
             return
-        assert index <= self.applied, "only what is applied may go"
+        assert index <= self.applied, "only applied entries may be discarded"
         self.offset_term = self.term(index)
         del self._entries[: index - self.offset]
         self.offset = index
@@ -225,7 +225,7 @@ class RaftLog:
 
     def _truncate(self, first: LogIndex) -> None:
         if first <= self.committed:
-            raise SafetyViolated(f"entry {first} is committed here, and a leader has another in its place")
+            raise SafetyViolated(f"entry {first} is committed here, but a leader has another entry there")
         before = LogIndex(first - 1)
         del self._entries[before - self.offset :]
         self.handed = min(self.handed, before)

@@ -81,11 +81,11 @@ class Raft(State):
                 self._stand(transfer=False)
             return
         if message.to != self.id or message.sender == self.id:
-            raise UnknownPeer(f"a message from node {message.sender} to node {message.to} came to node {self.id}")
+            raise UnknownPeer(f"a message from node {message.sender} to node {message.to} reached node {self.id}")
         if type in FROM_MEMBERS and not self.configuration.contains(message.sender):
             raise UnknownPeer(f"node {message.sender} is not a member")
         if type not in self._handlers:
-            raise ValueError(f"a message of type {type} is no matter of Raft's")
+            raise ValueError(f"a message of type {type} does not belong to Raft")
         if message.term != self.term and not self._compare_terms(message):
             return
         if type in FROM_LEADER:
@@ -126,9 +126,9 @@ class Raft(State):
         if leading is None or leading.transferee:
             raise self._not_now()
         if leading.change_index > self.log.applied:
-            raise ProposalDropped("the change before is not applied yet; there is one at a time", self.id)
+            raise ProposalDropped("the previous change is not applied yet; changes are made one at a time", self.id)
         if self.configuration.joint and not change.leave_joint:
-            raise ProposalDropped("the change before is not complete: its joint configuration must be left", self.id)
+            raise ProposalDropped("the previous change is not complete: its joint configuration must be left", self.id)
         changed(self.configuration, change)
         return self._append_change(leading, change)
 
@@ -255,7 +255,7 @@ class Raft(State):
     def compact(self, index: LogIndex) -> None:
         """Drops applied entries up to `index`. A peer that still needs them is sent the latest snapshot."""
         if index > self.log.applied:
-            raise ValueError(f"entry {index} is not applied yet, only up to {self.log.applied}; it cannot be forgotten")
+            raise ValueError(f"entry {index} is not applied yet, only up to {self.log.applied}; it cannot be discarded")
         self.log.compact(index)
 
     def snapshot_taken(self, meta: SnapshotMeta) -> None:
@@ -321,7 +321,7 @@ class Raft(State):
         if self.leader == NOBODY:
             self._become_follower(self.term, leader)
         elif self.leader != leader or self._leading is not None:
-            raise SafetyViolated(f"nodes {self.leader} and {leader} both lead term {self.term}")
+            raise SafetyViolated(f"nodes {self.leader} and {leader} are both leaders of term {self.term}")
         self._elections.heard()
 
     def _become_follower(self, term: Term, leader: NodeId) -> None:
@@ -414,7 +414,7 @@ class Raft(State):
         if self._leading is None:
             return self.no_leader()
         to = self._leading.transferee
-        return ProposalDropped(f"leadership is being given to node {to}; the transfer must end first")
+        return ProposalDropped(f"leadership is being transferred to node {to}; the transfer must end first")
 
     # Messages of this term
 

@@ -52,15 +52,17 @@ class RaftConfig:
                 raise ValueError(f"{name} is at least 1, not {getattr(self, name)}")
         if self.election_ticks < ELECTION_TICKS_MIN:
             raise ValueError(
-                f"election_ticks is at least {ELECTION_TICKS_MIN}, not {self.election_ticks}: below that no random "
-                "part is left in an election timeout"
+                f"election_ticks is at least {ELECTION_TICKS_MIN}, not {self.election_ticks}: below that, election "
+                "timeouts have no random part"
             )
         if self.heartbeat_ticks >= self.election_ticks:
             raise ValueError(
                 f"heartbeat_ticks must be below election_ticks: {self.heartbeat_ticks} >= {self.election_ticks}"
             )
         if self.lease_reads and not self.check_quorum:
-            raise ValueError("lease_reads needs check_quorum: without it a leader that is cut off goes on answering")
+            raise ValueError(
+                "lease_reads needs check_quorum: without it a leader cut off from the others keeps answering"
+            )
 
 
 class State:

@@ -96,7 +96,7 @@ class LentKinds:
     def _has_run(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("a write beside scheduling failed: %s", error)
+            logger.warning("a write outside scheduling failed: %s", error)
 
     async def stop(self) -> None:
         running = list(self._running)

@@ -162,7 +162,7 @@ class Guarded:
 
     def _check_score(self, score: Any, node: Any) -> int:
         if isinstance(score, bool) or not isinstance(score, int | np.integer):
-            text = f"score returned {score!r} for node {node.name}; an int is wanted"
+            text = f"score returned {score!r} for node {node.name}; an int is expected"
             raise PluginError(_FAILED["score"].format(self.name, text))
         if self._plain and not 0 <= score <= MAX_NODE_SCORE:
             text = f'plugin "{self.name}" returns an invalid score {score}'

@@ -103,7 +103,7 @@ INJECTIONS: Final = (
     ),
     _trouble(
         "double",
-        "messages come twice with probability `amount`, or bytes come in pieces",
+        "messages are duplicated with probability `amount`, or bytes arrive in pieces",
         lambda rng, plan: rng.choice((0.05, 0.3, 0.9)),
         lambda quality, amount: replace(quality, split=amount),
     ),
@@ -113,6 +113,6 @@ INJECTIONS: Final = (
         lambda rng, plan: lasting(rng, plan, MS, 800 * MS),
         lambda quality, amount: replace(quality, jitter_s=amount / S / 3),
     ),
-    Injection("cut", "connections are reset and refused, or nothing comes any more", _draw_cut, _cut),
-    Injection("clog", "what is sent waits, and comes when it is over", _draw_clog, clog),
+    Injection("cut", "connections are reset and refused, or nothing arrives", _draw_cut, _cut),
+    Injection("clog", "sent data waits, and arrives when the fault ends", _draw_clog, clog),
 )

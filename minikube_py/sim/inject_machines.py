@@ -146,7 +146,7 @@ def _clock(player: FaultPlayer, fault: Fault) -> bool:
 INJECTIONS: Final = (
     Injection(
         "crash",
-        "the power of `places` goes, at the `amount`-th operation of the disk from now (0: at once)",
+        "`places` lose power, at the `amount`-th operation of the disk from now (0: at once)",
         _draw_crash,
         _crash,
     ),
@@ -158,11 +158,11 @@ INJECTIONS: Final = (
     ),
     Injection("pause", "the processes of `places` stand still", stopping("pause"), _pause),
     Injection(
-        "torn_sync", "the power goes in the middle of the next sync, if one comes", stopping("torn_sync"), _torn_sync
+        "torn_sync", "power fails in the middle of the next sync, if there is one", stopping("torn_sync"), _torn_sync
     ),
     Injection(
         "rot",
-        "a bit flips on the disk of a member that was killed; it must refuse to start, and comes back empty",
+        "a bit flips on the disk of a member that was killed; it must refuse to start, and returns empty",
         stopping("rot"),
         _rot,
     ),
@@ -180,5 +180,5 @@ INJECTIONS: Final = (
     Injection(
         "clock", "the clocks of `places` count `amount` seconds a second; their dates jump", _draw_clock, _clock
     ),
-    Injection("wipe", "a member loses its disk, and comes back under a new id", stopping("wipe"), _wipe),
+    Injection("wipe", "a member loses its disk, and returns under a new id", stopping("wipe"), _wipe),
 )

@@ -113,7 +113,7 @@ def _strike(player: FaultPlayer, deposed: Fault, place: int) -> None:
 INJECTIONS: Final = (
     Injection("grow", "a new member joins", _draw_grow, _grow),
     Injection("shrink", "a member is removed permanently", at_once("shrink"), _shrink),
-    Injection("transfer", "leadership goes to `places`", at_once("transfer"), _transfer),
+    Injection("transfer", "leadership is transferred to `places`", at_once("transfer"), _transfer),
     Injection(
         "depose",
         "each new leader meanwhile is cut off from all, or from all but one, or loses its process or its power, "
@@ -122,7 +122,7 @@ INJECTIONS: Final = (
         _depose,
     ),
     SUPERSEDE,
-    Injection("compact", "history older than the share `amount` of all goes", at_once("compact"), _compact),
+    Injection("compact", "history older than the share `amount` is compacted", at_once("compact"), _compact),
     Injection("snapshot", "`places` take one that nothing made due", at_once("snapshot"), _snapshot),
 )
 OUTRUN: Final = Injection(

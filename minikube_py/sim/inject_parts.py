@@ -97,7 +97,7 @@ def _unseen(player: FaultPlayer, fault: Fault) -> bool:
 
 INJECTIONS: Final = (
     Injection("part_kill", "the process `subject` ends, and is started again afterwards", _draw("part_kill"), _kill),
-    Injection("part_pause", "the process `subject` stands still", _draw("part_pause"), _pause),
+    Injection("part_pause", "the process `subject` is paused", _draw("part_pause"), _pause),
     Injection(
         "part_cut",
         "between `subject` and API servers (of an API server: its clients) nothing passes",

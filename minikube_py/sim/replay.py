@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--until", type=float, metavar="S", help="tell nothing after this second of virtual time")
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
     parser.add_argument("--without", type=_names, metavar="NAME,NAME", help="faults of the schedule to leave out")
-    parser.add_argument("--shrink", action="store_true", help="look for a smaller history that goes wrong likewise")
+    parser.add_argument("--shrink", action="store_true", help="look for a smaller history that fails in the same way")
     return parser
 
 
@@ -89,7 +89,7 @@ def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | N
 def _shrink(of: Histories, options: RunOptions, out: TextIO) -> int:
     first = of.run(options).go()
     if not first.violations:
-        print(f"seed {options.seed} goes wrong nowhere: there is nothing to shrink", file=out)
+        print(f"seed {options.seed} does not fail: there is nothing to shrink", file=out)
         return 0
     kinds = set(first.violations)
 

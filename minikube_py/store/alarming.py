@@ -68,7 +68,7 @@ class Alarming:
 
 
 _WHAT: Final = {
-    NOSPACE: "writes that grow are refused",
+    NOSPACE: "writes that need space are refused",
     CORRUPT: "members hold different data; compare them with `minikube-py store hash`",
 }
 
@@ -83,6 +83,6 @@ def stands_aside(member: StoreMember) -> bool:
 
 def aside_text(member: StoreMember) -> str:
     return (
-        "this member's data differ from what the majority holds, so it serves no more: empty "
-        f"{where(member.replica.files.disk)}, and start it with --rejoin; it gets the data from the others"
+        "this member's data differ from the majority's, so it stopped serving: empty "
+        f"{where(member.replica.files.disk)}, and restart it with --rejoin; it gets the data from the other members"
     )

@@ -48,11 +48,11 @@ class Intent:
             raise MinikubeError(f"a member with peers needs --initial-cluster: all, {self.me.name} too, by address")
         if self.me.name not in names:
             known = ", ".join(names)
-            raise MinikubeError(f"--name {self.me.name} is none of those in --initial-cluster: {known}")
+            raise MinikubeError(f"--name {self.me.name} is not in --initial-cluster: {known}")
         if names[self.me.name] != self.me.peer:
             raise MinikubeError(
-                f"--initial-cluster says that {self.me.name} is at {names[self.me.name]}, but its own flags say "
-                f"{self.me.peer}: give one address in both"
+                f"--initial-cluster gives {self.me.name} the address {names[self.me.name]}, but its own flags give "
+                f"{self.me.peer}: use the same address in both"
             )
 
 
@@ -120,7 +120,7 @@ def parse_initial_cluster(text: str) -> Initial:
         if not (equals and name and place and place[1]):
             raise MinikubeError(f"--initial-cluster: {item!r} is not name=host:port")
         if name in found:
-            raise MinikubeError(f"--initial-cluster: {name} is there twice")
+            raise MinikubeError(f"--initial-cluster: {name} is named twice")
         if len(name) > TEXT_MAX or len(address) > TEXT_MAX:
             raise MinikubeError(f"--initial-cluster: names and addresses have at most {TEXT_MAX} characters")
         found[name] = address
@@ -154,13 +154,13 @@ def _with_all_new(intent: Intent, answers: Mapping[str, Answer]) -> Decision:
             return Wait(f"{address} is {answer.member.name}, not {name}: one --initial-cluster is wrong")
         if answer.initial != intent.initial:
             theirs = ",".join("=".join(item) for item in answer.initial)
-            return Wait(f"{name} was started with another --initial-cluster, {theirs}: they must be alike")
+            return Wait(f"{name} was started with another --initial-cluster, {theirs}: they must be equal")
     view = view_of(intent, answers)
     if len({member.id for member in view}) != len(view):
-        return Refuse("two members have the same id: one's folder was copied from the other; empty one of them")
+        return Refuse("two members have the same id: one folder was copied from the other; empty one of them")
     behind = [name for name, address in others if answers[address].seen != view]
     if behind:
-        return Wait(f"waiting for {', '.join(behind)} to have heard from all")
+        return Wait(f"waiting for {', '.join(behind)} to hear from all members")
     return Form(cluster_id_of(view), view)
 
 
@@ -183,7 +183,7 @@ def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
     if any(me.id in answer.membership.removed for answer in begun):
         return Refuse(
             f"member {id_text(me.id)} ({me.name}) was removed from cluster {id_text(cluster_id)}: empty its folder, "
-            "and it may come back under a new id"
+            "and it may rejoin under a new id"
         )
     knowing = [answer for answer in begun if answer.membership.get(me.id) is not None]
     if knowing:
@@ -195,7 +195,7 @@ def _with_those_begun(intent: Intent, begun: list[Answer]) -> Decision:
     best = max(begun, key=lambda answer: (answer.applied, answer.leader == answer.member.id))
     leader = best.membership.get(best.leader)
     if leader is None:
-        return Wait(f"cluster {id_text(cluster_id)} has no leader now to let {me.name} join; waiting for one")
+        return Wait(f"cluster {id_text(cluster_id)} now has no leader to let {me.name} join; waiting for one")
     # Only a leader confirmed as such can check whether it fits: these answers, a leader's included, may be stale.
     change = MemberChange(
         ChangeKind.JOIN, id=me.id, name=me.name, peer=me.peer, client=me.client, rejoin=intent.rejoin
@@ -215,12 +215,12 @@ def answer_from_plain(plain: Any) -> Answer:
     try:
         member, cluster_id, membership, leader, applied, initial, seen = plain
         if not all(type(number) is int and 0 <= number <= ID_MAX for number in (cluster_id, leader, applied)):
-            raise TypeError("its numbers are none")
+            raise TypeError("its numbers are invalid")
         if len(initial) > MEMBERS_MAX or len(seen) > MEMBERS_MAX:
             raise ValueError(f"more than {MEMBERS_MAX} members")
         pairs = tuple((name, address) for name, address in initial)
         if not all(type(text) is str and len(text) <= TEXT_MAX for pair in pairs for text in pair):
-            raise TypeError("its initial cluster is none")
+            raise TypeError("its initial cluster is invalid")
         return Answer(
             member_from_plain(member),
             cluster_id,

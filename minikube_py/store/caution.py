@@ -36,13 +36,13 @@ def check_timely(change: MemberChange, membership: Membership, status: Status) -
     if member is None:
         return
     if change.kind == ChangeKind.PROMOTE and member.id not in caught_up(status):
-        raise Unavailable(f"{member.name} has not caught up yet; it would vote without the log to vote for")
+        raise Unavailable(f"{member.name} has not caught up yet; it cannot vote safely without the log")
     voters = status.configuration.voters
     if change.kind == ChangeKind.REMOVE and member.id in voters:
         left = voters - {member.id}
         in_touch = left & ({peer.id for peer in status.peers if peer.active} | {status.id})
         if len(in_touch) <= len(left) // 2:
             raise Unavailable(
-                f"without {member.name} only {len(in_touch)} of {len(left)} voters are in touch, no majority: "
-                "bring another back first"
+                f"without {member.name} only {len(in_touch)} of {len(left)} voters are reachable, no majority: "
+                "restore another one first"
             )

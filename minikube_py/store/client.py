@@ -147,7 +147,7 @@ class StoreClient(CommandStorage):
             if not flags:
                 attempts += 1
                 if attempts * RETRY_S >= self._timeout_s:
-                    raise Unavailable(f"the store answers at revision {result.revision}, but {seen} was seen before")
+                    raise Unavailable(f"the store answers at revision {result.revision}, but {seen} was seen earlier")
                 await self._clock.sleep(RETRY_S)
             flags = 0
         self._saw(result.revision)
@@ -260,7 +260,7 @@ class StoreClient(CommandStorage):
         if self._why_not or (self._fail_fast and (self._leading() if call.for_leader else self._connection) is None):
             raise self._no_connection()
         if len(self._pending) >= PENDING_MAX:
-            raise Unavailable(f"{PENDING_MAX} requests to the store wait for their answers, which is the limit")
+            raise Unavailable(f"{PENDING_MAX} requests to the store are waiting for answers, which is the limit")
         call.since_s = self._clock.monotonic_s()
         call.deadline_s = call.since_s + timeout_s
         self._await(call)
@@ -376,7 +376,7 @@ class StoreClient(CommandStorage):
                     self._settle(call, Unavailable(reason))
                 self._session.undelivered(call, may_be_done=call.sent)
             elif call.writes and call.sent:
-                self._settle(call, OutcomeUnknown(f"{reason}; it may or may not have been done"))
+                self._settle(call, OutcomeUnknown(f"{reason}; it may or may not have taken effect"))
             elif (fail and type(call) is not Opening) or call.op == Op.PING:
                 self._settle(call, Unavailable(reason))
             else:
@@ -413,7 +413,7 @@ class StoreClient(CommandStorage):
         before = isinstance(error, Unavailable | RequestTooLarge) or call.unlogged
         if type(call) is Write and call.doubtful and before:
             # This sending was refused before it reached the session, which alone knows the earlier ones.
-            error = OutcomeUnknown(f"{error}; an earlier sending of the write may or may not have been done")
+            error = OutcomeUnknown(f"{error}; an earlier attempt of the write may or may not have taken effect")
         if not call.future.done():
             call.future.set_exception(error)
         if type(call) is Write:
@@ -440,7 +440,7 @@ class StoreClient(CommandStorage):
         if connection is not None:
             silent_s = connection.silent_s(now_s)
             if silent_s > DEAD_S:
-                connection.abort(f"it has said nothing for {DEAD_S:g} s")
+                connection.abort(f"it sent nothing for {DEAD_S:g} s")
             elif silent_s > SILENT_S:
                 self._route.suspect()
 
@@ -448,9 +448,9 @@ class StoreClient(CommandStorage):
         after = f"within {call.deadline_s - call.since_s:g} s"
         if type(call) is Write:
             if call.maybe_done:
-                return OutcomeUnknown(f"the store gave no answer {after}; the write may or may not have been done")
+                return OutcomeUnknown(f"the store gave no answer {after}; the write may or may not have taken effect")
         elif call.sent and call.writes:
-            return OutcomeUnknown(f"the store gave no answer {after}; it may or may not have been done")
+            return OutcomeUnknown(f"the store gave no answer {after}; it may or may not have taken effect")
         elif call.sent:
             return Unavailable(f"the store gave no answer {after}")
         what = "leader" if call.for_leader else "member"

@@ -339,6 +339,6 @@ async def connect(endpoint: Endpoint, clock: Clock, timeout_s: float) -> ClientC
         raise Unavailable(f"the store at {endpoint.address} cannot be reached: {text}") from None
     except BaseException:
         if made:
-            made[0].abort("it was not wanted any more")
+            made[0].abort("it is no longer needed")
         raise
     return made[0]

@@ -35,7 +35,7 @@ class Route:
         moved: Callable[[ClientConnection, ClientConnection | None], None],
     ) -> None:
         if not 0 < len(endpoints) <= ENDPOINTS_MAX:
-            raise ValueError(f"a client wants 1 to {ENDPOINTS_MAX} endpoints, not {len(endpoints)}")
+            raise ValueError(f"a client needs 1 to {ENDPOINTS_MAX} endpoints, not {len(endpoints)}")
         self._given = {endpoint.address: endpoint for endpoint in endpoints}
         self._told: dict[str, Endpoint] = {}
         self._clock = clock
@@ -83,7 +83,7 @@ class Route:
     def reasons(self) -> str:
         """What is known of each address, for display."""
         known = [f"{address}: {why}" for address, why in self.why.items()]
-        return "; ".join(known) or "no address was tried yet"
+        return "; ".join(known) or "no address has been tried yet"
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
@@ -255,6 +255,6 @@ async def _next(
 def _follows(connection: ClientConnection) -> str:
     leadership = connection.leadership
     if not leadership.leader_id:
-        return "it knows of no leader"
+        return "it knows no leader"
     where = f" at {leadership.leader_address}" if leadership.leader_address else ""
     return f"it follows member {leadership.leader_id:x}{where}"

@@ -165,7 +165,7 @@ class SessionWrites:
 
     def _of_ended_session(self, write: Write, why: str) -> None:
         if write.doubtful:
-            write.future.set_exception(SessionExpired(f"{why}; the write may or may not have been done"))
+            write.future.set_exception(SessionExpired(f"{why}; the write may or may not have taken effect"))
             return
         # No sending of it was or will be executed: treat it as new.
         write.session, write.sequence = IDLE, 0
@@ -210,7 +210,7 @@ class SessionWrites:
 def lost(write: Write, reason: str) -> MinikubeError:
     """The outcome of a write that is no longer waited for."""
     if write.maybe_done:
-        return OutcomeUnknown(f"{reason}; the write may or may not have been done")
+        return OutcomeUnknown(f"{reason}; the write may or may not have taken effect")
     return Unavailable(reason)
 
 
@@ -218,5 +218,5 @@ def session_of(answer: Any) -> int:
     """The id in the answer to an `Opening`. Raises: ProtocolError."""
     result = from_plain(answer)
     if not isinstance(result, SessionResult):
-        raise ProtocolError(f"a session was asked for, and {type(result).__name__} came")
+        raise ProtocolError(f"a session was requested, but {type(result).__name__} was received")
     return result.id

@@ -83,7 +83,7 @@ class ClientWatch:
         self._shown = True
         if revision < self.revision:
             if batch:
-                raise ProtocolError(f"events up to {revision}, where those up to {self.revision} were shown")
+                raise ProtocolError(f"events up to {revision}, but those up to {self.revision} were shown")
             return
         self.revision = revision
         self._request = self._request._replace(start_revision=revision + 1)

@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
             return
         if not self._incoming.authenticated():
             most = self._server.port.limits.connections_max
-            self._refuse(Unavailable(f"the store has its limit of {most} connections"))
+            self._refuse(Unavailable(f"the store has reached its limit of {most} connections"))
             return
         self._greeted = True
         self._reader.limit_bytes = FRAME_BYTES_MAX
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
         except MinikubeError as error:
             self._send((request_id, Answer.ERROR, encode_error(error)))
         except asyncio.CancelledError:
-            stopping = OutcomeUnknown("the store is stopping; whether it came to the change is not known")
+            stopping = OutcomeUnknown("the store is stopping; whether the change took effect is unknown")
             self._send((request_id, Answer.ERROR, encode_error(stopping)))
         finally:
             self.in_flight -= 1
@@ -401,9 +401,9 @@ class Connection(asyncio.Protocol):
 
     def _watch(self, request_id: int, request: WatchRequest) -> None:
         if len(self.watches) >= self._limits.watches_max:
-            raise Unavailable(f"a connection may hold {self._limits.watches_max} watches, no more")
+            raise Unavailable(f"a connection may hold at most {self._limits.watches_max} watches")
         if request_id in self.watches:
-            raise InvalidRequest(f"a watch {request_id} is there already")
+            raise InvalidRequest(f"watch {request_id} exists already")
         watch = self.watches[request_id] = ServedWatch()
         try:
             if request.where is None:
@@ -491,7 +491,7 @@ class Connection(asyncio.Protocol):
         watch.pending.clear()
         watch.pending_bytes = 0
         limit = self._limits.watch_bytes_max
-        error = Unavailable(f"the watch was cut off: over {limit} bytes of events waited for its reader")
+        error = Unavailable(f"the watch was cut off: over {limit} bytes of events were waiting for its reader")
         watch.frames = iter(())
         watch.pending.append(WatchBatch((), self._member.state.revision, error))
 
@@ -544,13 +544,13 @@ class Connection(asyncio.Protocol):
 def _range_request(data: bytes) -> RangeRequest:
     request = unpack_any(data)
     if not isinstance(request, RangeRequest):
-        raise InvalidRequest(f"{type(request).__name__} is no range request")
+        raise InvalidRequest(f"{type(request).__name__} is not a range request")
     return request
 
 
 def _integer(value: Any) -> int:
     if type(value) is not int:
-        raise InvalidRequest(f"a {type(value).__name__} where a number belongs")
+        raise InvalidRequest(f"a {type(value).__name__} where a number is required")
     return value
 
 

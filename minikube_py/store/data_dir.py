@@ -48,7 +48,7 @@ class DataDirBusy(MinikubeError):
 
     def __init__(self, folder: Path, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"
-        super().__init__(f"{folder}: in use by {holder}; stop it first, or give another data directory")
+        super().__init__(f"{folder}: in use by {holder}; stop it first, or choose another data directory")
         self.pid = pid
 
 

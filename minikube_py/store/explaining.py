@@ -36,7 +36,7 @@ async def explained(state: StateMachine, request: RangeRequest, clock: Clock) ->
             choices.append(choice)
             continue
         if state.tables.version != version or state.compact_revision > found.revision:
-            choices.append(choice._replace(reason="not tried: meanwhile indexes or the history have changed"))
+            choices.append(choice._replace(reason="not tried: indexes or history have changed in the meantime"))
             continue
         choices.append(_tried(choice, run, clock))
         await clock.sleep(0)

@@ -35,9 +35,9 @@ def unpack_frame(body: bytes) -> tuple[Any, ...]:
     try:
         value = msgpack.unpackb(body, use_list=False, strict_map_key=False)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
-        raise ProtocolError(f"a frame does not unpack: {error}") from None
+        raise ProtocolError(f"a frame cannot be decoded: {error}") from None
     if type(value) is not tuple or not value:
-        raise ProtocolError("a frame is no array")
+        raise ProtocolError("a frame is not an array")
     return value
 
 
@@ -50,9 +50,9 @@ def decode_error(plain: Any) -> MinikubeError:
     try:
         error = from_plain(plain)
     except InvalidRequest as malformed:
-        raise ProtocolError(f"an error does not read: {malformed}") from None
+        raise ProtocolError(f"an error cannot be decoded: {malformed}") from None
     if not isinstance(error, MinikubeError):
-        raise ProtocolError("an error was announced, and something else came")
+        raise ProtocolError("an error was announced, but something else was received")
     return error
 
 
@@ -106,10 +106,10 @@ class Greeting(NamedTuple):
     def refuses(self, hello: tuple[Any, ...], token: str) -> tuple[Literal["hello", "version", "token"], str] | None:
         """Why it is refused, as code and text; None: the sender knows `token`."""
         if len(hello) < 4 or hello[0] != self.magic:
-            return "hello", f"this port {self.whose}; this is not its hello"
+            return "hello", f"this port {self.whose}; this is not its handshake"
         _, version, shown, *_ = hello
         if version != self.version:
-            return "version", f"protocol version {version!r:.{TEXT_SHOWN}} is not spoken here, only {self.version}"
+            return "version", f"protocol version {version!r:.{TEXT_SHOWN}} is not supported, only {self.version}"
         if type(shown) is not str or not hmac.compare_digest(shown.encode(), token.encode()):
             return "token", "the token is wrong"
         return None

@@ -81,7 +81,7 @@ class HashCheck:
             return
         number, revision = arguments
         if type(number) is not int or type(revision) is not int:
-            raise ValueError("a question for a hash is two numbers")
+            raise ValueError("a hash request is two numbers")
         if self._answering is None or self._answering.done():
             self._answering = self._member.loop.create_task(self._answer(sender, number, revision))
 

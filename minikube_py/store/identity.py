@@ -34,9 +34,9 @@ class LogLost(MinikubeError):
 
     def __init__(self, identity: Identity) -> None:
         super().__init__(
-            f"the log of member {id_text(identity.id)} is gone, and it took part in cluster "
+            f"the log of member {id_text(identity.id)} is gone, and it was a member of cluster "
             f"{id_text(identity.cluster_id)}: under this id it must not vote again. Restore the folder, or start with "
-            "--rejoin to come back under a new id, with what the others hold"
+            "--rejoin to come back under a new id, with the data of the other members"
         )
         self.identity = identity
 
@@ -83,7 +83,7 @@ def confirm_identity(disk: Disk, id: NodeId, cluster_id: int) -> Identity:
     if found is not None and (found.id != id or found.cluster_id):
         raise Corruption(
             f"{IDENTITY_NAME}: names member {_text(found)}, but the log beside it is of member {_text(wanted)}; files "
-            f"of two members are in {where(disk)}, or the file was changed. With other members, empty the folder and "
+            f"of two members are in {where(disk)}, or the file was modified. With other members, empty the folder and "
             "start with --rejoin; alone, restore it from one backup"
         )
     _save(disk, wanted)
@@ -117,8 +117,8 @@ def decode_identity(data: bytes) -> Identity:
         sound = False
     if not sound:
         raise Corruption(
-            f"{IDENTITY_NAME}: damaged: {text[:80]!r} is not what was written. If the log beside it is whole, remove "
-            "this file, and the next start writes it again; if not, empty the folder and start with --rejoin"
+            f"{IDENTITY_NAME}: damaged: {text[:80]!r} differs from what was written. If the log beside it is "
+            "intact, remove this file: the next start writes it again; if not, empty the folder and start with --rejoin"
         )
     return identity
 
@@ -139,5 +139,5 @@ def _save(disk: Disk, identity: Identity) -> None:
 
 
 def _text(identity: Identity) -> str:
-    cluster = f"of cluster {id_text(identity.cluster_id)}" if identity.cluster_id else "of no cluster yet"
+    cluster = f"of cluster {id_text(identity.cluster_id)}" if identity.cluster_id else "not in a cluster yet"
     return f"{id_text(identity.id)} {cluster}"

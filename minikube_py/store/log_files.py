@@ -141,7 +141,7 @@ class LogFiles:
                 if unread:
                     break
                 raise
-            lost = [f"{error}; nothing is lost, for the log reaches back before it" for error in unread]
+            lost = [f"{error}; nothing is lost, because the log begins before it" for error in unread]
             return loaded._replace(chunks=chunks, warnings=(*lost, *loaded.log.warnings))
         raise unread[0]
 
@@ -153,7 +153,7 @@ class LogFiles:
         data = self._read(name)
         reader = SnapshotReader(name, partial(_slice, data))
         if reader.head.index != index:
-            raise damage(name, 0, f"its head says that it ends with entry {reader.head.index}")
+            raise damage(name, 0, f"its header says that it ends with entry {reader.head.index}")
         reader.check()
         return SnapshotFile(reader.head, len(data), reader.sha256), reader.chunks()
 
@@ -447,7 +447,7 @@ def _check_reach(loaded: Loaded, newest: int) -> None:
     """Everything in the unreadable newest snapshot must be in the log."""
     base = loaded.snapshot.head.index if loaded.snapshot else 0
     if base + len(loaded.log.entries) < newest:
-        raise Corruption("the log does not hold all of it")
+        raise Corruption("the log does not contain all of it")
 
 
 def _slice(data: bytes, offset: int, size_bytes: int) -> bytes:

@@ -286,7 +286,7 @@ class StoreMember:
         await self.take_snapshot(self.raft.log.applied)
         source = self.replica.snapshot_source()
         if source is None:
-            raise Unavailable("nothing was applied here yet; there is nothing to take a snapshot of")
+            raise Unavailable("nothing has been applied here yet; there is nothing to snapshot")
         return source
 
     async def take_snapshot(self, index: int = 0) -> None:
@@ -409,7 +409,7 @@ class StoreMember:
                 self._catch_up_soon()
         except Exception as error:
             # As in a turn: a watcher that missed an event must not continue.
-            self.fail(f"cannot go on: {describe(error)}")
+            self.fail(f"cannot continue: {describe(error)}")
 
     def _follow_lease(self, lease: LeaseResult) -> None:
         if not self._leading:
@@ -428,7 +428,7 @@ class StoreMember:
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail(f"cannot go on: {describe(error)}")
+            self.fail(f"cannot continue: {describe(error)}")
 
     def _end(self, message: str, tell: Fatal) -> None:
         """Nothing is acknowledged from here on. Pending writes may or may not be on disk."""

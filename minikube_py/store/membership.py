@@ -103,7 +103,7 @@ def decode_member_change(data: bytes) -> MemberChange:
 
 def _version(plain: Any) -> int:
     if type(plain) is not int or plain < FIRST:
-        raise ValueError("a version is a number from 1 on")
+        raise ValueError("a version is a number of at least 1")
     return plain
 
 
@@ -124,7 +124,7 @@ class Membership:
         _require(len({member.id for member in found}) == len(found), "two members have the same id")
         _require(len({member.name for member in found}) == len(found), "two members have the same name")
         _require(len(found) <= MEMBERS_MAX, f"a store has at most {MEMBERS_MAX} members")
-        _require(not found or any(not member.learner for member in found), "none of the members would vote")
+        _require(not found or any(not member.learner for member in found), "no member would vote")
         return cls(found)
 
     def get(self, node: int) -> Member | None:
@@ -158,7 +158,7 @@ class Membership:
     def apply(self, change: MemberChange) -> Membership:
         """The record after `change`. Raises: InvalidRequest if it does not fit, with what would."""
         if change.kind == ChangeKind.BOOTSTRAP:
-            _require(not self.members, "there are members already; add one by its name instead")
+            _require(not self.members, "members exist already; add one by its name instead")
             return Membership.of(change.members)
         after = {
             ChangeKind.EXPECT: self._expect,
@@ -175,18 +175,18 @@ class Membership:
 
     def _expect(self, change: MemberChange) -> Membership:
         _require(bool(change.name), "a member needs a name")
-        _require(self.named(change.name) is None, f"there is a member {change.name!r} already")
+        _require(self.named(change.name) is None, f"member {change.name!r} exists already")
         member = Member(NO_ID, change.name, change.peer, change.client, change.learner)
         others = [other for other in self.expected if other.name != change.name]
         return replace(self, expected=tuple(sorted([*others, member], key=lambda each: each.name)))
 
     def _join(self, change: MemberChange) -> Membership:
-        _require(change.id != NO_ID, "a member that joins has an id")
+        _require(change.id != NO_ID, "a joining member needs an id")
         _require(change.id not in self.removed, f"member {change.id:x} was removed; remove its data to join again")
         standing, expected = self.named(change.name), self.expecting(change.name)
         if standing is not None and standing.id == change.id:
             return self
-        _require(self.get(change.id) is None, f"member {change.id:x} is here under another name")
+        _require(self.get(change.id) is None, f"member {change.id:x} has another name here")
         if standing is not None:
             _require(
                 change.rejoin,
@@ -292,7 +292,7 @@ def _require(condition: bool, otherwise: str) -> None:
 
 def _id(plain: Any, lowest: int = 1) -> NodeId:
     if type(plain) is not int or not lowest <= plain <= ID_MAX:
-        raise TypeError(f"{plain!r} is no member id")
+        raise TypeError(f"{plain!r} is not a member id")
     return NodeId(plain)
 
 

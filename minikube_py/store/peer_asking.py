@@ -40,12 +40,12 @@ class PeerAsker:
             return
         if kind == Reply.NOT_LEADER and len(arguments) == 2:
             leader, where = arguments
-            raise Unavailable(f"{address}: does not lead; {f'{where} does' if leader else 'it knows of no leader'}")
+            raise Unavailable(f"{address}: does not lead; {f'{where} does' if leader else 'it knows no leader'}")
         try:
             error = decode_error(arguments[0]) if kind == Reply.FAILED and arguments else None
         except ProtocolError:
             error = None
-        raise error or OutcomeUnknown(f"{address}: answered with something else than how it went")
+        raise error or OutcomeUnknown(f"{address}: answered with something other than the outcome")
 
     async def _ask(self, address: str, question: bytes, timeout_s: float) -> tuple[Any, tuple[Any, ...]]:
         connection = AskingConnection(question, self._limits, asyncio.get_running_loop())

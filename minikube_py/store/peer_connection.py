@@ -124,7 +124,7 @@ class PeerConnection(asyncio.Protocol):
         raise NotImplementedError
 
     def garbled(self, error: ProtocolError) -> None:
-        self.abort(f"what came was not understood: {error}")
+        self.abort(f"the received data was not understood: {error}")
 
     def resumed(self) -> None: ...
 
@@ -167,7 +167,7 @@ class PeerConnection(asyncio.Protocol):
         self._silent_beats += 1
         if self._silent_beats > self._silent_beats_max:
             silent_s = self._silent_beats_max * self.limits.beat_s
-            self.abort(f"no sign of life for {silent_s:g} s")
+            self.abort(f"nothing received for {silent_s:g} s")
             return
         self.beat()
         self._timer = self.loop.call_later(self.limits.beat_s, self._beat)
@@ -205,9 +205,9 @@ class OutgoingLink(PeerConnection):
             self._refuse(refused(arguments))
         elif not self.greeted.done():
             if kind != Reply.WELCOME or len(arguments) != 2:
-                raise ProtocolError("a hello was not answered by a welcome")
+                raise ProtocolError("the hello was not answered with a welcome")
             if tuple(arguments) != self._expected:
-                raise ProtocolError("another member than the one addressed answered")
+                raise ProtocolError("a different member than the addressed one answered")
             self.greeted.set_result(None)
         elif kind == Reply.ALIVE:
             pass
@@ -218,10 +218,10 @@ class OutgoingLink(PeerConnection):
         elif kind == Reply.DONE and len(arguments) == 2:
             self._owner.snapshot_done(arguments[0] is True, str(arguments[1]))
         else:
-            raise ProtocolError(f"a reply of kind {kind!r} is not known here")
+            raise ProtocolError(f"a reply of kind {kind!r} is unknown here")
 
     def garbled(self, error: ProtocolError) -> None:
-        self._refuse(Refused(Refusal.GARBLED, f"what came was not understood: {error}"))
+        self._refuse(Refused(Refusal.GARBLED, f"the received data was not understood: {error}"))
 
     def resumed(self) -> None:
         if self._welcome:
@@ -350,7 +350,7 @@ async def _connect(connection: PeerConnection, address: str, tls: ssl.SSLContext
     try:
         await connection.loop.create_connection(lambda: connection, *place, ssl=tls)
     except ValueError as error:
-        raise Unavailable(f"{address!r} names no host: {error}") from None
+        raise Unavailable(f"{address!r} is not a resolvable host: {error}") from None
 
 
 def _ints(values: list[Any], count: int) -> bool:

@@ -68,7 +68,7 @@ class Reply(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why a peer is refused. REMOVED is permanent; the rest may pass. EARLY: this member does not take part yet. FULL:
+    """Why a peer is refused. REMOVED is permanent; the rest may pass. EARLY: this member is not in a cluster yet. FULL:
     too many connections. GARBLED: the request was not understood."""
 
     GARBLED = 0
@@ -112,9 +112,9 @@ def link_hello(arguments: Sequence[Any]) -> LinkHello:
         raise ProtocolError("a hello does not have its five fields") from None
     numbers = (hello.cluster_id, hello.sender, hello.to, hello.applied)
     if not all(type(number) is int and 0 <= number <= ID_MAX for number in numbers):
-        raise ProtocolError("a hello's ids are no ids")
+        raise ProtocolError("a hello's ids are invalid")
     if type(hello.address) is not str or len(hello.address) > TEXT_MAX:
-        raise ProtocolError("a hello's address is none")
+        raise ProtocolError("a hello's address is invalid")
     return hello
 
 
@@ -199,7 +199,7 @@ def read_message(arguments: Sequence[Any], sender: NodeId, to: NodeId) -> Messag
         raise ProtocolError("a message is one array")
     message = _message(arguments[0], sender, to)
     if message.type == MessageType.SNAPSHOT:
-        raise ProtocolError("a snapshot comes by an offer, not as a message")
+        raise ProtocolError("a snapshot must be sent as an offer, not as a message")
     return message
 
 
@@ -215,9 +215,9 @@ def read_offer(arguments: Sequence[Any], sender: NodeId, to: NodeId) -> tuple[Me
     plain, size_bytes, sha256 = arguments
     message = _message(plain, sender, to)
     if message.type != MessageType.SNAPSHOT or message.snapshot is None:
-        raise ProtocolError("what is offered is no snapshot")
+        raise ProtocolError("the offer is not a snapshot")
     if type(size_bytes) is not int or size_bytes <= 0 or type(sha256) is not bytes or len(sha256) != 32:
-        raise ProtocolError("an offer's size and hash are none")
+        raise ProtocolError("an offer's size and hash are invalid")
     return message, SnapshotOffer(message.snapshot, size_bytes, sha256)
 
 

@@ -215,7 +215,7 @@ class PeerSender:
             self._forget_snapshot()
             self._peers.report(self.member.id, True, True)
         else:
-            self._snapshot_failed(f"did not take the snapshot: {text}")
+            self._snapshot_failed(f"refused the snapshot: {text}")
 
     def refused(self, refusal: Refused) -> None:
         if refusal.refusal == Refusal.REMOVED:
@@ -226,7 +226,7 @@ class PeerSender:
         now_s = self._peers.clock.monotonic_s()
         sender = self._snapshot
         if sender is not None and sender.active and now_s - sender.heard_s > self._peers.limits.snapshot_patience_s:
-            self._snapshot_failed(f"nothing was heard of a snapshot for {self._peers.limits.snapshot_patience_s:g} s")
+            self._snapshot_failed(f"no progress of a snapshot for {self._peers.limits.snapshot_patience_s:g} s")
         self._ping += 1
         self._pinged_s = now_s
         return frame((Say.PING, self._ping))
@@ -278,7 +278,7 @@ class PeerSender:
         self._peers.report(self.member.id, True)
 
     def _down(self, link: OutgoingLink) -> None:
-        link.abort("the link is not needed any more")
+        link.abort("the link is no longer needed")
         if self._link is not link:
             return
         self._link = None

@@ -48,7 +48,7 @@ class SnapshotSender:
         """Everything before `offset` has arrived. Raises: ProtocolError."""
         begun = self._sent >= 0
         if offset > self.source.offer.size_bytes or (begun and not self._acknowledged <= offset <= self._sent):
-            raise ProtocolError(f"bytes of a snapshot are wanted from {offset} on, which were not sent")
+            raise ProtocolError(f"bytes of a snapshot were requested from {offset}, which were not sent")
         if not begun:
             self._sent = offset
         self._acknowledged = offset
@@ -118,7 +118,7 @@ class SnapshotReceiver:
         offset, data = arguments
         self._waiting_bytes += len(data)
         if self._waiting_bytes > RECEIVED_BYTES_MAX:
-            raise ProtocolError(f"over {RECEIVED_BYTES_MAX} bytes of a snapshot that were not asked for")
+            raise ProtocolError(f"over {RECEIVED_BYTES_MAX} bytes of a snapshot that were not requested")
         self._chunks.append((offset, data))
         self._more.set()
 

@@ -125,7 +125,7 @@ class Peers:
         return IncomingConnection(self, incoming, self.limits, self.loop)
 
     def answer_with(self, who: Who) -> None:
-        """The answer to WHO while this member does not take part yet."""
+        """The answer to WHO while this member is not in a cluster yet."""
         self._who = who
 
     def begin(
@@ -263,7 +263,7 @@ class Peers:
             return
         if not connection.incoming.authenticated():
             limit = self.port.limits.connections_max
-            self._refuse(connection, Refused(Refusal.FULL, f"this member has its limit of {limit} connections"))
+            self._refuse(connection, Refused(Refusal.FULL, f"this member has reached its limit of {limit} connections"))
             return
         ask, *arguments = hello[3:]
         if ask == Ask.WHO and self._who is None:
@@ -276,7 +276,7 @@ class Peers:
         elif ask == Ask.LINK:
             self._link_asked(connection, link_hello(arguments))
         else:
-            raise ProtocolError(f"a hello that asks for {ask!r:.20} is not known here")
+            raise ProtocolError(f"a hello that asks for {ask!r:.20} is unknown here")
 
     def said(self, connection: IncomingConnection, received: tuple[Any, ...]) -> None:
         """A frame of a link. Raises: ProtocolError."""
@@ -295,7 +295,7 @@ class Peers:
             if self._receiver is not None:
                 self._receiver.chunk(connection, arguments)
         else:
-            raise ProtocolError(f"something of kind {kind!r:.20} is not known here")
+            raise ProtocolError(f"something of kind {kind!r:.20} is unknown here")
 
     def _link_asked(self, connection: IncomingConnection, hello: LinkHello) -> None:
         refusal = self._admission().refuses(hello)
@@ -306,7 +306,7 @@ class Peers:
         self._links[hello.sender] = connection
         connection.welcome(hello.sender, self.cluster_id, self.own.id)
         if before is not None:
-            before.abort("the peer made a new link")
+            before.abort("the peer opened a new link")
         if hello.sender not in self._members:
             self._lagging[connection] = hello.applied
             if hello.sender not in self._senders and hello.address and len(self._senders) < 2 * MEMBERS_MAX:
@@ -319,7 +319,7 @@ class Peers:
             raise ProtocolError("a request to join is a cluster and a change")
         cluster_id, packed = arguments
         if self._join is None:
-            self._refuse(connection, Refused(Refusal.EARLY, f"{self.own.name} does not take part yet"))
+            self._refuse(connection, Refused(Refusal.EARLY, f"{self.own.name} is not in a cluster yet"))
             return
         if cluster_id != self.cluster_id:
             self._refuse(connection, self._admission().of_another_cluster(cluster_id))
@@ -339,7 +339,7 @@ class Peers:
         try:
             change = decode_member_change(packed)
             if change.kind != ChangeKind.JOIN:
-                raise InvalidRequest("over the peer port one may join, and no more")
+                raise InvalidRequest("the peer port accepts join requests only")
             self._join(change, joined)
         except MinikubeError as error:
             joined(error)

@@ -18,7 +18,7 @@ from minikube_py.store.framing import LENGTH, Greeting, ProtocolError, frame
 from minikube_py.store.limits import PART_BYTES
 
 VERSION = 3
-GREETING = Greeting("minikube-py-store", VERSION, "speaks the store's native protocol")
+GREETING = Greeting("minikube-py-store", VERSION, "serves the store's native protocol")
 
 
 class Op(IntEnum):
@@ -128,7 +128,7 @@ def welcome_from_plain(plain: Sequence[Any]) -> Welcome:
             raise TypeError("not numbers")
         return Welcome(cluster_id, revision, member_id, leadership_from_plain(leadership))
     except (TypeError, ValueError) as error:
-        raise ProtocolError(f"a welcome does not read: {error}") from None
+        raise ProtocolError(f"a welcome cannot be decoded: {error}") from None
 
 
 def leadership_from_plain(plain: Sequence[Any]) -> Leadership:

@@ -60,8 +60,8 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
         folder = where(files.disk)
         raise Corruption(
             f"{error}. Acknowledged writes may be lost, so the store does not start. With other members, empty "
-            f"{folder} and start with --rejoin. Alone, `minikube-py store salvage {folder}` shows what is left, and "
-            "makes a new folder of it with --to; or restore the folder from a backup"
+            f"{folder} and start with --rejoin. Alone, `minikube-py store salvage {folder}` shows what is "
+            "recoverable, and writes it to a new folder with --to; or restore the folder from a backup"
         ) from error
     origin = _origin(files, rng, loaded, bootstrap)
     head = files.begin(loaded, origin)

@@ -148,7 +148,7 @@ class Replica:
         self._watch_role()
         if self._reads.size:
             for done in self._reads.expired(self._ticks, self.config.read_ticks):
-                self.tell(done, Unavailable("there is no leader that could confirm the read; try again"))
+                self.tell(done, Unavailable("there is no leader to confirm the read; try again"))
 
     def receive(self, message: Message) -> None:
         """A message from another member. A SNAPSHOT counts only once its bytes have all arrived."""
@@ -163,11 +163,11 @@ class Replica:
         except AcknowledgedLost as error:
             folder = where(self.files.disk)
             self._violation = (
-                f"{folder} is an older copy, or was cut: {error}. Empty {folder}, and start with --rejoin; the others "
-                "send it everything"
+                f"{folder} is an older copy, or was truncated: {error}. Empty {folder}, and start with "
+                "--rejoin; the other members send it all data"
             )
         except SafetyViolated as error:
-            self._violation = f"this member and another contradict each other: {error}"
+            self._violation = f"this member and another have conflicting data: {error}"
         self._watch_role()
         if self.leading and self.state.version < self.config.version:
             self._releases.heard(message)
@@ -275,7 +275,7 @@ class Replica:
         except OSError as error:
             self.failure = f"cannot write the log: {explained(error, self.files.disk)}"
         except Exception as error:
-            self.failure = f"cannot go on: {describe(error)}"
+            self.failure = f"cannot continue: {describe(error)}"
         raise Failed(self.failure)
 
     def synced(self) -> Sequence[Message]:
@@ -415,7 +415,7 @@ class Replica:
                 continue
             self._ahead = prepare(state, command)
             if self._ahead is not None:
-                assert not made_ready, f"entry {index} was made ready, and is to be made ready again"
+                assert not made_ready, f"entry {index} was prepared twice"
                 if reply is not None:
                     waiting.appendleft((index, command, reply))
                 entries, self._committed = entries[:place], entries[place:]
@@ -517,13 +517,13 @@ class Replica:
         was not given. Raises: TransferRefused; OSError."""
         accepted = self.raft.accepted_snapshot
         if accepted is not None:
-            raise TransferRefused(f"the snapshot of entry {accepted.index} is about to be put in force; offer it later")
+            raise TransferRefused(f"the snapshot of entry {accepted.index} is about to be installed; offer it later")
         return self._snapshots.incoming(offer, self.cluster_id)
 
     def _install(self, meta: SnapshotMeta, hard_state: HardState | None) -> None:
         incoming = self._snapshots.arrived(meta)
         if incoming is None:
-            raise Failed(f"Raft took over a snapshot of entry {meta.index} that is not here")
+            raise Failed(f"Raft accepted a snapshot of entry {meta.index} that is missing here")
         part, file, state = incoming.result()
         members = Membership.from_plain(file.head.members)
         self._snapshots.install(part, file, hard_state)

@@ -7,7 +7,7 @@ from typing import Final
 
 from minikube_py.env import Disk
 
-ADVICE: Final = "free room there; what is committed is safe"
+ADVICE: Final = "free space there; committed data is safe"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 QUOTA_BYTES: Final = 2 << 30
 """etcd's default (`--quota-backend-bytes`)."""
@@ -18,7 +18,7 @@ SLACK: Final = 20
 
 
 class Room:
-    """`look` measures; `shortage` is the reason why writes that grow are refused, "" while there is space.
+    """`look` measures; `shortage` is the reason why writes that need space are refused, "" while there is space.
 
     `quota_bytes`: limit of the data, 0 for none. `reserve_bytes`: disk space reserved for deletes."""
 
@@ -44,13 +44,13 @@ class Room:
         if quota and data_bytes >= quota:
             self.shortage = (
                 f"the data in {where(self._disk)} take {data_bytes:,} bytes, the quota is {self.quota_bytes:,}: delete "
-                "what is not needed, or raise --quota-bytes; there is room once history is compacted, and the member "
-                f"clears the alarm below {enough_quota:,}"
+                "unneeded data, or raise --quota-bytes; space is free after compaction, and the member clears the "
+                f"alarm below {enough_quota:,}"
             )
         elif self.free_bytes < reserve:
             self.shortage = (
                 f"{where(self._disk)} has {self.free_bytes:,} bytes free, and {self.reserve_bytes:,} are reserved for "
-                "deletes: free room on that disk, or delete what is not needed; the member clears the alarm when "
+                "deletes: free space on that disk, or delete unneeded data; the member clears the alarm when "
                 f"{enough:,} are free"
             )
 
@@ -69,5 +69,5 @@ def explained(error: OSError, disk: Disk, needed_bytes: int = 0) -> str:
         free = f"{disk.free_bytes():,} bytes free"
     except OSError:
         free = "an unknown number of bytes free"
-    needed = f", and {needed_bytes:,} are needed" if needed_bytes else ""
+    needed = f", and {needed_bytes:,} bytes are needed" if needed_bytes else ""
     return f"{text}: {where(disk)} has {free}{needed}; {ADVICE}"

@@ -120,7 +120,7 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
             state = StateMachine.restore([base.records]) if base is not BEGINNING else StateMachine(_first_version(log))
             break
         except MinikubeError as error:
-            losses.append(Loss(base.name, 0, 0, f"its parts are sound and do not fit together: {error}"))
+            losses.append(Loss(base.name, 0, 0, f"its parts are intact but do not match: {error}"))
     made = Salvaged(state, base.index, base.index, base.head.term if base.head else 1, log, losses, state, base.index)
     for index in range(base.index + 1, _reach(base.index, log) + 1):
         try:
@@ -211,7 +211,7 @@ def _of_a_state(found: FoundSnapshot) -> FoundSnapshot:
     if not wrong:
         return found
     kept = [record for record in found.records if records_of.is_record(record)]
-    losses = [*found.losses, Loss(found.name, 0, 0, "of its records some hold something else")]
+    losses = [*found.losses, Loss(found.name, 0, 0, "some of its records hold something else")]
     return found._replace(records=kept, losses=losses, gaps=[min(at, len(kept)) for at in (*found.gaps, wrong[0])])
 
 
@@ -224,7 +224,7 @@ def _described(snapshot: FoundSnapshot) -> list[Loss]:
         later = [record[1] for record in snapshot.records[position:] if record[0] == records_of.EVENTS]
         end = later[0] - 1 if later else head[2] if head else 0
         until = f"{end:,}" if end else "the snapshot's own"
-        keys = "" if events else "keys as they stood when history began, and "
+        keys = "" if events else "keys as of the start of the history, and "
         what = f"{keys}changes of revisions {events[-1] + 1 if events else 1:,} to {until}"
         told.append(loss._replace(what=f"{loss.what}: it may have held {what}"))
     return told

@@ -35,7 +35,7 @@ SNAPSHOT_BYTES_MAX: Final = 16 << 30
 """No store holds this much in memory; a larger offer is refused before it fills the disk."""
 SYNC_BYTES: Final = 4 << 20
 """Received bytes per sync: a single sync at the end would delay the log's for long."""
-INCOMING: Final = "the snapshot that came in"
+INCOMING: Final = "the received snapshot"
 
 
 class SnapshotOffer(NamedTuple):
@@ -60,7 +60,7 @@ def meta_of(head: SnapshotHead) -> SnapshotMeta:
         try:
             configuration = configuration_from_plain(head.configuration)
         except (ValueError, TypeError, InvalidRequest) as error:
-            raise Corruption(f"a snapshot's configuration does not read: {error}") from error
+            raise Corruption(f"a snapshot's configuration cannot be decoded: {error}") from error
     return SnapshotMeta(LogIndex(head.index), Term(head.term), configuration)
 
 
@@ -93,7 +93,7 @@ class IncomingSnapshot:
 
     def __init__(self, files: LogFiles, offer: SnapshotOffer, cluster_id: int) -> None:
         if not 0 < offer.size_bytes <= SNAPSHOT_BYTES_MAX:
-            raise TransferRefused(f"a snapshot of {offer.size_bytes} bytes; at most {SNAPSHOT_BYTES_MAX} are taken")
+            raise TransferRefused(f"a snapshot of {offer.size_bytes} bytes; at most {SNAPSHOT_BYTES_MAX} are accepted")
         self.offer = offer
         self.offset = 0
         self._cluster_id = cluster_id
@@ -121,7 +121,7 @@ class IncomingSnapshot:
             raise TransferRefused("this transfer has ended")
         if offset != self.offset or not data or offset + len(data) > self.offer.size_bytes:
             raise TransferRefused(
-                f"{len(data)} bytes at {offset}; wanted are those from {self.offset} to {self.offer.size_bytes}"
+                f"{len(data)} bytes at {offset}; expected are those from {self.offset} to {self.offer.size_bytes}"
             )
         self._file.write_at(offset, data)
         self.offset += len(data)
@@ -148,7 +148,7 @@ class IncomingSnapshot:
         if self.complete:
             return
         if self._file is None or self.offset != self.offer.size_bytes:
-            raise TransferRefused(f"{self.offset} of {self.offer.size_bytes} bytes have come")
+            raise TransferRefused(f"{self.offset} of {self.offer.size_bytes} bytes received")
         yield self._sync
         try:
             reader = SnapshotReader(INCOMING, lambda *place: self._open().read_at(*place))
@@ -161,7 +161,7 @@ class IncomingSnapshot:
             self._check(reader)
         except (Corruption, TooNew) as error:
             self.discard()
-            wrong = "" if isinstance(error, TooNew) else "what came is not what was sent: "
+            wrong = "" if isinstance(error, TooNew) else "the received data differs from what was sent: "
             raise TransferRefused(f"{wrong}{error}") from None
         self._head = reader.head
         self._state = loader.state
@@ -169,7 +169,7 @@ class IncomingSnapshot:
     def _open(self) -> File:
         """Raises: TransferRefused if it was closed meanwhile."""
         if self._file is None:
-            raise TransferRefused("another offer took its place")
+            raise TransferRefused("it was replaced by another offer")
         return self._file
 
     def result(self) -> tuple[str, SnapshotFile, StateMachine]:
@@ -191,10 +191,10 @@ class IncomingSnapshot:
 
     def _check(self, reader: SnapshotReader) -> None:
         if reader.sha256 != self.offer.sha256:
-            raise Corruption("its hash is not the one that was announced")
+            raise Corruption("its hash differs from the announced one")
         head = reader.head
         if head.cluster_id != self._cluster_id:
             raise Corruption(f"it is of cluster {head.cluster_id:x}, this is {self._cluster_id:x}")
         if meta_of(head) != self.offer.meta:
-            raise Corruption("its index, term or configuration are not those that were announced")
+            raise Corruption("its index, term or configuration differ from the announced ones")
 

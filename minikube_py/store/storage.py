@@ -41,7 +41,7 @@ own future resolves, so every watch cache is up to date when a writer gets its a
 
 
 ALARM_ADVICE: Final = (
-    "`minikube-py store alarm list` tells why, `minikube-py store alarm disarm` ends it once the cause is gone"
+    "`minikube-py store alarm list` shows why, `minikube-py store alarm disarm` clears it once the cause is gone"
 )
 
 

@@ -129,4 +129,4 @@ class Turns:
 
     def _fail_of(self, error: Exception) -> None:
         """A turn failed halfway and cannot be resumed: waiters would wait forever."""
-        self._fail(str(error) if isinstance(error, Failed) else f"cannot go on: {describe(error)}")
+        self._fail(str(error) if isinstance(error, Failed) else f"cannot continue: {describe(error)}")

@@ -146,7 +146,7 @@ class Upkeep:
         ):
             if failed != self._in_vain.get(source, 0):
                 self._in_vain[source] = failed
-                member.say(f"{source} failed on its input, without effect on others: {last}")
+                member.say(f"{source} failed on its input; others are not affected: {last}")
 
     def _propose(self, command: Command) -> None:
         try:
@@ -182,7 +182,7 @@ class Upkeep:
             except OSError as error:
                 why = explained(error, files.disk, member.config.segment_bytes)
                 again_s = spare.failed(why)
-                member.say(f"cannot make the next segment of the log ready: {why}; trying again in {again_s:g} s")
+                member.say(f"cannot prepare the next segment of the log: {why}; trying again in {again_s:g} s")
             try:
                 if member.replica.snapshot_due and taking.due:
                     await member.take_snapshot()
@@ -190,7 +190,7 @@ class Upkeep:
                 member.fail(f"cannot sync its folder: {explained(error, files.disk)}")
             except OSError:
                 again_s = taking.pause_s
-                member.say(f"cannot take a snapshot: {taking.failure}; trying again in {again_s:g} s, the log stays")
+                member.say(f"cannot take a snapshot: {taking.failure}; trying again in {again_s:g} s; the log is kept")
 
     async def _build_indexes(self) -> None:
         """A few rows at a time until the slice is over: costs differ a hundredfold, and from row to row."""

@@ -157,7 +157,7 @@ class Page:
             for informer in self._informers:
                 await informer.wait_synced()
             view.live = True
-            self._idle = asyncio.get_running_loop().create_task(self._until_idle(), name="page: until nobody looks")
+            self._idle = asyncio.get_running_loop().create_task(self._until_idle(), name="page: while somebody watches")
 
     def _put_pod(self, pod: PodFacts) -> None:
         self._view.put_pod(pod, self._clock.wall_s())
@@ -253,9 +253,9 @@ def _number(text: str) -> int:
 
 def _found(value: dict[str, Any] | None) -> dict[str, Any]:
     if value is None:
-        raise StatusError(404, "NotFound", "it is not there, or not any more", None)
+        raise StatusError(404, "NotFound", "it does not exist, or no longer exists", None)
     return value
 
 
 def _not_logged_in() -> StatusError:
-    return StatusError(401, "Unauthorized", "open the link that `minikube-py up --ui` printed; it works once", None)
+    return StatusError(401, "Unauthorized", "open the link printed by `minikube-py up --ui`; it works once", None)

@@ -99,7 +99,10 @@ def write_page(path: Path, recordings: Sequence[Recording], say: Callable[[str],
     Raises: OSError."""
     for each in recordings:
         if each.left_out:
-            say(f"{path.name} shows the first {each.held:,} changes of {each.title}; {each.left_out:,} came after")
+            say(
+                f"{path.name} shows the first {each.held:,} changes of {each.title}; {each.left_out:,} later "
+                "ones are omitted"
+            )
     path.write_bytes(page_of(recordings))
 
 

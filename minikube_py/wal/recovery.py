@@ -179,7 +179,9 @@ def _check_end(replay: _Replay, tail: Tail, heads: list[SegmentHead], foreign: b
     last = index + len(replay.entries)
     if replay.state.commit > last:
         raise damage(
-            name, tail.end, f"entries up to {replay.state.commit} were committed, only those up to {last} are there"
+            name,
+            tail.end,
+            f"entries up to {replay.state.commit} were committed, but only those up to {last} are present",
         )
     return False
 
@@ -195,12 +197,14 @@ def read_segment(name: str, data: bytes, head: SegmentHead, following: SegmentHe
     if following is not None:
         if offset != following.previous_end:
             reach = following.previous_end
-            raise damage(name, offset, f"a record is broken; the next segment says that records reach to {reach}")
+            raise damage(name, offset, f"a record is damaged; the next segment says that records extend to {reach}")
         return
     for witness in find_records(data, offset + 1, head.seed):
         if witness.synced > offset:
             later = witness.offset
-            raise damage(name, offset, f"a record is broken, though it was durable when the one at {later} was written")
+            raise damage(
+                name, offset, f"a record is damaged, although it was durable when the one at {later} was written"
+            )
 
 
 def _newest_run(names: Sequence[str]) -> tuple[range, list[str]]:
@@ -217,9 +221,9 @@ def _newest_run(names: Sequence[str]) -> tuple[range, list[str]]:
 
 def _check_head(name: str, head: SegmentHead, sequence: int, before: list[SegmentHead], snapshot_index: int) -> None:
     if head.sequence != sequence:
-        raise damage(name, 0, f"its head says it is segment {head.sequence}")
+        raise damage(name, 0, f"its header says it is segment {head.sequence}")
     if before and (head.cluster_id, head.member_id) != (before[-1].cluster_id, before[-1].member_id):
-        raise damage(name, 0, "it belongs to another cluster or member than the segment before it")
+        raise damage(name, 0, "it belongs to a different cluster or member than the segment before it")
     if not before and head.first_index > snapshot_index + 1:
         raise damage(
             name,
@@ -252,7 +256,7 @@ class _Replay:
     def record(self, name: str, record: Record) -> None:
         payload = unpack_payload(name, record.offset, record.payload)
         if not well_formed(record.type, payload):
-            raise damage(name, record.offset, "the record does not hold what its type says")
+            raise damage(name, record.offset, "the record's content does not match its type")
         if record.type == RecordType.ENTRIES:
             term, first, datas = payload[:3]
             self._take(name, record.offset, term, first, datas, payload[3] if len(payload) > 3 else 0)
@@ -263,7 +267,7 @@ class _Replay:
             self.joined = True
         elif record.type == RecordType.INSTALLED:
             if payload[0] > self.snapshot_index:
-                what = f"what precedes entry {payload[0] + 1} came as a snapshot, which is not there or does not read"
+                what = f"what precedes entry {payload[0] + 1} came as a snapshot, which is missing or unreadable"
                 raise damage(name, record.offset, what)
         else:
             raise damage(name, record.offset, f"unknown record type {record.type}")

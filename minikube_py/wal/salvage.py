@@ -76,7 +76,7 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
     digest, chunks, end, ended = hashlib.sha256(), 0, 0, False
     for record in _records(data, 0, 0):
         if record.offset > end:
-            losses.append(Loss(name, end, record.offset - end, "a part of the snapshot is broken"))
+            losses.append(Loss(name, end, record.offset - end, "a part of the snapshot is damaged"))
             gaps.append(len(records))
         end = record.end
         plain = _unpacked(record)
@@ -85,7 +85,7 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
                 head = SnapshotHead(*plain[1:])
             else:
                 size_bytes = record.end - record.offset
-                losses.append(Loss(name, record.offset, size_bytes, "the snapshot's head does not hold what it should"))
+                losses.append(Loss(name, record.offset, size_bytes, "the snapshot's header is invalid"))
                 gaps.append(len(records))
         elif record.type == RecordType.SNAPSHOT_CHUNK and isinstance(plain, list):
             records += plain
@@ -94,11 +94,11 @@ def salvage_snapshot(name: str, data: bytes) -> FoundSnapshot:
             ended = not losses and plain == [chunks, digest.digest()]
         digest.update(data[record.offset : record.end])
     if end < len(data):
-        losses.append(Loss(name, end, len(data) - end, "the snapshot's end is broken"))
+        losses.append(Loss(name, end, len(data) - end, "the snapshot's end is damaged"))
     elif not ended and not losses:
-        losses.append(Loss(name, end, 0, "the snapshot was cut" if end else "the snapshot is empty"))
+        losses.append(Loss(name, end, 0, "the snapshot was truncated" if end else "the snapshot is empty"))
     if head is not None and head.index != index:
-        losses.append(Loss(name, 0, len(data), f"the snapshot is that of entry {head.index}, under another's name"))
+        losses.append(Loss(name, 0, len(data), f"the snapshot is that of entry {head.index}, under another name"))
     gaps += [len(records)] * (len(losses) - len(gaps))
     return FoundSnapshot(name, head.index if head else index, head, records, losses, gaps)
 
@@ -110,9 +110,9 @@ def salvage_log(names: Iterable[str], read: Callable[[str], bytes]) -> FoundLog:
     for position, segment in enumerate(segments):
         sequence = segment.sequence
         for missing in range(segments[position - 1].sequence + 1, sequence) if position else ():
-            found.lose(segment_name(missing), 0, 0, "the segment is not there")
+            found.lose(segment_name(missing), 0, 0, "the segment is missing")
         if sequence != segment_sequence(segment.name):
-            found.losses.append(Loss(segment.name, 0, 0, f"it is segment {sequence}, under another's name"))
+            found.losses.append(Loss(segment.name, 0, 0, f"it is segment {sequence}, under another name"))
         following = segments[position + 1] if position + 1 < len(segments) else None
         found.segment(segment, read(segment.name), following)
     return FoundLog(found.entries, found.doubtful, found.state, found.losses, found.torn_bytes)
@@ -158,7 +158,7 @@ def _placed(segments: list[_Segment], found: _Found) -> list[_Segment]:
         if len(free) == len(homeless) == 1:
             by_sequence[free[0]] = each._replace(sequence=free[0])
         else:
-            what = "the segment's head does not read, and another segment has its number"
+            what = "the segment's header is unreadable, and another segment has its number"
             found.losses.append(Loss(each.name, 0, each.size_bytes, what))
     return [each for _, each in sorted(by_sequence.items())]
 
@@ -182,13 +182,13 @@ class _Found:
     def segment(self, segment: _Segment, data: bytes, following: _Segment | None) -> None:
         name, head, seed = segment.name, segment.head, segment.seed
         if seed is None:
-            self.lose(name, 0, len(data), "the segment's head does not read, nor what it vouches for")
+            self.lose(name, 0, len(data), "the segment's header and its backup are unreadable")
             return
         self._commit_before = self.state.commit
         if head is None:
             # No later segment records where the last one ends.
             harmless = following is not None
-            self.lose(name, 0, min(HEAD_BYTES, len(data)), "the segment's head does not read", harmless=harmless)
+            self.lose(name, 0, min(HEAD_BYTES, len(data)), "the segment's header is unreadable", harmless=harmless)
         else:
             self._forget(head.first_index)
         end = HEAD_BYTES
@@ -199,12 +199,12 @@ class _Found:
                 if following is None and not witnessed:
                     # Never finished and never acknowledged.
                     break
-                self.lose(name, end, record.offset - end, "a part of the log is broken")
+                self.lose(name, end, record.offset - end, "a part of the log is damaged")
             try:
                 self._take(record)
             except ValueError:
                 # Valid, but written by something else.
-                self.lose(name, record.offset, record.end - record.offset, "a record of a shape that is unknown")
+                self.lose(name, record.offset, record.end - record.offset, "a record of unknown form")
             end = record.end
         self._end(segment, data, end, following)
 
@@ -213,12 +213,12 @@ class _Found:
         name, written = segment.name, len(data.rstrip(b"\0"))
         if segment.head is not None and len(data) < segment.head.size_bytes:
             reach = segment.head.size_bytes
-            what = "the segment was cut"
+            what = "the segment was truncated"
         elif following is not None and following.head is not None and following.sequence == segment.sequence + 1:
             reach = following.head.previous_end
-            what = "the segment's end is broken"
+            what = "the segment's end is damaged"
         elif following is not None:
-            reach, what = written, "the segment's end is broken"
+            reach, what = written, "the segment's end is damaged"
         else:
             self.torn_bytes += max(0, written - end)
             return

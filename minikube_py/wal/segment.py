@@ -56,13 +56,13 @@ def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
     Raises: Corruption if the head is unreadable, or the file is shorter than it states."""
     record = decode_record(data[:HEAD_BYTES], 0, 0)
     if record is None or record.type != RecordType.SEGMENT:
-        raise damage(name, 0, "the segment's head is not readable")
+        raise damage(name, 0, "the segment's header is unreadable")
     version, *fields = unpack_payload(name, record.offset, record.payload)
     if version != FORMAT_VERSION or len(fields) != len(SegmentHead._fields):
         raise unknown_format(name, version)
     head = SegmentHead(*fields)
     if whole and len(data) < head.size_bytes:
-        raise damage(name, len(data), f"the file was cut: {len(data)} of {head.size_bytes} bytes are left")
+        raise damage(name, len(data), f"the file was cut: {len(data)} of {head.size_bytes} bytes remain")
     return head
 
 
@@ -76,7 +76,7 @@ def damage(name: str, offset: int, what: str) -> Damage:
 
 def unknown_format(name: str, version: object) -> Corruption:
     return Corruption(
-        f"{name}: format {version} is unknown, this version reads {FORMAT_VERSION}; use the one that wrote it"
+        f"{name}: format {version} is unknown, this version reads {FORMAT_VERSION}; use the version that wrote it"
     )
 
 
@@ -85,7 +85,7 @@ def unpack_payload(name: str, offset: int, payload: bytes) -> Any:
     try:
         return msgpack.unpackb(payload, raw=False, strict_map_key=False)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
-        raise damage(name, offset, f"the record does not unpack ({error})") from None
+        raise damage(name, offset, f"the record cannot be decoded ({error})") from None
 
 
 class SegmentWriter:

@@ -118,12 +118,12 @@ class SnapshotReader:
         self.sha256 = b""
         first = self._record(0)
         if first is None or first.type != RecordType.SNAPSHOT_HEAD:
-            raise damage(name, 0, "the snapshot's head is not readable")
+            raise damage(name, 0, "the snapshot's header is unreadable")
         plain = unpack_payload(name, 0, first.payload)
         if isinstance(plain, list) and plain and plain[0] != FORMAT_VERSION:
             raise unknown_format(name, plain[0])
         if not is_head(plain):
-            raise damage(name, 0, "the snapshot's head does not hold what it should")
+            raise damage(name, 0, "the snapshot's header is invalid")
         self.head = SnapshotHead(*plain[1:])
         self._start = first.end
 
@@ -145,12 +145,12 @@ class SnapshotReader:
             offset += record.end
             count += 1
         if record is None or record.type != RecordType.SNAPSHOT_END:
-            raise damage(self._name, offset, "a chunk is broken or the end is missing")
+            raise damage(self._name, offset, "a chunk is damaged or the end is missing")
         if unpack_payload(self._name, offset, record.payload) != [count, digest.digest()]:
-            raise damage(self._name, offset, "the hash of the whole does not match")
+            raise damage(self._name, offset, "the hash of the file does not match")
         end = offset + record.end
         if self._read(end, 1):
-            raise damage(self._name, end, "something follows the end")
+            raise damage(self._name, end, "there is data after the end")
         digest.update(self._bytes(offset, end))
         self.sha256 = digest.digest()
 

@@ -45,7 +45,7 @@ def told() -> Iterator[Ask]:
     yield _patch("change", {"name": "first", "image": "other"}, query="?dryRun=All")
     yield _patch("remove", {"$patch": "delete", "name": "first"})
     yield _patch("remove all", kind=MERGE)
-    yield _patch("names that are taken", {"name": "c", "image": "x"}, {"name": "i", "image": "x"})
+    yield _patch("names that are accepted", {"name": "c", "image": "x"}, {"name": "i", "image": "x"})
     yield _patch("the same name twice", FIRST, {"name": "a", "image": "x"}, {"name": "a", "image": "x"}, kind=MERGE)
     yield _patch("no such target", {"name": "a", "image": "x", "targetContainerName": "first"})
     yield _patch("spaces", {"name": "a", "image": " x"})

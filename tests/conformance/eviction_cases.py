@@ -54,7 +54,7 @@ BUDGETS: dict[str, tuple[dict[str, Any], dict[str, Any]] | None] = {
     "too many on their way": ({}, _counts(5, disruptedPods=_MANY)),
     "unready pods may go": ({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, _counts(0, 0, 1)),
     "unready pods may go where enough are healthy": ({"unhealthyPodEvictionPolicy": "IfHealthyBudget"}, _counts(0, 1, 1)),
-    "nothing is wanted": ({}, _counts(0, 0, 0)),
+    "nothing is expected": ({}, _counts(0, 0, 0)),
 }
 
 

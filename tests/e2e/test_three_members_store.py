@@ -200,7 +200,7 @@ async def rolling_restarts(torture: Torture) -> None:
 
 
 async def wipe(torture: Torture) -> None:
-    """A disk is lost: its member comes back under another id, with what the others hold."""
+    """A disk is lost: its member comes back under another id, with the data of the other members."""
     cluster = torture.cluster
     for _ in range(torture.rounds):
         name = await torture.one_that_is()

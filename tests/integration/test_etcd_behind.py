@@ -163,7 +163,7 @@ async def test_a_revision_from_before_a_server_began_is_scanned(etcd: str) -> No
         explain = "/minikube-py/v1/explain?resource=nodes&where=free.cpu>=4"
         told = await core.done("GET", explain)
         assert told["scannedBelow"] == mirror.state.compact_revision
-        assert f"below {told['scannedBelow']} are read from etcd, and scanned" in index_explain.told(told)
+        assert f"below {told['scannedBelow']} are read from etcd and scanned" in index_explain.told(told)
         result = await core.storage.range(request)
         assert result.stats is not None and result.stats.structure == "scan"
         free = dict(zip([kv.key[-5:] for kv in result.kvs], result.fields or ()))

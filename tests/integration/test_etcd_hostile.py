@@ -86,7 +86,7 @@ def test_ten_thousand_streams_are_as_many_as_there_may_be_and_what_never_comes_i
         def flood() -> None:
             for each in peers:
                 each.send(b"".join([request(2 * stream + 1, path=PUT) for stream in range(1_000)]))
-            eventually(lambda: metric(server, "calls") >= 2_000, "all places are taken")
+            eventually(lambda: metric(server, "calls") >= 2_000, "all places are accepted")
 
         assert grown_bytes(flood) < 32 << 20
         assert metric(server, "calls") <= 2_000

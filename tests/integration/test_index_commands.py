@@ -190,8 +190,8 @@ BAD: list[tuple[list[str], str]] = [
     (["create", "x", "--on", "nodes", "--fields", "n", "--sum", "n=podz:a:count@1"], "did you mean 'pods'?"),
     (["explain", "free.cpu>=lots"], "quantities must match the regular expression"),
     (["explain", "metadata.name="], "compares no declared field of nodes; there are free.*"),
-    (["stats", "none"], "no index is named 'none'; there are: none"),
-    (["drop", "none"], "no index is named 'none'; there are: none"),
+    (["stats", "none"], "there is no index 'none'; there are: none"),
+    (["drop", "none"], "there is no index 'none'; there are: none"),
 ]
 
 

@@ -66,7 +66,7 @@ def test_query_decodes_nothing_and_agrees_with_a_scan(tmp_path: Path) -> None:
     asked = figures["asked"]
     assert [each["objects_decoded"] for each in asked] == [0, 0, 0]
     assert asked[0]["found"] == 0 < asked[1]["found"] < asked[2]["found"] < 500
-    assert "all four ways gave the same nodes" in printed
+    assert "all four ways returned the same nodes" in printed
     assert set(figures["environment"]) >= {"python", "cpus", "filesystem", "fdatasync_p50_ms", "layout", "version"}
     assert all(figures["environment"][name] for name in ("python", "cpus", "filesystem", "fdatasync_p50_ms", "layout"))
 

@@ -89,7 +89,7 @@ async def test_a_scheduler_that_stands_by_takes_over_from_a_dead_and_a_stopped_o
         second = await start(children, "scheduler", tmp_path, *flags)
         lease = await client.get(LEASES, "kube-scheduler", "kube-system")
         assert first.where == "synced"
-        assert second.where == f"standing by: {lease['spec']['holderIdentity']} leads"
+        assert second.where == f"standby: {lease['spec']['holderIdentity']} leads"
         await make_pod(client, "by-the-first")
         await until(lambda: bound(client, "by-the-first"), "bound")
 

@@ -135,7 +135,7 @@ def test_a_store_without_a_majority_says_that_it_is_not_well(roles: Roles) -> No
     roles.processes.pop("store-2").wait()
     eventually(lambda: not roles.is_healthy("store-1"), "it is not")
     said = roles.run("health", "store", "--address", roles.health["store-1"])
-    assert "no leader is known: no majority is in touch" in said.stderr
+    assert "no leader: no majority is reachable" in said.stderr
 
     folders = ("--data-dir", str(roles.folder / "data-0"), "--secrets-dir", str(roles.secrets / "store"))
     roles.processes["store-1"].terminate()

@@ -135,10 +135,10 @@ class Edited:
 
 
 EDITS: dict[str, tuple[Callable[[Edited], None], str]] = {
-    "others_folder": (Edited.others_folder, "one's folder was copied over the other's"),
+    "others_folder": (Edited.others_folder, "one folder was copied over the other"),
     "others_log": (Edited.others_log, "files of two members are in"),
     "others_identity": (Edited.others_identity, "files of two members are in"),
-    "old_backup": (Edited.old_backup, "is an older copy, or was cut: this log ends at entry"),
+    "old_backup": (Edited.old_backup, "is an older copy, or was truncated: this log ends at entry"),
     "old_segment": (Edited.old_segment, ""),
     "no_log": (Edited.no_log, "under this id it must not vote again"),
     "no_identity": (Edited.no_identity, "alike"),

@@ -394,7 +394,7 @@ async def raw(server: StoreServer, hello: bool = True):
 
 NONSENSE = [
     ("oversized frame", LENGTH.pack(FRAME_BYTES_MAX + 1), f"limit of {FRAME_BYTES_MAX}"),
-    ("no msgpack", LENGTH.pack(3) + b"\xc1\xc1\xc1", "does not unpack"),
+    ("no msgpack", LENGTH.pack(3) + b"\xc1\xc1\xc1", "cannot be decoded"),
     ("not a request", frame("hello"), "no array"),
     ("a number", frame(7), "no array"),
     ("id of another type", frame(("1", Op.PING, None)), "not a positive integer"),
@@ -441,7 +441,7 @@ async def test_malformed_requests_are_refused_and_the_connection_goes_on(tmp_pat
 HELLOS = [
     ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
     ("a large one from a stranger", LENGTH.pack(5000), "limit of 4096"),
-    ("no hello", frame((1, Op.PING, None)), "not its hello"),
+    ("no hello", frame((1, Op.PING, None)), "not its handshake"),
     ("another version", frame((GREETING.magic, 99, TOKEN, 0)), "version 99"),
     ("token of another type", frame((GREETING.magic, VERSION, None, 0)), "token is wrong"),
 ]

@@ -65,7 +65,7 @@ async def test_who_answers_nonsense_is_unavailable_by_its_address(answer: tuple[
 @pytest.mark.parametrize("answer", NOT_JOINED, ids=repr)
 async def test_a_change_that_is_answered_by_nonsense_may_have_been_made(answer: tuple[Any, ...]) -> None:
     async with answering(answer) as address:
-        with pytest.raises(OutcomeUnknown, match=f"^{address}: answered with something else"):
+        with pytest.raises(OutcomeUnknown, match=f"^{address}: answered with something other"):
             await PeerAsker("token").join(address, 7, MemberChange(ChangeKind.REMOVE, NodeId(3)))
 
 

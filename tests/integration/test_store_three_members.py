@@ -131,7 +131,7 @@ async def test_without_a_majority_writes_end_as_unknown_or_refused_and_reads_as_
         leader = await net.leader()
         for id in net.others(leader):
             net.kill(id)
-        with pytest.raises(OutcomeUnknown, match="may or may not have been done"):
+        with pytest.raises(OutcomeUnknown, match="may or may not have taken effect"):
             await put(client, b"/b")
         await until(lambda: not leader.replica.leading)
         with pytest.raises(Unavailable, match="no leader of the store was reached within 6 s"):

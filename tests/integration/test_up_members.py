@@ -111,7 +111,7 @@ def test_commands_on_the_store(three: Up, data: Path, tmp_path: Path) -> None:
 
     assert asked("store", "member", "add", "store-4", "--learner")["name"] == "store-4"
     assert roles()["store-4"] == "expected"
-    assert "not expected any more" in command("store", "member", "remove", "store-4").stdout
+    assert "no longer expected" in command("store", "member", "remove", "store-4").stdout
     assert "store-4" not in roles()
     promoted = command("store", "member", "promote", heir)
     assert promoted.returncode == 1 and "votes already" in promoted.stderr
@@ -182,7 +182,7 @@ def test_a_damaged_member_is_told_with_what_to_type(three: Up, data: Path) -> No
     content[20] ^= 255
     log.write_bytes(content)
     os.kill(process, signal.SIGKILL)
-    assert three.until_said(f"remove {folder}, and it comes back by itself", said)
+    assert three.until_said(f"remove {folder}, it rejoins by itself", said)
     assert command("store", "status").returncode == 1, "one member does not answer"
     for path in sorted(folder.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
@@ -282,7 +282,7 @@ def test_several_of_each_role(tmp_path: Path) -> None:
     with up(*flags) as running:
         started = [line.split()[1] for line in running.lines if line.startswith("✓ ")]
         assert {"apiserver-1", "apiserver-2", "scheduler-1", "scheduler-2", "controllers-1", "kubelet"} <= set(started)
-        assert sum("standing by: up-" in line for line in running.lines) == 2
+        assert sum("standby: up-" in line for line in running.lines) == 2
         # Whichever API server is asked: the scheduler that leads comes to each for questions.
         found = [re.search(r"https://[\d.:]+", line) for line in running.lines if line.startswith("✓ apiserver-")]
         urls = [each[0] for each in found if each is not None]

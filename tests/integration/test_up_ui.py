@@ -107,4 +107,4 @@ async def create(running, pod) -> None:  # type: ignore[no-untyped-def]
 
 def test_it_is_refused_for_several_processes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["up", "--split", "--ui"]) == 2
-    assert "leave out --split" in capsys.readouterr().err
+    assert "remove --split" in capsys.readouterr().err

@@ -76,11 +76,11 @@ def test_a_sound_record_is_taken_or_named_at_its_place(type: int, payload: bytes
     whole, _ = segment(items[:2])
     begin, end = places[1]
     found = salvage_log([NAME], lambda _: data)
-    named = [(loss.offset, loss.size_bytes) for loss in found.losses if "a shape that is unknown" in loss.what]
+    named = [(loss.offset, loss.size_bytes) for loss in found.losses if "unknown form" in loss.what]
     try:
         recover([NAME], lambda _, size_bytes: whole[:size_bytes], 0, 0)
     except Corruption as error:
-        shape = any(what in str(error) for what in ("does not hold", "unknown record type", "does not unpack"))
+        shape = any(what in str(error) for what in ("does not hold", "unknown record type", "cannot be decoded"))
         shape = shape and type != RecordType.JOINED  # which says all by being there
     else:
         shape = False
@@ -120,7 +120,7 @@ def test_of_a_file_that_was_cut_all_that_is_gone_is_named(count: int, size_bytes
     if size_bytes >= HEAD_BYTES:
         [loss] = found.losses
         assert loss.offset == (places[left - 1][1] if left else HEAD_BYTES)
-        assert loss.offset + loss.size_bytes == HEAD.size_bytes and loss.what == "the segment was cut"
+        assert loss.offset + loss.size_bytes == HEAD.size_bytes and loss.what == "the segment was truncated"
 
 
 def snapshot(slices: Iterable[list[Any]], index: int = 42) -> bytes:
@@ -138,7 +138,10 @@ def test_of_a_snapshot_that_was_cut_the_chunks_before_are_had() -> None:
         whole = max(end for end in ends if end <= size_bytes)
         [loss] = found.losses
         assert (loss.offset, loss.offset + loss.size_bytes) == (whole, size_bytes)
-        broken, cut = "the snapshot's end is broken", "the snapshot was cut" if size_bytes else "the snapshot is empty"
+        broken, cut = (
+            "the snapshot's end is damaged",
+            "the snapshot was truncated" if size_bytes else "the snapshot is empty",
+        )
         assert loss.what == (cut if whole == size_bytes else broken)
         assert found.records == [each for one in slices for each in one][: max(0, ends.index(whole) - 1)]
     assert salvage_snapshot(snapshot_name(42), data).losses == []

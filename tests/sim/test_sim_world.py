@@ -386,7 +386,7 @@ def test_what_a_sync_raises_reaches_who_waits_for_it():
 
     async def live(process):
         def sync():
-            raise TransferRefused("another offer took its place")
+            raise TransferRefused("it was replaced by another offer")
 
         with pytest.raises(TransferRefused):
             await process.syncs.wait(sync)

@@ -116,7 +116,7 @@ class Driver:
         await self.may_restore.wait()
         if sha256(incoming.data).digest() != incoming.offer.sha256:
             self.incoming = None
-            raise TransferRefused("its hash is not the one that was announced")
+            raise TransferRefused("its hash differs from the announced one")
         self.restores.append(bytes(incoming.data))
 
 

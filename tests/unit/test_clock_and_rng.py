@@ -60,6 +60,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("apiserver/http", TIME): "the Date header of real HTTP; requests in virtual time have none",
     ("apiserver/http", TURNS): "real sockets",
     ("apiserver/http_server.py", THREAD): "long answers over real sockets are compressed beside the loop",
+    ("apiserver/audit_log.py", THREAD): "writes the files of a real server in order; virtual time has no audit log",
     ("apiserver/workers.py", ORDER): "all real worker processes are stopped",
     ("apiserver/workers.py", THREAD): "real worker processes",
     ("ports/memory.py", THREAD): "a lock: servers of several loops share asyncio's TLS buffer size",

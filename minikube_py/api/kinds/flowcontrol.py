@@ -453,7 +453,7 @@ FLOWSCHEMAS: Final = Kind(
             NAME,
             column("PriorityLevel", "By which level its requests are limited."),
             column("MatchingPrecedence", "The lowest of those that match a request wins."),
-            column("DistinguisherMethod", "What tells its flows apart."),
+            column("DistinguisherMethod", "What distinguishes its flows."),
             AGE,
             column("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"),
         ),

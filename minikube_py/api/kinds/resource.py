@@ -209,7 +209,7 @@ RESOURCECLAIMS: Final = Kind(
     canonicalize=lambda claim: _no_empty_requests(claim["spec"]),
     validate_update={"": _validate_claim_update, "status": _validate_claim_status},
     printer=Printer(
-        (NAME, column("State", "A summary of what became of it: pending, allocated, reserved."), AGE), _print_claim
+        (NAME, column("State", "A summary of its state: pending, allocated, reserved."), AGE), _print_claim
     ),
 )  # fmt: skip
 

@@ -185,7 +185,7 @@ STORAGECLASSES: Final = Kind(
         (
             NAME,
             column("Provisioner", "Who makes its volumes."),
-            column("ReclaimPolicy", "What becomes of a volume that its claim has left."),
+            column("ReclaimPolicy", "What happens to a volume when its claim is gone."),
             column("VolumeBindingMode", "When claims are bound to volumes."),
             column("AllowVolumeExpansion", "Whether its volumes may grow."),
             AGE,

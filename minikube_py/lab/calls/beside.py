@@ -248,7 +248,7 @@ async def _running(script: Path, *arguments: str) -> AsyncIterator[dict[str, Any
     try:
         line = await process.stdout.readline()
         if not line:
-            raise SetupError(f"upstream did not start: {script} {' '.join(arguments)}; its messages are above")
+            raise SetupError(f"upstream did not start: {script} {' '.join(arguments)}; see its messages above")
         yield json.loads(line)
     finally:
         if process.returncode is None:

@@ -97,7 +97,7 @@ class RecordedStorage:
             result = await asked
             outcome, note = "done", _note(result)
             if isinstance(result, TxnResult) and not result.succeeded:
-                recorder.failures["txn: compared in vain"] += 1
+                recorder.failures["txn: compare failed"] += 1
         except MinikubeError as error:
             outcome = type(error).__name__
             raise

@@ -77,12 +77,12 @@ def _tell(recorder: Recorder, stories: Stories) -> None:
     report.print_table(tables.histogram(recorder))
     report.print_table(tables.by_role(recorder))
     report.print_table(tables.mix_table(mix(recorder)))
-    print("\nOf the store's API, never used in this run")
+    print("\nStore API calls not used in this run")
     for line in tables.unused_lines(tables.unused(recorder)):
         print(f"  {line}")
     for what, count in recorder.failures.most_common():
-        print(f"{count:,} calls ended otherwise: {what}")
-    print("\nThe nodes that have so much free, in the diagrams")
+        print(f"{count:,} calls ended differently: {what}")
+    print("\nNodes with enough free capacity, in the diagrams")
     for what, took_us in stories.query_us.items():
         print(f"  {what}: {took_us:,.0f} µs")
 

@@ -173,7 +173,9 @@ async def _compaction(plane: RecordedControlPlane, recorder: Recorder) -> Diagra
     after = next(
         place for place, row in enumerate(rows) if isinstance(row, Arrow) and row.at_s and row.at_s > compacted_s
     )
-    rows.insert(after, Note(f"the store compacts: what was before revision {compacted.revision:,} can no more be told"))
+    rows.insert(
+        after, Note(f"the store compacts: what was before revision {compacted.revision:,} is no longer available")
+    )
     subtitle = (
         f"The user follows pods through {API_SERVER} and changes three through {ANOTHER}; "
         "scheduler, controllers and kubelet are not shown"
@@ -216,7 +218,7 @@ async def _until(clock: Clock, reached: Callable[[], bool]) -> None:
     deadline_s = clock.monotonic_s() + QUIET_S
     while not reached():
         if clock.monotonic_s() > deadline_s:
-            raise LoadError(f"the user's copy of the pods was not brought up to date within {QUIET_S:.0f} s")
+            raise LoadError(f"the user's copy of the pods was not up to date within {QUIET_S:.0f} s")
         await clock.sleep(0.02)
 
 
@@ -237,7 +239,7 @@ async def _query(seed: int) -> tuple[tuple[Diagram, Diagram, Diagram], dict[str,
             declared = await _by_declared(plane.storage)
         finally:
             await plane.stop()
-    assert found <= set(names), "the index and the scan answer alike"
+    assert found <= set(names), "the index and the scan give equal answers"
     return (one, declared, other), took_us
 
 
@@ -260,7 +262,7 @@ async def _by_index(transport: ApiTransport, storage: Storage) -> tuple[Diagram,
         f"GET nodes?fieldSelector={QUESTION.selector}&limit={FIRST}, {QUERY_NODES:,} nodes: {api_us:.0f} µs "
         f"unobserved, {store_us:.0f} µs of them in the store; {path.decoded():,} objects decoded"
     )
-    title = "Which nodes have so much free? By an index"
+    title = "Which nodes have enough free capacity? With an index"
     return Diagram(title, subtitle, path.lanes(), repeated(path.arrows())), names, took_us
 
 

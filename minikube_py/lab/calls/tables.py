@@ -50,7 +50,7 @@ def by_role(recorder: Recorder) -> Table:
     for kind, found in recorder.latencies_s.items():
         roles.setdefault(kind.role, Counter())[kind.operation] += len(found)
     operations = sorted({name for counts in roles.values() for name in counts})
-    table = Table("The same by who caused them, beside the requests they sent", ("for", "API requests", *operations))
+    table = Table("The same by client, beside the requests they sent", ("for", "API requests", *operations))
     for role, counts in sorted(roles.items(), key=lambda item: -item[1].total()):
         sent = sum(count for (asker, *_), count in recorder.requests.items() if asker == role)
         table.add(role, f"{sent:,}", *(f"{counts[name]:,}" for name in operations))
@@ -165,5 +165,5 @@ def _draw_mix(axes: Any, lines: Sequence[Line]) -> None:
     axes.set_xlabel("% of the calls, ranges or txns")
     axes.margins(x=0.12)
     axes.grid(axis="y", visible=False)
-    axes.set_title("Beside what Kubernetes asks of etcd")
+    axes.set_title("Beside Kubernetes' calls to etcd")
     axes.legend(loc="lower right", fontsize=8)

@@ -22,14 +22,14 @@ class Measure(NamedTuple):
 
 
 MEASURES: Final = (
-    Measure("packing", "%", 1, "GPU thousandths that are allocated, of all there are"),
-    Measure("fragmentation", "%", -1, "free GPU thousandths that a drawn GPU pod could not use where they are"),
-    Measure("unschedulable", "pods", -1, "pods that have no node in the end"),
-    Measure("preempted", "pods", -1, "pods that were evicted for others"),
+    Measure("packing", "%", 1, "share of GPU thousandths that are allocated"),
+    Measure("fragmentation", "%", -1, "free GPU thousandths that a drawn GPU pod could not use on their nodes"),
+    Measure("unschedulable", "pods", -1, "pods without a node at the end"),
+    Measure("preempted", "pods", -1, "pods evicted for others"),
     Measure("nodes used", "nodes", -1, "nodes with a pod"),
-    Measure("imbalance", "%", -1, "standard deviation over the nodes of how much of their cpu is requested"),
-    Measure("latency p50", "ms", -1, "from the create request to the binding, half of the pods"),
-    Measure("latency p99", "ms", -1, "the same, 99 of 100 pods"),
+    Measure("imbalance", "%", -1, "standard deviation over the nodes of their requested share of cpu"),
+    Measure("latency p50", "ms", -1, "from the create request to the binding, median"),
+    Measure("latency p99", "ms", -1, "the same, 99th percentile"),
 )
 
 

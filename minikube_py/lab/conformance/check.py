@@ -88,8 +88,8 @@ def _check_work(subject: Subject, verdict: Verdict, say: Say) -> None:
     counted = f"numbers that count, {work.ROWS:,} rows"
     grown = f"time of {work.GROWTH_ROWS[0]:,} and of {work.GROWTH_ROWS[1]:,} rows"
     for name, what, ask in (
-        ("counts", f"what is compared against what is said to be examined: {counted}", work.check_counted),
-        ("growth", f"what is examined accounts for the time: {grown}", work.check_growth),
+        ("counts", f"comparisons against the reported examined count: {counted}", work.check_counted),
+        ("growth", f"the reported examined count explains the time: {grown}", work.check_growth),
     ):
         say(what)
         part = Part(name, what)
@@ -108,7 +108,7 @@ def _notes(verdict: Verdict) -> list[str]:
     if largest.size_bytes * SIZE_FACTOR < largest.held_bytes:
         notes.append(
             f"size_bytes says {largest.size_bytes:,} of {largest.rows:,} rows, tracemalloc {largest.held_bytes:,}: "
-            "a limit of memory would be noticed late"
+            "a memory limit would be noticed late"
         )
     for question, own_us in largest.finds_us.items():
         # The benchmark repeats its queries: a structure that examines nothing has cached the result.

@@ -219,7 +219,9 @@ def _apply(life: _Life[I], event: Apply, number: int) -> None:
     for index in life.indexes:
         told = _guarded("apply takes a revision's changes", number, lambda: index.apply(life.newest, changes))  # noqa: B023
         if sorted(told) != really:
-            raise Broken("apply tells whose row changed", f"{_keys(really)} did, it told {_keys(sorted(told))}", number)
+            raise Broken(
+                "apply returns whose row changed", f"{_keys(really)} did, it told {_keys(sorted(told))}", number
+            )
 
 
 def _compact(life: _Life[I], revision: int, number: int) -> None:
@@ -297,7 +299,7 @@ def _query(life: _Life[I], event: Query, number: int) -> None:
         if not may_match_first:
             _check_may_match(index, event, where, revision, rows, number)
         for key in (*within[:2], b"/t/never"):
-            row = _guarded("row can be asked", number, lambda: index.row(key, revision))  # noqa: B023
+            row = _guarded("row can be called", number, lambda: index.row(key, revision))  # noqa: B023
             if row != rows.get(key):
                 told = f"{_key(key)} at {revision} was {rows.get(key)}, not {row}"
                 raise Broken("row is what was applied, at every retained revision", told, number)
@@ -307,14 +309,14 @@ def _query(life: _Life[I], event: Query, number: int) -> None:
 
 
 def _check_may_match(index: Index, event: Query, where: Where, revision: int, rows: Rows, number: int) -> None:
-    said = _guarded("may_match can be asked", number, lambda: index.may_match(where, revision))
+    said = _guarded("may_match can be called", number, lambda: index.may_match(where, revision))
     if not said and any(holds(event.asked, row) for row in rows.values()):
-        raise Broken("may_match says no only if nothing matches", f"something does at {revision}", number)
+        raise Broken("may_match is false only if nothing matches", f"something does at {revision}", number)
 
 
 def _check_query(index: Index, event: Query, where: Where, revision: int, wanted: list[bytes], number: int) -> None:
     answer: Matches = _guarded(
-        "a question can be asked at every retained revision",
+        "a query works at every retained revision",
         number,
         lambda: index.query(where, revision, event.limit, None, event.order, event.end, event.start),
     )
@@ -322,10 +324,10 @@ def _check_query(index: Index, event: Query, where: Where, revision: int, wanted
     if event.order == "KEY":
         if answer.keys != shown:
             told = f"at {revision} {_keys(shown)} hold, it found {_keys(answer.keys)}"
-            raise Broken("a question finds what holds at that revision, in key order", told, number)
+            raise Broken("a query finds what matches at that revision, in key order", told, number)
         if answer.count != len(wanted):
             told = f"{len(wanted)} hold at {revision}, it counted {answer.count}"
-            raise Broken("count is that of all that holds", told, number)
+            raise Broken("count is the number of all matches", told, number)
     else:
         found = set(answer.keys)
         if len(found) < len(answer.keys) or not found <= set(wanted) or len(found) != len(shown):
@@ -333,10 +335,10 @@ def _check_query(index: Index, event: Query, where: Where, revision: int, wanted
             raise Broken("ANY finds true members, as many as there are up to the limit", told, number)
         if answer.count not in (-1, len(wanted)):
             told = f"{len(wanted)} hold at {revision}, it counted {answer.count}"
-            raise Broken("count is that of all that holds, or -1", told, number)
+            raise Broken("count is the number of all matches, or -1", told, number)
     if answer.more != (len(shown) < len(wanted)):
         told = f"{len(shown)} of {len(wanted)} shown at {revision}, more={answer.more}"
-        raise Broken("more tells whether there are others", told, number)
+        raise Broken("`more` says whether there are others", told, number)
 
 
 def _check_pages(index: Index, event: Query, where: Where, revision: int, wanted: list[bytes], number: int) -> None:
@@ -345,7 +347,7 @@ def _check_pages(index: Index, event: Query, where: Where, revision: int, wanted
     for _ in range(len(wanted) + 2):
         limit = event.limit or 3
         page: Matches = _guarded(
-            "a page can be asked for",
+            "a page can be requested",
             number,
             lambda: index.query(where, revision, limit, cursor, "KEY", event.end, event.start),  # noqa: B023
         )
@@ -380,17 +382,17 @@ def _changed(life: _Life[I], event: Changed, number: int) -> None:
         wanted += [(revision, key) for key in sorted({*before, *rows}) if before.get(key) != rows.get(key)]
         before = rows
     for index in life.asked:
-        told = _guarded("changed can be asked", number, lambda: index.changed(after, life.newest))  # noqa: B023
+        told = _guarded("changed can be called", number, lambda: index.changed(after, life.newest))  # noqa: B023
         if sorted(told) != wanted or [revision for revision, _ in told] != sorted(revision for revision, _ in told):
             shown = f"after {after}: {len(wanted)} changes, it told {len(told)}, or others, or out of order"
-            raise Broken("changed tells every change of a row, in order of revision", shown, number)
+            raise Broken("changed returns every change of a row, in order of revision", shown, number)
 
 
 def _ask_again(life: _Life[I], number: int) -> None:
     """Repeats all earlier queries: later writes must not change their results."""
     for where, revision, wanted in life.answers:
         for index in life.asked:
-            found = _guarded("a question can be asked again", number, lambda: index.query(where, revision).keys)  # noqa: B023
+            found = _guarded("a query can be repeated", number, lambda: index.query(where, revision).keys)  # noqa: B023
             if found != wanted:
                 told = f"{str(where) or 'all'!r} at {revision}: {_keys(wanted)} before, {_keys(found)} afterwards"
                 raise Broken("an answer about the past is unchanged by later writes", told, number)

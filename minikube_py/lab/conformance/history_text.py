@@ -113,13 +113,13 @@ def listing(history: History, broken: Broken, structure: str) -> str:
             lines.append(f"index.changed(after={max(oldest, revision - event.back)}, until={revision})")
         elif isinstance(event, Declare):
             lines.append(
-                f"also = declared(index, turn={event.turn}, slice_rows={event.slice_rows})  # is asked as well"
+                f"also = declared(index, turn={event.turn}, slice_rows={event.slice_rows})  # is queried too"
             )
         elif isinstance(event, Drop):
             lines.append("also.close()")
         else:
             oldest = oldest if event.back is None else max(oldest, revision - event.back)
-            beside = "  # and is asked beside the old one" if event.keep else ""
+            beside = "  # and is queried beside the old one" if event.keep else ""
             lines.append(f"index = rebuilt(index, at={oldest}){beside}")
     return "\n".join([*lines, f"# {broken.law}:", f"#   {broken.wanted}"])
 

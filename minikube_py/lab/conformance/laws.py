@@ -70,7 +70,7 @@ def check_shape(structure: Structure) -> None:
     if not isinstance(name, str) or not name:
         raise Broken("it has a name", f"its attribute `structure` is {name!r}, not a text")
     if hasattr(structure, "freeze") != hasattr(structure, "find_frozen"):
-        raise Broken("it is Versioned or not", "it has one of freeze and find_frozen without the other")
+        raise Broken("it is Versioned or not", "it has only one of freeze and find_frozen")
     if isinstance(structure, Estimating):
         for rows, share, limit in product((0, 1, 100_000), (0.0, 0.01, 1.0), (0, 10)):
             cost_us = structure.cost_us(rows, share, limit)

@@ -103,12 +103,12 @@ def run(build: Build, program: Program) -> None:
     last = len(program.steps)
     for number, found, slots in state.answers:
         if tuple(_slots_of(found)) != slots:
-            raise Broken("an answer given stays as it was", f"that of step {number} has changed since", last)
+            raise Broken("a given answer does not change", f"that of step {number} has changed since", last)
 
 
 def _take(state: _State, step: Step, number: int) -> None:
     structure, points = state.structure, state.points
-    law = f"{type(step).__name__.lower()} takes what the contract allows"
+    law = f"{type(step).__name__.lower()} accepts what the contract allows"
     if isinstance(step, Put):
         _guarded(law, number, lambda: structure.put(step.slot, step.point))
         points[step.slot] = step.point
@@ -126,7 +126,7 @@ def _take(state: _State, step: Step, number: int) -> None:
     elif isinstance(step, MayMatch):
         said = _guarded(law, number, lambda: structure.may_match(step.box))
         if not said and matching(points, step.box):
-            raise Broken("may_match says no only if nothing lies in the box", f"{_shown(points, step.box)} do", number)
+            raise Broken("may_match is false only if nothing lies in the box", f"{_shown(points, step.box)} do", number)
     elif isinstance(step, Freeze):
         if isinstance(structure, Versioned):
             state.frozen.append((_guarded(law, number, structure.freeze), dict(points)))
@@ -145,15 +145,15 @@ def _take(state: _State, step: Step, number: int) -> None:
 def _load(structure: Structure, step: Load, number: int) -> None:
     if not isinstance(structure, Loading):
         for slot, point in step.points:
-            _guarded("put takes what the contract allows", number, lambda: structure.put(slot, point))  # noqa: B023
+            _guarded("put accepts what the contract allows", number, lambda: structure.put(slot, point))  # noqa: B023
         return
     slots = np.array([slot for slot, _ in step.points], dtype=np.int64)
     dimensions = len(step.points[0][1]) if step.points else 0
     points = np.array([point for _, point in step.points], dtype=np.int64).reshape(len(slots), dimensions)
     kept = points.copy()
-    _guarded("load takes what the contract allows", number, lambda: structure.load(slots, points))
+    _guarded("load accepts what the contract allows", number, lambda: structure.load(slots, points))
     if not np.array_equal(points, kept):
-        raise Broken("load leaves its arguments alone", "it changed the array of points", number)
+        raise Broken("load does not change its arguments", "it changed the array of points", number)
     # The caller may reuse its arrays afterwards; the structure must have copied them.
     slots.fill(-1)
     points.fill(0)
@@ -161,11 +161,11 @@ def _load(structure: Structure, step: Load, number: int) -> None:
 
 def _judge_again(structure: Structure, step: Find, points: Points, number: int) -> None:
     """Repeats the query at once: a query must not change the results."""
-    found = _guarded("find can be asked again", number, lambda: structure.find(step.box, step.limit))
+    found = _guarded("find can be repeated", number, lambda: structure.find(step.box, step.limit))
     try:
         judge(found, points, step.box, step.limit, number)
     except Broken as broken:
-        raise Broken(f"find leaves no trace: asked twice, {broken.law}", broken.wanted, number) from None
+        raise Broken(f"find has no side effects: on the second call, {broken.law}", broken.wanted, number) from None
 
 
 def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
@@ -197,19 +197,19 @@ def judge(found: Any, points: Points, box: Box, limit: int, number: int) -> None
     if set(slots) - true:
         wrong = min(set(slots) - true)
         stands = f"its point is {shown_point(points[wrong])}" if wrong in points else "it is empty"
-        raise Broken("what is found lies in the box", f"slot {wrong} was found, and {stands}", number)
+        raise Broken("found slots lie in the box", f"slot {wrong} was found, and {stands}", number)
     wanted = min(limit, len(true)) if limit else len(true)
     if len(slots) != wanted:
         missing = _few(sorted(true - set(slots)))
         asked = f"any {wanted} of {len(true)}" if limit else f"all {len(true)}"
-        raise Broken("what lies in the box is found", f"{len(slots)} of {asked}: without slots {missing}", number)
+        raise Broken("slots in the box are found", f"{len(slots)} of {asked}: without slots {missing}", number)
     if bool(found.complete) != (len(slots) == len(true)):
         # A structure that stops at the limit need not know whether more exist.
         if found.complete or len(slots) < len(true) or not limit:
             told = f"complete={found.complete} with {len(slots)} of {len(true)}"
-            raise Broken("complete tells whether these are all", told, number)
+            raise Broken("complete says whether these are all", told, number)
         if len(slots) < limit:
-            raise Broken("complete tells whether these are all", f"fewer than {limit} were found, yet not all", number)
+            raise Broken("complete says whether these are all", f"fewer than {limit} were found, yet not all", number)
     _judge_counts(found, number)
 
 

@@ -44,7 +44,7 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
         if target in catalogue.STRUCTURES:
             return Subject(target, target, None, given)
         known = ", ".join(catalogue.STRUCTURES)
-        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a structure; there are {known}")
+        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a structure; the structures are {known}")
     try:
         kind: Any = find_class(target, "find")
     except BadCode as error:

@@ -128,7 +128,7 @@ def check_counted(build: Build, dimensions: int, seed: int = 0) -> list[Work]:
         allowed = 2 * dimensions * (least.examined + FREE_COMPARISONS + round(4 * log2(ROWS)))
         if least.counted > allowed:
             told = f"{name!r} of {ROWS:,} rows: {least.examined:,} examined, {least.counted:,} numbers compared"
-            raise Broken("what is compared is owned up to as examined", told)
+            raise Broken("comparisons are counted as examined", told)
         done.append(least)
     return done
 
@@ -146,7 +146,7 @@ def check_growth(build: Build, dimensions: int, seed: int = 0) -> list[Work]:
                 f"{after.question!r}: {before.took_us:.0f} us of {before.rows:,} rows, {after.took_us:.0f} us of "
                 f"{after.rows:,}, yet only {after.examined:,} examined"
             )
-            raise Broken("time that grows with the rows is owned up to as examined", told)
+            raise Broken("time that grows with the rows is counted as examined", told)
     return done
 
 

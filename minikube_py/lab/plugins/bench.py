@@ -97,18 +97,22 @@ def _mean_us(asked: Sequence[tuple[PodInfo, Prepared]], ask: Callable[[PodInfo, 
 def notes(costs: Sequence[Cost], plugin: str, scope: Scope) -> list[str]:
     own = next((cost for cost in costs if cost.plugin == plugin), None)
     if own is None:
-        return ["it has nothing to say of any drawn pod; its cost is that of asking"]
+        return ["it returns nothing for any generated pod; its cost is that of the call"]
     total_us = _total(own)
     others_us = sum(_total(cost) for cost in costs if cost.plugin != plugin)
     found = [
-        f"{plugin} takes {total_us / others_us:.1f} times what all built-in plugins together take" if others_us else ""
+        f"{plugin} takes {total_us / others_us:.1f} times the time of all built-in plugins together"
+        if others_us
+        else ""
     ]
     if not own.vectorised:
         found.append(f"a vectorised form (filter_nodes, score_nodes) would save most of {total_us:,.0f} us a pod")
     if scope is Scope.NODE:
-        found.append("scope NODE: what it finds is kept; of pods made alike only nodes that changed are asked again")
+        found.append(
+            "scope NODE: results are cached; for pods with equal specs, only changed nodes are evaluated again"
+        )
     else:
-        found.append(f"scope {scope.value}: it runs on every node for every pod; NODE would keep what it finds")
+        found.append(f"scope {scope.value}: it runs on every node for every pod; NODE would cache its results")
     return [note for note in found if note]
 
 

@@ -30,14 +30,23 @@ PROCESS_LIMIT_S: Final = 600
 Say = Callable[[str], None]
 
 PARTS: Final[Mapping[str, tuple[str, laws.Law]]] = {
-    "raises": ("{} drawn clusters: it answers, whatever a node or a pod lacks", laws.raises_nothing),
-    "forms": ("{} drawn clusters: one node at a time and all at once", laws.forms_agree),
-    "range": ("{} drawn clusters: scores of nodes that fit are 0 to 100", laws.scores_are_in_range),
-    "scope": ("{} drawn clusters: a node is judged alike whatever is beyond its scope", laws.what_is_local_is_local),
-    "signature": ("{} drawn clusters: pods with equal signatures fare alike", laws.equal_signatures_fare_alike),
-    "kept": ("{} runs of decisions against the same worked out again", laws.what_is_kept_is_right),
-    "pure": ("{} drawn clusters: nothing is changed, and the same answer comes twice", laws.nothing_is_changed),
-    "errors": ("{} drawn clusters: what each method raises is that pod's Error", laws.errors_are_the_pods),
+    "raises": ("{} generated clusters: it answers even if a node or pod lacks fields", laws.raises_nothing),
+    "forms": ("{} generated clusters: one node at a time and all at once", laws.forms_agree),
+    "range": ("{} generated clusters: scores of nodes that fit are 0 to 100", laws.scores_are_in_range),
+    "scope": (
+        "{} generated clusters: a node's result does not depend on anything beyond the scope",
+        laws.what_is_local_is_local,
+    ),
+    "signature": (
+        "{} generated clusters: pods with equal signatures get equal results",
+        laws.equal_signatures_fare_alike,
+    ),
+    "kept": ("{} runs of cached decisions against the same recomputed", laws.what_is_kept_is_right),
+    "pure": (
+        "{} generated clusters: nothing is changed, and a second call gives the same answer",
+        laws.nothing_is_changed,
+    ),
+    "errors": ("{} generated clusters: an exception of each method becomes that pod's Error", laws.errors_are_the_pods),
 }
 
 
@@ -84,7 +93,7 @@ def check(
         if name == "raises" and not verdict.holds:
             # All the others would find the same.
             return verdict
-    say("two processes with other hash seeds")
+    say("two processes with different hash seeds")
     verdict.parts.append(_in_other_processes(target, args, seed))
     if verdict.holds and with_bench:
         say("cost beside the built-in plugins")
@@ -134,7 +143,9 @@ def _least(case: Case, broken: Broken, judged: Callable[[Case], None]) -> tuple[
 
 
 def _in_other_processes(target: str, args: Mapping[str, Any], seed: int) -> Part:
-    part = Part("processes", f"{DIGESTED} drawn clusters in two processes with other hash seeds: the same answers")
+    part = Part(
+        "processes", f"{DIGESTED} generated clusters in two processes with different hash seeds: the same answers"
+    )
     words = [sys.executable, "-m", "minikube_py.lab.plugins.check", target, json.dumps(dict(args)), str(seed)]
     answers = []
     for hash_seed in HASH_SEEDS:

@@ -106,7 +106,7 @@ def what_is_local_is_local(subject: Subject, case: Case) -> None:
             again = other.says(pod)
             if name in before and name in again:
                 where = f"pod {pod.name}, node {name}, with another cluster around it"
-                _same_said(f"what is {scope.value} looks no further", where, before[name], again[name])
+                _same_said(f"what is {scope.value} depends on nothing beyond", where, before[name], again[name])
 
 
 def _elsewhere(case: Case, node: Object, keys: tuple[str, ...] | None) -> tuple[list[Object], list[Object]]:
@@ -138,7 +138,7 @@ def equal_signatures_fare_alike(subject: Subject, case: Case) -> None:
         first, second = world.says(one), world.says(other)
         for name in sorted(first.keys() & second.keys()):
             told = f"pods {one.name} and {other.name}, node {name}"
-            _same_said("pods with equal signatures fare alike", told, first[name], second[name])
+            _same_said("pods with equal signatures get equal results", told, first[name], second[name])
 
 
 def what_is_kept_is_right(subject: Subject, case: Case) -> None:
@@ -154,10 +154,10 @@ def what_is_kept_is_right(subject: Subject, case: Case) -> None:
         try:
             choice = evaluator.choose(pod)
         except (FitError, NoNodesAvailable):
-            _same("what is kept of nodes is right", f"pod {pod.name} fits", best is not None, False)
+            _same("cached results of nodes are right", f"pod {pod.name} fits", best is not None, False)
             continue
         if choice.score != INFEASIBLE:
-            _same("what is kept of nodes is right", f"pod {pod.name}, best total", best, choice.score)
+            _same("cached results of nodes are right", f"pod {pod.name}, best total", best, choice.score)
         world.cache.assume(pod, choice.node.name)
 
 
@@ -172,7 +172,7 @@ def nothing_is_changed(subject: Subject, case: Case) -> None:
             _same("it changes no node and no pod", what, before[what], after[what])
         second = world.says(pod)
         for name in sorted(first.keys() & second.keys()):
-            _same_said("asked twice, it answers alike", f"pod {pod.name}, node {name}", first[name], second[name])
+            _same_said("a second call gives the same answer", f"pod {pod.name}, node {name}", first[name], second[name])
 
 
 def _state_of(world: World, pod: PodInfo) -> dict[str, object]:

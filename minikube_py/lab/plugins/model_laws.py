@@ -73,7 +73,7 @@ def answers(subject: Subject, case: Case) -> None:
     try:
         World(subject, case).graph()
     except ModelError as error:
-        raise Broken("every arc has a whole price and whole room", str(error)) from error
+        raise Broken("every arc has an integer cost and capacity", str(error)) from error
 
 
 def forms_agree(subject: Subject, case: Case) -> None:
@@ -112,7 +112,7 @@ def _compare(many: str, one: str, machines: Machines, found: Any, alone: Sequenc
         # Without capacity a price is meaningless.
         if together != tuple(single) and (together[1] or single[1]):
             text = f"{many} says {together} of {machines[i].name}, {one} {tuple(single)}"
-            raise Broken("both forms say the same cost and capacity", text)
+            raise Broken("both forms give the same cost and capacity", text)
 
 
 def waiting_never_helps(subject: Subject, case: Case) -> None:
@@ -125,7 +125,7 @@ def waiting_never_helps(subject: Subject, case: Case) -> None:
         before, after = (world.model.task_to_unscheduled_agg(each).cost for each in (task, later))
         if after < before:
             text = f"pod {task.name}: {before} after {task.waited_s:g} s, {after} after {later.waited_s:g} s"
-            raise Broken("to leave a pod costs no less when it has waited longer", text)
+            raise Broken("leaving a pod unscheduled costs no less when it has waited longer", text)
 
 
 def one_seed_one_answer(subject: Subject, case: Case) -> None:
@@ -149,15 +149,18 @@ def solvers_agree(subject: Subject, case: Case) -> None:
             if len(list(graph.placements(number, flow, problem))) > task.count:
                 raise Broken("no more pods are placed than there are", f"{name}: {task.name}")
     if len(set(prices.values())) > 1:
-        raise Broken("all solvers find one price", str(prices))
+        raise Broken("all solvers find the same cost", str(prices))
 
 
 LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
-    "answers": ("{} drawn clusters: every arc has a whole price and whole room", answers),
-    "forms": ("{} drawn clusters: arcs one by one and all at once", forms_agree),
-    "waiting": ("{} drawn clusters: what waits longer is not cheaper to leave", waiting_never_helps),
-    "seed": ("{} drawn clusters: the same twice", one_seed_one_answer),
-    "flow": ("{} drawn clusters: all solvers find flows of one price", solvers_agree),
+    "answers": ("{} generated clusters: every arc has an integer cost and capacity", answers),
+    "forms": ("{} generated clusters: arcs one by one and all at once", forms_agree),
+    "waiting": (
+        "{} generated clusters: leaving a pod unscheduled costs no less when it has waited longer",
+        waiting_never_helps,
+    ),
+    "seed": ("{} generated clusters: a second run gives the same", one_seed_one_answer),
+    "flow": ("{} generated clusters: all solvers find flows of equal cost", solvers_agree),
 }
 
 
@@ -188,7 +191,7 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
         try:
             law(subject, case)
         except ModelError as error:
-            raise Broken("every arc has a whole price and whole room", str(error)) from error
+            raise Broken("every arc has an integer cost and capacity", str(error)) from error
 
     last: list[Broken] = []
     for number in range(examples):

@@ -88,9 +88,9 @@ def same_again(subject: Subject, case: Case) -> None:
     predictor, past = subject.make(), past_of(case)
     first = _peak(predictor, past)
     _peak(predictor, past_of(case[:1], 3.0))
-    law = "equal pasts, equal answers"
+    law = "equal histories, equal answers"
     _alike(law, first, _peak(predictor, past_of(case)), "asked again", 0.0)
-    _alike(law, first, _peak(subject.make(), past_of(case)), "a new one asked", 0.0)
+    _alike(law, first, _peak(subject.make(), past_of(case)), "a new predictor", 0.0)
 
 
 def any_order(subject: Subject, case: Case) -> None:
@@ -101,7 +101,7 @@ def any_order(subject: Subject, case: Case) -> None:
 def any_unit(subject: Subject, case: Case) -> None:
     past = past_of(case)
     one, other = _peak(subject.make(), past), _peak(subject.make(), past_of(case, 1024.0)) / 1024
-    _alike("1,024 times as much of all is 1,024 times the peak", one, other, "in two units", past.limit)
+    _alike("scaling all values by 1,024 scales the peak by 1,024", one, other, "in two units", past.limit)
 
 
 def blind(subject: Subject, case: Case) -> None:
@@ -109,7 +109,7 @@ def blind(subject: Subject, case: Case) -> None:
         return
     one = _peak(subject.make(), past_of(case))
     other = _peak(subject.make(), past_of(tuple(pod._replace(ahead=(7.0,) * AHEAD) for pod in case)))
-    _alike("what is to come is not looked at", one, other, "before two futures", 0.0)
+    _alike("the future is not used", one, other, "before two futures", 0.0)
 
 
 def nobody(subject: Subject, case: Case) -> None:
@@ -119,11 +119,11 @@ def nobody(subject: Subject, case: Case) -> None:
 
 
 LAWS: Final[Mapping[str, tuple[str, Callable[[Subject, Case], None]]]] = {
-    "answers": ("{} drawn pasts: a number not below 0", answers),
-    "again": ("{} drawn pasts: the same again, by the same predictor and a new one", same_again),
-    "order": ("{} drawn pasts: pods in any order", any_order),
-    "unit": ("{} drawn pasts: in any unit", any_unit),
-    "blind": ("{} drawn pasts: whatever is to come", blind),
+    "answers": ("{} generated histories: a number not below 0", answers),
+    "again": ("{} generated histories: the same answer again, from the same predictor and a new one", same_again),
+    "order": ("{} generated histories: pods in any order", any_order),
+    "unit": ("{} generated histories: in any unit", any_unit),
+    "blind": ("{} generated histories: any future", blind),
     "nobody": ("no pods use nothing", nobody),
 }
 

@@ -255,9 +255,9 @@ def faults(outcome: Outcome) -> Sequence[str]:
     """Impossible results, whatever a predictor returns."""
     found = []
     if not np.isfinite(outcome).all() or min(outcome) < 0:
-        found.append("a figure is no amount")
+        found.append("a figure is not an amount")
     if outcome.used > 1 or outcome.violations > 1 or outcome.slowed > 1:
         found.append("a share is above 1")
     if outcome.placed > outcome.arrived or outcome.used > outcome.usable * (1 + 1e-9):
-        found.append("more than there was")
+        found.append("more than existed")
     return found

@@ -53,7 +53,7 @@ def _read(folder: Path, name: str, whole: float) -> dict[str, FloatArray]:
         text = (lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()).decode()
         head, *lines = text.splitlines()
         if head != HEAD:
-            raise ValueError(f"the first line is {head!r}; {HEAD!r} is wanted")
+            raise ValueError(f"the first line is {head!r}; {HEAD!r} is expected")
         rows = [(name, float(at), float(value)) for value, at, name in (line.split(",") for line in lines)]
     except (OSError, lzma.LZMAError, ValueError) as error:
         raise TraceError(f"{path}: {error}") from error

@@ -145,7 +145,7 @@ class Generated:
 
     def __init__(self, seed: int = 0, mean: float = 0.0, alone: bool = False) -> None:
         if not 0 <= mean <= 1:
-            raise TraceError(f"mean is {mean!r}; a share from 0 to 1 is wanted")
+            raise TraceError(f"mean is {mean!r}; a share from 0 to 1 is expected")
         self._generator = Generator(seed, mean=mean, alone=alone)
         self._day = lru_cache(maxsize=20_000)(self._made)
 

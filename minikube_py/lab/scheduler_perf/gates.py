@@ -66,7 +66,7 @@ def notes(run: Run) -> list[str]:
         gate = GATES[name]
         if gate.is_inner:
             found.append(
-                f"{name}={str(wanted).lower()}: of kube-scheduler's inside; the scheduler here has no such switch"
+                f"{name}={str(wanted).lower()}: internal to kube-scheduler; the scheduler here has no such switch"
             )
         elif not wanted and gate.default and not gate.lacks:
             found.append(f"{name}=false: on by default, and always on here")

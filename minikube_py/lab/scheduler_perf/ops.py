@@ -252,7 +252,7 @@ def read_op(document: Any, place: str) -> Op:
     given = {key.lower(): value for key, value in document.items()}
     kind = OPS.get(str(given.get("opcode")))
     if kind is None:
-        raise InvalidRequest(f"{place}: unknown opcode {given.get('opcode')!r}; there are: {', '.join(OPS)}")
+        raise InvalidRequest(f"{place}: unknown opcode {given.get('opcode')!r}; known opcodes: {', '.join(OPS)}")
     return checked(read_fields(kind, document, place))
 
 

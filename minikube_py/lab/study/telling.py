@@ -88,8 +88,8 @@ def markdown(made: Written) -> str:
     lines = [f"# {study.title}: the report", ""]
     lines += [
         f"Written by `minikube-py lab study {study.name}`; every figure is from the run's journal. "
-        "What was asked, and how it",
-        f"was to be judged, stands in [{study.text.name}]({study.text.name}).",
+        "The questions and criteria",
+        f"are in [{study.text.name}]({study.text.name}).",
         "",
     ]
     lines += [f"- {line}" for line in made.head] + [""]

@@ -58,7 +58,7 @@ def _found(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
     for target in plugins:
         own = find(target)
         if own.name in BUILT_IN:
-            raise ConfigError(f"{target}: {own.name} is a plugin of the scheduler's own; give yours another name")
+            raise ConfigError(f"{target}: {own.name} is a built-in plugin; rename yours")
         if own.name in found:
             raise ConfigError(f"{target}: another plugin is named {own.name} as well; give one of them another name")
         found[own.name] = own

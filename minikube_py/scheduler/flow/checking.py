@@ -40,7 +40,7 @@ class Asking:
         try:
             cost, capacity, min_flow = found
         except (TypeError, ValueError):
-            raise self.fail(arc, f"returned {found!r}; Arc(cost, capacity, min_flow) is wanted") from None
+            raise self.fail(arc, f"returned {found!r}; Arc(cost, capacity, min_flow) is expected") from None
         return Arc(
             self._number(arc, "cost", cost, -COST_MAX, COST_MAX),
             self._number(arc, "capacity", capacity, 0, AMOUNT_MAX),
@@ -71,12 +71,12 @@ class Asking:
 
     def _numbers(self, named: Callable[[int], str], what: str, values: Any, low: int, high: int) -> IntArray:
         if values.dtype.kind not in "iuf" and len(values):
-            raise self.fail(named(0), f"{what} is {values.tolist()[0]!r}; a whole number is wanted")
+            raise self.fail(named(0), f"{what} is {values.tolist()[0]!r}; a whole number is expected")
         with np.errstate(invalid="ignore"):
             wrong = ~((values >= low) & (values <= high) & (values == np.floor(values)))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            text = f"{what} is {values.tolist()[at]!r}; a whole number from {low} to {high} is wanted"
+            text = f"{what} is {values.tolist()[at]!r}; a whole number from {low} to {high} is expected"
             raise self.fail(named(at), text)
         found: IntArray = values.astype(np.int64)
         return found
@@ -90,5 +90,5 @@ class Asking:
         if positions.size == 0:
             return np.zeros(0, np.int64)
         if positions.dtype.kind not in "iu" or positions.min() < 0 or positions.max() >= count:
-            raise self.fail(arc, f"returned {found!r}; positions within the {count} machines are wanted")
+            raise self.fail(arc, f"returned {found!r}; positions within the {count} machines are expected")
         return np.unique(positions.astype(np.int64))

@@ -248,7 +248,9 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
     kind: Callable[..., Any] | None = MODELS.get(target)
     if kind is None:
         if not target.rpartition(":")[0]:
-            raise ConfigError(f"there is no cost model {target!r}; there are: {', '.join(MODELS)}; or FILE.py:CLASS")
+            raise ConfigError(
+                f"there is no cost model {target!r}; the models are: {', '.join(MODELS)}; or FILE.py:CLASS"
+            )
         try:
             kind = find_class(target, "task_to_unscheduled_agg")
         except BadCode as error:

@@ -60,7 +60,7 @@ def _checked(name: str, value: Any, kind: str) -> Any:
     }
     if not right[kind]:
         wanted = {"str": "a text", "int": "a whole number from 1", "float": "seconds, over 0", "bool": "true or false"}
-        text = f"{name} is {value!r}; {wanted.get(kind, 'a mapping')} is wanted"
+        text = f"{name} is {value!r}; {wanted.get(kind, 'a mapping')} is expected"
         raise ConfigError(f'initializing plugin "{NAME}": {text}')
     return value
 

@@ -100,4 +100,4 @@ def solver_named(name: str) -> Solver:
     if name in _WITH_PACKAGE:
         package, extra, _ = _WITH_PACKAGE[name]
         raise ConfigError(f"solver {name} needs {package}; pip install 'minikube_py[{extra}]', or take numpy")
-    raise ConfigError(f"there is no solver {name!r}; there are: {', '.join(NAMES)}")
+    raise ConfigError(f"there is no solver {name!r}; the solvers are: {', '.join(NAMES)}")

@@ -90,7 +90,7 @@ class Predictor:
         value = self.args[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise ConfigError(
-                f"predictor {self.name}: {name} is {value!r}; a number from {low:g} to {high:g} is wanted"
+                f"predictor {self.name}: {name} is {value!r}; a number from {low:g} to {high:g} is expected"
             )
         return float(value)
 
@@ -98,7 +98,7 @@ class Predictor:
         """An integer argument. Raises: ConfigError."""
         value = self.number(name, low, high)
         if value != int(value):
-            raise ConfigError(f"predictor {self.name}: {name} is {value!r}; a whole number is wanted")
+            raise ConfigError(f"predictor {self.name}: {name} is {value!r}; a whole number is expected")
         return int(value)
 
     def peak(self, past: Past) -> float:
@@ -118,7 +118,7 @@ def asked(predictor: Any, past: Past, where: str) -> float:
         return float(found)
     else:
         shown = f"{float(found):g}"
-    raise PredictionError(f"predictor {predictor.name}: peak of {where} is {shown}; a number not below 0 is wanted")
+    raise PredictionError(f"predictor {predictor.name}: peak of {where} is {shown}; a number not below 0 is expected")
 
 
 def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
@@ -135,7 +135,7 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
             installed = {point.name: point for point in entry_points(group=GROUP)}
             if target not in installed:
                 names = ", ".join((*PREDICTORS, *installed))
-                raise ConfigError(f"there is no predictor {target!r}; there are: {names}; or FILE.py:CLASS")
+                raise ConfigError(f"there is no predictor {target!r}; the predictors are: {names}; or FILE.py:CLASS")
             kind = installed[target].load()
         predictor = kind(args) if args or (isinstance(kind, type) and issubclass(kind, Predictor)) else kind()
     except (ConfigError, BadCode) as error:

@@ -181,7 +181,7 @@ class MaxOf(Predictor):
         super().__init__(args)
         given = self.args["of"]
         if not isinstance(given, list | tuple) or not given:
-            raise ConfigError(f"predictor {self.name}: of is {given!r}; a list of predictors is wanted")
+            raise ConfigError(f"predictor {self.name}: of is {given!r}; a list of predictors is expected")
         self.parts = [
             predictor_named(str(each.get("predictor", "")), each.get("args") or {})
             if isinstance(each, Mapping)

@@ -83,7 +83,7 @@ class _ByLoad:
         if value is None:
             return usual
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f'plugin "{self.name}": {field} is {value!r}; a number is wanted')
+            raise ConfigError(f'plugin "{self.name}": {field} is {value!r}; a number is expected')
         return float(value) if value >= least else usual
 
     def _load(self, node: NodeInfo) -> Sequence[float]:
@@ -123,7 +123,7 @@ class TargetLoadPacking(_ByLoad):
         super().__init__(args, handle)
         self.target = self.number("targetUtilization", 40, 1)
         if self.target >= 100:
-            raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; less than 100 is wanted')
+            raise ConfigError(f'plugin "{self.name}": targetUtilization is {self.target:g}; less than 100 is expected')
         try:
             self.multiplier = float(args.get("defaultRequestsMultiplier") or 1.5)
             requests = args.get("defaultRequests")

@@ -92,7 +92,7 @@ class Meter:
             raise PredictionError(f"source of usage {self.name}: pod {pod.key}: {told(error)}") from error
         for resource, amount in amounts.items():
             if not (math.isfinite(amount) and amount >= 0):
-                text = f"{resource} is {amount:g}; a number not below 0 is wanted"
+                text = f"{resource} is {amount:g}; a number not below 0 is expected"
                 raise PredictionError(f"source of usage {self.name}: pod {pod.key}: {text}")
         return amounts
 
@@ -124,7 +124,7 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
             f'plugin "{plugin}" needs the args usage: what says what pods use, as FILE.py:CLASS or MODULE:CLASS'
         )
     if not isinstance(given, Mapping):
-        raise ConfigError(f'plugin "{plugin}": usageArgs are {given!r}; a mapping is wanted')
+        raise ConfigError(f'plugin "{plugin}": usageArgs are {given!r}; a mapping is expected')
     try:
         kind = find_class(target, "usage")
         source = kind(**given)

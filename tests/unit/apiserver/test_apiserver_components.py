@@ -29,9 +29,9 @@ async def test_components_in_this_process_are_known_and_others_by_their_leases(c
         "etcd-0": ("True", "ok"),
         "scheduler": ("False", "nobody holds the lease kube-system/kube-scheduler"),
     }
-    core.api.component_health = lambda: {"scheduler": "it has ended: why", "controllers": "", "kubelet": ""}
+    core.api.component_health = lambda: {"scheduler": "it ended: why", "controllers": "", "kubelet": ""}
     found = _health(await core.done("GET", STATUSES))
-    assert found["scheduler"] == ("False", "it has ended: why") and found["controller-manager"] == ("True", "ok")
+    assert found["scheduler"] == ("False", "it ended: why") and found["controller-manager"] == ("True", "ok")
     core.api.component_health = dict
     renewed = timestamp(core.clock.wall_s()).replace("Z", ".000000Z")
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": renewed}

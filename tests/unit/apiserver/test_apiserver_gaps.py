@@ -194,7 +194,7 @@ async def test_what_is_left_out_is_told_to_all_who_ask_for_it(core: Core) -> Non
     await core.done("POST", PODS, pod("z"))
     for query in ("", "?resourceVersion=0", "?limit=1"):
         listed = await core.respond("GET", PODS + query)
-        told = '299 - "1 stored objects cannot be read and are left out: x"'
+        told = '299 - "1 stored objects cannot be read and are skipped: x"'
         assert (listed.status, listed.headers["Warning"]) == (200, told)
     for accept in (TABLE, PARTIAL_LIST):
         assert (await core.respond("GET", "/api/v1/pods", accept=accept)).status == 200

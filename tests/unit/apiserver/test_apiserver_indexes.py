@@ -95,7 +95,7 @@ async def test_made_looked_at_made_again_and_dropped(world: Core) -> None:
     for method in ("GET", "DELETE"):
         status, refused = await world.ask(method, f"{INDEXES}/fits")
         assert (status, refused["reason"]) == (404, "NotFound")
-        assert refused["message"] == "no index is named 'fits'; there are: none"
+        assert refused["message"] == "there is no index 'fits'; the indexes are: none"
     assert await listed(world, NODES, "free.cpu>=8") == ["n2", "n3"]
 
 
@@ -130,8 +130,8 @@ REFUSED: list[tuple[Any, str]] = [
     (b"{", "the declaration of an index is not JSON"),
     ([], "must be a JSON object"),
     (fits(where="x"), "has no 'where'; it has name, on, fields, sums, structure, options, memoryLimit"),
-    (fits(on="nods"), "on: 'nods' is no resource that is stored; there are apiservices, certificatesigningrequests, "),
-    (fits(on=["nodes"]), "is no resource that is stored"),
+    (fits(on="nods"), "on: 'nods' is not a stored resource; the resources are apiservices, "),
+    (fits(on=["nodes"]), "is not a stored resource"),
     (fits(name="Fits!"), "index name 'Fits!': use up to 63 lower-case letters"),
     (fits(name=1), "name: a text is needed"),
     (fits(fields="free.cpu"), "fields: a list of texts is needed"),
@@ -142,14 +142,14 @@ REFUSED: list[tuple[Any, str]] = [
     (fits(fields=["metadata.creationTimestamp:int"]), "what stands there (time) does not read as int, only as"),
     (fits(fields=["free.cpu:string"]), "field free.cpu is declared on nodes as quantity: leave :string away"),
     (fits(sums=["x=pods:spec.nodName:count@1"], fields=["x"]), "pods have no spec.nodName, did you mean"),
-    (fits(on="services", sums=["x=pods:spec.nodeName:count@1"]), "sums: services have namespaces"),
+    (fits(on="services", sums=["x=pods:spec.nodeName:count@1"]), "sums: services are namespaced"),
     (fits(on="secrets", fields=['type=metadata.labels["t"]']), "secrets are selected by another field of that name"),
     (fits(structure="btree"), "no structure is named 'btree'; there are scan, columns"),
     (fits(options={"no": 1}), "structure max-tree has no option 'no'"),
     (fits(options=[1]), "options: an object of names and values is needed"),
     (fits(options={"visits": 1.5}), "options: visits must be a whole number or a text, not 1.5"),
-    (fits(memoryLimit="64Mb"), "memoryLimit: '64Mb' is no amount of bytes, as 64Mi"),
-    (fits(memoryLimit=True), "memoryLimit: True is no amount of bytes"),
+    (fits(memoryLimit="64Mb"), "memoryLimit: '64Mb' is not an amount of bytes, such as 64Mi"),
+    (fits(memoryLimit=True), "memoryLimit: True is not an amount of bytes"),
     (fits(memoryLimit=1), "a memory limit of 1 bytes; it must be from"),
     (b'{"name":"' + b"x" * (300 << 10) + b'"}', "has at most 262144 bytes, this one"),
 ]
@@ -443,7 +443,7 @@ def test_a_declaration_that_cannot_be_read_is_left_out(caplog: pytest.LogCapture
     for value in (b"{", b'{"name":"ranks","of":"later"}', dump(spec)):
         declared.load([KeyValue(b"/minikube-py/indexes/ranks", value, 0, 1, 1, 0)])
         assert declared.of(core.NODES).field_set == NODES_FIELDS
-    assert len([record for record in caplog.records if "left out" in record.message]) == 3
+    assert len([record for record in caplog.records if "skipped" in record.message]) == 3
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ async def test_explained_without_an_index(world: Core) -> None:
 
 async def test_what_cannot_be_explained(world: Core) -> None:
     for resource, where, limit, message in (
-        ("nods", "free.cpu>1", "1", "resource: 'nods' is no resource that is stored"),
+        ("nods", "free.cpu>1", "1", "resource: 'nods' is not a stored resource"),
         ("nodes", "", "1", "where: '' compares no declared field of nodes; there are free.*, allocatable.*"),
         ("services", "spec.type=NodePort", "1", "none is: minikube-py index create declares some"),
         ("nodes", "free.cpu>=x", "1", "quantities must match"),

@@ -297,7 +297,7 @@ async def test_an_unknown_outcome_is_told_as_such(core: Core) -> None:
     storage = Failing(core.member.storage)
     api = server(core, 1, storage=storage)
     await api.start()
-    storage.error = OutcomeUnknown("the store gave no answer within 10 s; the write may or may not have been done")
+    storage.error = OutcomeUnknown("the store gave no answer within 10 s; the write may or may not have taken effect")
     status, answer = await Asked(api).ask("POST", MAPS, config_map("a"))
     assert (status, answer["reason"]) == (504, "Timeout")
     assert "etcdserver: request timed out, possibly due to previous leader failure" in answer["message"]

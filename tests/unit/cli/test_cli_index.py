@@ -157,7 +157,7 @@ def test_explained_where_no_index_helps() -> None:
     lines = index_explain.told(answer).splitlines()
     assert lines[0].startswith("free.cpu>=4,free.cpu<=8 on nodes, all, at revision 42")
     assert lines[3:] == [
-        "lists do not come here: no complete index has its fields; the API server looks through its cache",
+        "lists do not use this: no complete index has these fields; the API server scans its cache",
         "next:",
         "  minikube-py index create NAME --on nodes --fields 'free.cpu'",
     ]
@@ -173,8 +173,8 @@ def test_options_are_numbers_where_they_read_as_such(text: str, option: tuple[st
 
 
 USAGE = [
-    (["index"], "index: which? There are: create, list, stats, drop, explain, check; see"),
-    (["index", "make"], "index: no command 'make'; there are: create, list, stats, drop, explain, check"),
+    (["index"], "index: name one of: create, list, stats, drop, explain, check; see"),
+    (["index", "make"], "index: no command 'make'; the commands are: create, list, stats, drop, explain, check"),
     (["index", "create", "fits"], "index create: the following arguments are required: --on, --fields; see"),
     (["index", "create", "f", "--on", "nodes", "--fields", "a", "--option", "x"], "--option: 'x': write NAME=VALUE"),
     (["index", "explain"], "index explain: the following arguments are required: WHERE"),
@@ -211,5 +211,5 @@ def test_which_api_server_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert index._kubeconfig(given()) == other
     monkeypatch.delenv("KUBECONFIG")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with pytest.raises(SetupError, match=r"no control plane of yours runs here.*or a --kubeconfig"):
+    with pytest.raises(SetupError, match=r"no control plane of yours is running.*or give a --kubeconfig"):
         index._kubeconfig(given())

@@ -77,7 +77,7 @@ def test_as_json(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (told["structure"], told["holds"], told["costs"]) == ("mine", False, [])
     assert [(part["name"], part["failure"] and part["failure"]["law"]) for part in told["parts"]] == [
-        ("structure", "what lies in the box is found")
+        ("structure", "slots in the box are found")
     ]
 
 
@@ -87,7 +87,7 @@ def test_a_structure_of_the_family_by_name(capsys: pytest.CaptureFixture[str]) -
 
 
 REFUSED = {
-    "no such structure": (["nothing"], "neither FILE.py:CLASS nor the name of a structure; there are scan, columns"),
+    "no such structure": (["nothing"], "neither FILE.py:CLASS nor the name of a structure; the structures are scan"),
     "no such file": (["/nowhere/mine.py:Mine"], "there is no file"),
     "no such class": (["{path}:Yours"], "has no class 'Yours'; with find it has Mine"),
     "no such module": (["no.such.module:Mine"], "cannot be imported"),

@@ -36,7 +36,7 @@ from minikube_py.index.catalogue import STRUCTURES
         pytest.param(["replay", "google"], 2, "err", "invalid choice: 'google'", id="unknown trace"),
         pytest.param(["replay", "openb", "--speed", "-1"], 2, "err", "is not within 0 to 1e9", id="negative speed"),
         pytest.param(["replay", "openb", "--tables", "/nowhere"], 1, "err", "/nowhere/openb_nodes.csv", id="no tables"),
-        pytest.param(["up", "--matcher", "x"], 2, "err", "'x' is none of scan, columns, sorted", id="no such matcher"),
+        pytest.param(["up", "--matcher", "x"], 2, "err", "'x' is not one of scan, columns", id="no such matcher"),
         pytest.param(["scheduler", "--kubeconfig", "/nowhere"], 1, "err", "/nowhere: cannot read", id="no kubeconfig"),
         pytest.param(["trace", "convert", "--pods", "x"], 2, "err", "invalid choice: 'x'", id="bad choice"),
     ],

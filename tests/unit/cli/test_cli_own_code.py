@@ -82,16 +82,16 @@ def test_a_structure_is_known_by_its_name(folder: Path) -> None:
     assert "Mine" in catalogue.STRUCTURES and list(catalogue.STRUCTURES)[-1] == "Mine"
     assert catalogue.admitted() == (target,)
     (folder / "other.py").write_text(CODE)
-    with pytest.raises(Exception, match="another structure is named Mine as well"):
+    with pytest.raises(Exception, match="another structure is also named Mine"):
         catalogue.admit("other.py:Mine")
 
 
 def test_nobody_takes_a_name_of_the_family(folder: Path) -> None:
     place = f"{Scan.__module__}:{Scan.__qualname__}"
-    with pytest.raises(Exception, match="scan is a structure that is there already; give yours another name"):
+    with pytest.raises(Exception, match="scan is a built-in structure; rename yours"):
         catalogue.admit(place)
     (folder / "mine.py").write_text("class Mine:\n    pass\n")
-    with pytest.raises(Exception, match="has no method find: it is no structure"):
+    with pytest.raises(Exception, match="has no method find: it is not a structure"):
         catalogue.admit("mine.py:Mine")
 
 

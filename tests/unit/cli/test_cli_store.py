@@ -265,7 +265,7 @@ def test_secrets_that_are_missing_are_named(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        pytest.param(["store", "statuss"], 2, "no command 'statuss'; there are: run, status", id="no such command"),
+        pytest.param(["store", "statuss"], 2, "no command 'statuss'; the commands are: run", id="no such command"),
         pytest.param(["store", "status", "--token-file", "x"], 2, "go with --endpoints", id="half of an access"),
         pytest.param(["store", "status", "--endpoints", "h:1"], 2, "needs --secrets-dir", id="the other half"),
         pytest.param(["store", "status", "--data-dir", "/nowhere"], 1, "cannot read the store access", id="absent"),

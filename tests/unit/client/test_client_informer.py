@@ -243,7 +243,7 @@ async def test_what_a_handler_raises_leaves_out_its_object_and_is_told_once(worl
     world.api.change("configmaps", "a/x", data={"v": "bad"}, more="1")
     await settle()
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert told == ["configmaps a/x cannot be read, and is left out until it changes: KeyError: 'handler'"]
+    assert told == ["configmaps a/x cannot be read, and is skipped until it changes: KeyError: 'handler'"]
     world.api.change("configmaps", "a/x", data={"v": "2"})
     await settle()
     assert world.values == {"a/x": "2", "a/y": "1"} and not world.informer.unreadable.why

@@ -372,7 +372,7 @@ async def test_a_leader_that_was_paused_does_not_act_when_it_comes_back() -> Non
         assert second.may_act() and w.lease["holderIdentity"] == "b"
         # It wakes: what it does first is a write, before its own election has noticed anything.
         assert first.candidate.holds and not task.done()
-        with pytest.raises(Unavailable, match="lease kube-system/kube-scheduler is not held any more"):
+        with pytest.raises(Unavailable, match="lease kube-system/kube-scheduler is no longer held"):
             await fenced.request(*create)
         assert fenced.refused == 1
         w.gates["a"].open.set()

@@ -203,5 +203,5 @@ def test_a_file_that_is_not_understood_is_refused_before_anything_starts(tmp_pat
         with pytest.raises(SetupError, match=r"bad.yaml:7: spec.next.statusTemplate: function 'nope' is not"):
             Cluster(nodes=1, clock=clock, stages=tmp_path / "bad.yaml").start()  # type: ignore[arg-type]
     (tmp_path / "bad.yaml").write_text(LOOP.replace("Pod", "Widget").replace("IMMEDIATE", "true"))
-    with pytest.raises(SetupError, match="Widget of v1, which is no kind that is built in"):
+    with pytest.raises(SetupError, match="Widget of v1, which is not a built-in kind"):
         Cluster(nodes=1, clock="virtual", stages=tmp_path / "bad.yaml").start()

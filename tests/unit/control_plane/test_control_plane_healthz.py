@@ -37,7 +37,7 @@ async def test_it_says_how_the_role_is() -> None:
         port = health.port
     finally:
         await health.stop()
-    with pytest.raises(NotWell, match=r"connection refused; does it run, and with --healthz there\?"):
+    with pytest.raises(NotWell, match=r"connection refused; is it running, with --healthz at this address\?"):
         await asked(port)
 
 
@@ -125,9 +125,9 @@ def test_a_taken_port_is_an_error_only_where_it_was_asked_for(capsys: pytest.Cap
             role.broken = SetupError("gone")
             return role
 
-        with pytest.raises(Exception, match="ended by itself: gone"):
+        with pytest.raises(Exception, match="ended unexpectedly: gone"):
             run_role("scheduler", make, ProcessOptions(False, address))
-    assert "`minikube-py health scheduler` will not do" in capsys.readouterr().err
+    assert "`minikube-py health scheduler` will not work" in capsys.readouterr().err
 
 
 def test_it_asks_without_what_takes_long_to_import() -> None:

@@ -78,5 +78,5 @@ def test_a_store_of_one_does_not_become_several_by_a_flag(config: ControlPlaneCo
 def test_a_damaged_file_is_told(config: ControlPlaneConfig, text: str) -> None:
     member_places(config, 3)
     (config.data_dir / "members" / "addresses.json").write_text(text)
-    with pytest.raises(SetupError, match=r"addresses\.json: not the members of a store"):
+    with pytest.raises(SetupError, match=r"addresses\.json: not a list of store members"):
         member_count(config)

@@ -107,7 +107,7 @@ class World:
 async def test_one_works_and_the_other_stands_by() -> None:
     async with World() as w:
         first, second = await w.start("a"), await w.start("b")
-        assert (first.where, second.where) == ("synced", "standing by: a leads")
+        assert (first.where, second.where) == ("synced", "standby: a leads")
         names = [w.pod() for _ in range(10)]
         await w.clock.advance(60.0)
         assert sorted(first.bound) == sorted(names) and second.bound == []
@@ -171,7 +171,7 @@ async def test_work_waits_while_the_lease_cannot_be_renewed() -> None:
         w.api.refuse["PUT", "/leases/"] = StatusError(503, "ServiceUnavailable", "no leader")
         w.api.refuse["GET", "/leases/"] = StatusError(503, "ServiceUnavailable", "no leader")
         await w.clock.advance(12.1)
-        assert "is not renewed in time: all writes are held back" in first.leading.unwell()
+        assert "was not renewed in time: all writes are blocked" in first.leading.unwell()
         w.pod()
         await w.clock.advance(60.0)
         assert w.unbound() == {"p1"} and first.bound == [] and first.leading.failure() is None

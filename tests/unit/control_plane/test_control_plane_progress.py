@@ -78,7 +78,7 @@ async def test_a_child_that_says_how_far_it_is_has_more_time(tmp_path, monkeypat
 async def test_a_child_that_says_nothing_has_not(tmp_path, monkeypatch):
     silent = child(tmp_path, monkeypatch)
     began_s = asyncio.get_running_loop().time()
-    with pytest.raises(RoleFailed, match=rf"was not ready, and said nothing for {supervisor.READY_WITHIN_S:.0f} s"):
+    with pytest.raises(RoleFailed, match=rf"was not ready, and printed nothing for {supervisor.READY_WITHIN_S:.0f} s"):
         await silent.start()
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(supervisor.READY_WITHIN_S, abs=0.1)
 

@@ -40,7 +40,7 @@ def test_a_note_stands_while_its_process_holds_the_folder(tmp_path: Path) -> Non
         assert running.the_one() == tmp_path / "data"
         note.remove()
     assert running.running() == []
-    with pytest.raises(SetupError, match="no control plane of yours runs here"):
+    with pytest.raises(SetupError, match="no control plane of yours is running"):
         running.the_one()
 
 
@@ -59,7 +59,7 @@ def test_of_several_one_must_be_named(tmp_path: Path, own_runtime_folder: Path) 
         Note(tmp_path / "a")
         (tmp_path / "b" / "lock").write_text("1\n")
         (own_runtime_folder / "minikube-py" / "1.json").write_text(json.dumps({"dataDir": str(tmp_path / "b")}))
-        with pytest.raises(SetupError, match=f"several control planes run: {tmp_path / 'b'}, {tmp_path / 'a'}; name"):
+        with pytest.raises(SetupError, match=f"control planes are running: {tmp_path / 'b'}, {tmp_path / 'a'};"):
             running.the_one()
 
 
@@ -102,7 +102,7 @@ def test_where_access_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pytest.param("{}", "not a store access file: KeyError", id="empty"),
         pytest.param("nonsense", "not a store access file: JSONDecodeError", id="no JSON"),
         pytest.param('{"endpoints": ["x"], "token": "t", "certificateAuthority": "c"}', "x: not an address", id="port"),
-        pytest.param('{"endpoints": [], "token": "t", "certificateAuthority": "c"}', "names no address", id="none"),
+        pytest.param('{"endpoints": [], "token": "t", "certificateAuthority": "c"}', "no address", id="none"),
     ],
 )
 def test_bad_access_files(tmp_path: Path, text: str, message: str) -> None:
@@ -117,7 +117,7 @@ def test_access_by_files_checks_them_at_once(tmp_path: Path) -> None:
     access = access_by_files("a:1, b:2", tmp_path / "token", certificates.authority_file, "--endpoints")
     assert access.addresses == (("a", 1), ("b", 2)) and len(access.endpoints()) == 2
     (tmp_path / "ca").write_text("no certificate")
-    with pytest.raises(SetupError, match="the store's authority is no certificate"):
+    with pytest.raises(SetupError, match="the store's authority is not a certificate"):
         access_by_files("a:1", tmp_path / "token", tmp_path / "ca", "--endpoints")
-    with pytest.raises(SetupError, match="--endpoints ' , ': names no address"):
+    with pytest.raises(SetupError, match="--endpoints ' , ': no address"):
         parse_addresses(" , ", "--endpoints")

@@ -165,7 +165,7 @@ def test_an_authority_is_never_replaced_unasked(deployment: Deployment, damage: 
         (authority / "authority.pem").write_text("x")
     else:
         now += AUTHORITY_LIFE
-    with pytest.raises(SetupError, match="are no authority that lasts: remove both, and start all roles again"):
+    with pytest.raises(SetupError, match="are not a valid authority: remove both, then restart all roles"):
         ensure_secrets(deployment, now)
 
 
@@ -187,7 +187,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(command) == 0
     assert "29 made" in capsys.readouterr().out
     assert cli.main(command) == 0
-    assert capsys.readouterr().out == f"secrets in {tmp_path / 'd'}: all there\n"
+    assert capsys.readouterr().out == f"secrets in {tmp_path / 'd'}: all exist\n"
     shown = ["kubeconfig", "--secrets-dir", str(tmp_path / "d" / "admin"), "--server", "https://127.0.0.1:1"]
     assert cli.main(shown) == 0
     (tmp_path / "printed").write_text(capsys.readouterr().out)

@@ -147,7 +147,7 @@ def test_from_the_command_line(saved: Path, tmp_path: Path, capsys: pytest.Captu
     [
         pytest.param(["verify", "/nowhere"], "cannot read the snapshot /nowhere", id="absent"),
         pytest.param(["verify", "/tmp"], "is a folder", id="a folder"),
-        pytest.param(["verify", __file__], "the snapshot's head is not readable", id="something else"),
+        pytest.param(["verify", __file__], "the snapshot's header is unreadable", id="something else"),
         pytest.param(["restore", "/x", "--data-dir", "/y", "--initial-cluster", "a=h:1"], "--name", id="no name"),
     ],
 )

@@ -10,7 +10,9 @@ from minikube_py import Cluster
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 KINDS = {"C": "counter", "G": "gauge", "H": "histogram", "S": "summary"}
 STAGES = {f"kubelet_stages_{what}_total" for what in ("played", "failed", "refused", "held_back")}
-SELDOM = {"apiserver_connections_ended_total", "kubelet_admission_rejections_total", *STAGES}
+AUDIT = {f"apiserver_audit_{name}_total" for name in ("event", "level", "error", "requests_rejected")}
+"""Only with an audit log (tests/unit/apiserver/test_apiserver_audit_log.py)."""
+SELDOM = {"apiserver_connections_ended_total", "kubelet_admission_rejections_total", *STAGES, *AUDIT}
 """Told once there is something to tell."""
 SAMPLE = re.compile(r"([a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+")
 SPEC = {"containers": [{"name": "c", "image": "i"}]}

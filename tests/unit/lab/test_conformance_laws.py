@@ -124,20 +124,20 @@ class KeepsTheArray(Right):
         return super().find(box, limit)
 
 
-FOUND, IN_BOX = "what lies in the box is found", "what is found lies in the box"
-MAY = "may_match says no only if nothing lies in the box"
-AGAIN = "find leaves no trace: asked twice, "
+FOUND, IN_BOX = "slots in the box are found", "found slots lie in the box"
+MAY = "may_match is false only if nothing lies in the box"
+AGAIN = "find has no side effects: on the second call, "
 WRONG = {
     ForgetsTheSecondPage: (FOUND,),
     MissingIsLow: (IN_BOX,),
-    AlwaysComplete: ("complete tells whether these are all",),
+    AlwaysComplete: ("complete says whether these are all",),
     CountsBackwards: ("the counts of a Found are numbers",),
     SaysNo: (MAY,),
     ForgetsWhenAsked: (FOUND, AGAIN + FOUND),
     SharesItsState: (FOUND, IN_BOX),
-    SharesItsAnswer: ("an answer given stays as it was",),
+    SharesItsAnswer: ("a given answer does not change",),
     StopsAtTheLimitTooSoon: (FOUND,),
-    RemovesTwice: ("remove takes what the contract allows",),
+    RemovesTwice: ("remove accepts what the contract allows",),
     KeepsTheArray: (FOUND, IN_BOX, MAY),
 }
 """Which laws each may be seen to break, whichever comes first."""
@@ -179,7 +179,7 @@ def test_a_counter_example_reads_as_a_program() -> None:
         "for slot in range(43, 300):",
         "    index.put(slot, (0,))",
         "index.find(Box((MISSING,), (HIGH,)), limit=0)",
-        "# what lies in the box is found:",
+        "# slots in the box are found:",
         "#   256 of all 257: without slots [299]",
     ]
 

@@ -124,7 +124,7 @@ def test_a_pod_where_it_does_not_fit_is_found(bound: tuple[tuple[str, str], ...]
 
 
 def test_a_pod_left_though_it_fits_is_found() -> None:
-    with pytest.raises(Misplaced, match="schedule/p1 is left pending, and fits on n1"):
+    with pytest.raises(Misplaced, match="schedule/p1 is pending, but fits on n1"):
         small().verdict(["schedule/p1"])
 
 

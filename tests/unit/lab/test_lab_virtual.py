@@ -38,7 +38,7 @@ def test_what_virtual_time_does_not_have_is_refused(
     words: list[str], flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, flag]) == 1
-    assert "--virtual has no processes and no folder; leave out --" in capsys.readouterr().err
+    assert "--virtual has no processes and no folder; remove --" in capsys.readouterr().err
 
 
 def test_several_members_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) == 1
     assert "capacity is -1; a whole number from 0 to" in capsys.readouterr().out
     assert main.main(["model", "check", "NOT_THERE"]) == 2
-    assert "there is no cost model 'NOT_THERE'; there are: TRIVIAL, " in capsys.readouterr().err
+    assert "there is no cost model 'NOT_THERE'; the models are: TRIVIAL, " in capsys.readouterr().err
 
 
 def test_a_round_is_measured_and_every_pod_placed(capsys: pytest.CaptureFixture[str]) -> None:

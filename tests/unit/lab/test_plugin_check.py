@@ -180,7 +180,7 @@ def test_what_it_prints_of_a_right_plugin(tmp_path: Path, capsys: pytest.Capture
     printed = capsys.readouterr().out
     assert "Mine: all laws hold" in printed and "* Mine" in printed and "  NodeResourcesFit" in printed
     assert [line.split()[0] for line in printed.splitlines()[:9]] == ["ok"] * 9
-    assert "scope NODE: what it finds is kept" in printed
+    assert "scope NODE: results are cached" in printed
 
 
 def test_args_that_it_does_not_take_are_refused(tmp_path: Path) -> None:

@@ -68,6 +68,6 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     assert told["predictor"] == "Mine" and told["holds"] and [part["name"] for part in told["parts"]] == list(LAWS)
     path.write_text(RIGHT.replace("return others +", "return float('nan') +"))
     assert main.main(["predictor", "check", f"{path}:Mine", "--examples", "5"]) == 1
-    assert "predictor Mine: peak of a node is nan; a number not below 0 is wanted" in capsys.readouterr().out
+    assert "predictor Mine: peak of a node is nan; a number not below 0 is expected" in capsys.readouterr().out
     assert main.main(["predictor", "check", "nobody"]) == 2
     assert "there is no predictor 'nobody'" in capsys.readouterr().err

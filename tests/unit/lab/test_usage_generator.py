@@ -100,7 +100,7 @@ def test_a_source_for_a_cluster_repeats_its_day_and_scales_by_the_request() -> N
     for minute in (0, 17, MINUTES - 1, MINUTES, 30_000_017):
         at = minute % MINUTES
         assert source.usage(pod, minute) == {CPU: cpu[at] * 2000, MEMORY: memory[at] * (1 << 30)}
-    with pytest.raises(TraceError, match="mean is 2; a share from 0 to 1 is wanted"):
+    with pytest.raises(TraceError, match="mean is 2; a share from 0 to 1 is expected"):
         Generated(mean=2)
 
 

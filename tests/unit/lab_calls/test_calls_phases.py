@@ -37,5 +37,5 @@ def test_each_pod_goes_its_own_way(turns: list[str], beside: list[bool]) -> None
 
 
 def test_a_write_that_compared_in_vain_moves_nothing() -> None:
-    calls = [call(CREATED, "a"), call(BOUND, "a", outcome="compared in vain"), call(GET, "a"), call(BOUND, "a")]
+    calls = [call(CREATED, "a"), call(BOUND, "a", outcome="compare failed"), call(GET, "a"), call(BOUND, "a")]
     assert by_phase([*calls, call(STATUS, "a")])["scheduling", BOUND, "pods"] == 2

@@ -111,9 +111,9 @@ def test_a_predictor_that_lies_ends_its_own_cluster_and_no_other(tmp_path: Path)
     assert [row["predictor"] for row in found["rows"]] == ["reserved"]
     assert found["absent"][0] == (
         f"{target} (failed): PluginError: predictor Nan: peak of cpu of node node-000 is nan; "
-        "a number not below 0 is wanted"
+        "a number not below 0 is expected"
     )
-    assert "nobody: there is no predictor 'nobody'; there are: limits, " in found["absent"][1]
+    assert "nobody: there is no predictor 'nobody'; the predictors are: limits, " in found["absent"][1]
 
 
 def test_the_command_prints_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

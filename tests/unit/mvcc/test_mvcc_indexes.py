@@ -142,7 +142,7 @@ BAD_JSON: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a field without an extractor": ({"declares": [{"name": "z", "kind": "int"}]}, "extractor is missing"),
     "a sum without a source": ({"sums": [{"name": "z"}]}, "sourcePrefix is missing"),
-    "no structure": ({"structure": "no such thing"}, "is no name of a structure"),
+    "no structure": ({"structure": "no such thing"}, "is not a structure's name"),
 }
 
 
@@ -164,11 +164,11 @@ BAD: dict[str, tuple[IndexSpec, str]] = {
     "an unknown field": (IndexSpec("a", "nodes", ("free.cpu", "colour"), "scan"), "field 'colour' is not declared on"),
     "no such resource": (
         IndexSpec("a", "things", ("x",), "scan"),
-        "no fields are declared on 'things'; there are: nodes",
+        "no fields are declared on 'things'; the field sets are: nodes",
     ),
     "another of that name": (
         IndexSpec("fits", "nodes", ("free.cpu",), "scan"),
-        "declared already, as another; drop it",
+        "declared already with another definition; drop it",
     ),
     "a field that means something else": (
         IndexSpec("a", "nodes", ("metadata.name",), "scan", declares=(FieldSpec("metadata.name", "int", "count@1"),)),
@@ -186,9 +186,9 @@ BAD: dict[str, tuple[IndexSpec, str]] = {
     ),
     "a prefix that is no text": (
         IndexSpec("a", "nodes", ("free.cpu",), "scan", sums=(SumSpec("s", b"\xff/", "a", "pod_requests@1"),)),
-        "does not read as JSON in UTF-8",
+        "is not valid JSON in UTF-8",
     ),
-    "a name that is no text": (IndexSpec("a", "nodes", ("\ud800",), "scan"), "does not read as JSON in UTF-8"),
+    "a name that is no text": (IndexSpec("a", "nodes", ("\ud800",), "scan"), "is not valid JSON in UTF-8"),
     "an unknown extractor": (
         IndexSpec("a", "nodes", ("x",), "scan", declares=(FieldSpec("x", "int", "guess@1"),)),
         "unknown extractor 'guess@1'",
@@ -204,7 +204,7 @@ def test_a_declaration_that_does_not_fit_is_refused_and_changes_nothing(name: st
     spec, message = BAD[name]
     with pytest.raises(InvalidRequest, match=message.replace("*", r"\*")):
         state.apply(DeclareIndex(spec))
-    with pytest.raises(InvalidRequest, match="there is no index 'a'; there are: fits"):
+    with pytest.raises(InvalidRequest, match="there is no index 'a'; the indexes are: fits"):
         state.apply(DropIndex("a"))
     assert (state.revision, state.hash(), state.tables.version) == before
 
@@ -255,7 +255,7 @@ def test_clients_cannot_write_there(command: Put | DeleteRange | Txn) -> None:
     state = cluster(3)
     state.apply(DeclareIndex(FITS))
     before = (state.revision, state.hash())
-    with pytest.raises(InvalidRequest, match="written by declaring and dropping indexes, and by nothing else"):
+    with pytest.raises(InvalidRequest, match="written only by declaring and dropping indexes"):
         state.apply(command)
     assert (state.revision, state.hash()) == before
     state.apply(DeleteRange(b"/registry/", b"/registry0"))
@@ -718,10 +718,10 @@ def test_explaining_lists_every_way_and_what_it_gives() -> None:
     keys = {choice.name: run()[0].keys for choice, run in found.ways if run is not None}
     assert keys.keys() == {"", "fits", "sorted"} and all(len(each) == 3 for each in keys.values())
     reasons = {choice.name or choice.structure: choice.reason for choice, run in found.ways if run is None}
-    assert reasons.keys() == {"named", "scan"} and "none of the fields" in reasons["named"]
+    assert reasons.keys() == {"named", "scan"} and "none of the queried fields" in reasons["named"]
     estimates = [choice.estimated_us for choice, run in found.ways if run is not None]
     assert estimates == sorted(estimates) and 0 < found.share < 1 and found.rows == 50
-    with pytest.raises(InvalidRequest, match="nothing to explain without a where"):
+    with pytest.raises(InvalidRequest, match="nothing to explain without a condition"):
         state.explain(RangeRequest(NODES.prefix, prefix_end(NODES.prefix)))
     scanned = state.explain(RangeRequest(NODES.prefix, prefix_end(NODES.prefix), where=QUESTIONS[4]))
     ((choice, run),) = scanned.ways

@@ -127,8 +127,8 @@ def test_acknowledging_takes_no_longer_than_what_it_forgets(jump: int) -> None:
 
 
 WRONG: list[tuple[str, Callable[[int], Command], str]] = [
-    ("nothing below 1", lambda s: InSession(s, 0, 0, Put(b"k", b"")), "sequence 0 acknowledges 0: write 1 to 1"),
-    ("beyond itself", lambda s: InSession(s, 3, 4, Put(b"k", b"")), "sequence 3 acknowledges 4: write 1 to 3"),
+    ("nothing below 1", lambda s: InSession(s, 0, 0, Put(b"k", b"")), "sequence 0 acknowledges 0: use 1 to 1"),
+    ("beyond itself", lambda s: InSession(s, 3, 4, Put(b"k", b"")), "sequence 3 acknowledges 4: use 1 to 3"),
     ("a session in a session", lambda s: InSession(s, 1, 1, InSession(s, 1, 1, Put(b"k", b""))), "cannot be sent in"),  # type: ignore[arg-type]
     ("an opening in a session", lambda s: InSession(s, 1, 1, OpenSession(1)), "OpenSession cannot be sent"),  # type: ignore[arg-type]
     ("a closing in a session", lambda s: InSession(s, 1, 1, CloseSession(s)), "CloseSession cannot be sent"),  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_too_many_sessions_end_the_least_recently_used(monkeypatch: pytest.Monke
     state.apply(InSession(first, 1, 1, Put(b"k", b"")))
     fourth = opened(state, 4)
     assert list(state.sessions.by_id) == [third, first, fourth]
-    with pytest.raises(SessionExpired, match="3 others had been used since"):
+    with pytest.raises(SessionExpired, match="3 others were used since"):
         state.apply(InSession(second, 1, 1, Put(b"k", b"")))
 
 
@@ -190,7 +190,7 @@ def test_a_client_that_never_acknowledges_is_stopped(monkeypatch: pytest.MonkeyP
     session = opened(state)
     for sequence in (1, 2, 3):
         state.apply(InSession(session, sequence, 1, Put(b"k", b"")))
-    with pytest.raises(InvalidRequest, match="keeps 3 replies, no more"):
+    with pytest.raises(InvalidRequest, match="keeps at most 3 replies"):
         state.apply(InSession(session, 4, 1, Put(b"k", b"")))
     assert state.apply(InSession(session, 2, 1, Put(b"k", b""))).revision == 3
     assert state.apply(InSession(session, 4, 2, Put(b"k", b""))).revision == 5
@@ -205,7 +205,7 @@ def test_a_reply_too_large_to_keep_is_not_executed_for(monkeypatch: pytest.Monke
         state.apply(InSession(session, sequence, 1, Txn((), (RangeRequest(b"large"), Put(b"k%d" % sequence, b"")))))
     assert state.sessions.kept_bytes == 2 * 1045
     assert state.apply(InSession(session, 2, 1, Txn())).revision == 4
-    with pytest.raises(SessionExpired, match="request 3 was executed, but its answer was too large"):
+    with pytest.raises(SessionExpired, match="request 3 was executed, but its reply was too large"):
         state.apply(InSession(session, 3, 1, Txn((), (Put(b"k3", b"again"),))))
     assert state.get(b"k3").version == 1  # type: ignore[union-attr]
     restored = StateMachine.restore(state.snapshot())

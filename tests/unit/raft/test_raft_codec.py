@@ -101,7 +101,7 @@ WRONG_CONFIGURATIONS = [
     ("a set is missing", [[1], [], [], False], "four lists"),
     ("a boolean is missing", [[1], [], [], [], 0], "boolean"),
     ("a member twice", [[1, 1], [], [], [], False], "twice"),
-    ("member 0", [[0], [], [], [], False], "no member's id"),
+    ("member 0", [[0], [], [], [], False], "not a member id"),
     ("a member that is a text", [["1"], [], [], [], False], "a number"),
     ("voter and learner", [[1], [], [1], [], False], "contradicts"),
     ("crowds", [list(range(1, 2000)), [], [], [], False], "more than"),
@@ -141,7 +141,7 @@ WRONG_CHANGES = [
     ("a number", msgpack.packb(7), "a list"),
     ("too short", msgpack.packb([[], False]), "a list, a boolean and bytes"),
     ("an unknown type", msgpack.packb([[[9, 1]], False, b""]), "a known type"),
-    ("a member 0", msgpack.packb([[[0, 0]], False, b""]), "no member's id"),
+    ("a member 0", msgpack.packb([[[0, 0]], False, b""]), "not a member id"),
     ("a text", msgpack.packb([[], False, "x"]), "bytes"),
     ("deep", b"\x91" * 5000, "not msgpack"),
 ]

@@ -316,8 +316,8 @@ def test_samples_are_means_of_five_minutes_from_when_a_pod_is_first_seen(tmp_pat
 @pytest.mark.parametrize(
     ("body", "wrong"),
     [
-        ("return float('nan')", "predictor Mine: peak of cpu of node n is nan; a number not below 0 is wanted"),
-        ("return -5", "predictor Mine: peak of cpu of node n is -5; a number not below 0 is wanted"),
+        ("return float('nan')", "predictor Mine: peak of cpu of node n is nan; a number not below 0 is expected"),
+        ("return -5", "predictor Mine: peak of cpu of node n is -5; a number not below 0 is expected"),
         ("raise KeyError('lost')", "predictor Mine: peak of cpu of node n: KeyError: 'lost' (mine.py, line 3)"),
     ],
 )
@@ -339,8 +339,8 @@ def test_a_predictor_that_lies_is_an_error_of_the_pod_until_it_is_right(tmp_path
 @pytest.mark.parametrize(
     ("usage", "wrong"),
     [
-        ({CPU: float("nan")}, "cpu is nan; a number not below 0 is wanted"),
-        ({MEMORY: -1}, "memory is -1; a number not below 0 is wanted"),
+        ({CPU: float("nan")}, "cpu is nan; a number not below 0 is expected"),
+        ({MEMORY: -1}, "memory is -1; a number not below 0 is expected"),
         (lambda minute: 1 // 0, "ZeroDivisionError: integer division or modulo by zero"),
         ({CPU: "much"}, "ValueError: could not convert string to float: 'much'"),
     ],
@@ -362,8 +362,8 @@ def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wr
     [
         (TargetLoadPacking, {"usage": None}, 'plugin "TargetLoadPacking" needs the args usage'),
         (TargetLoadPacking, {"watcherAddress": "http://x"}, "watcherAddress is not supported; name a source"),
-        (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is wanted"),
-        (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization is 'much'; a number is wanted"),
+        (TargetLoadPacking, {"targetUtilization": 100}, "targetUtilization is 100; less than 100 is expected"),
+        (TargetLoadPacking, {"targetUtilization": "much"}, "targetUtilization is 'much'; a number is expected"),
         (TargetLoadPacking, {"defaultRequestsMultiplier": "x"}, "defaultRequests or their multiplier"),
         (LoadVariationRiskBalancing, {"margin": 3}, "has no argument 'margin'; it has: safeVarianceMargin, "),
         (OvercommitByPrediction, {"predictor": "nobody"}, "there is no predictor 'nobody'"),
@@ -371,7 +371,7 @@ def test_a_source_that_lies_is_named_with_the_pod(tmp_path: Path, usage: Any, wr
         (OvercommitByPrediction, {"resources": ["disk"]}, "of cpu and memory"),
         (OvercommitByPrediction, {"usage": "nowhere.py:X"}, "there is no file nowhere.py"),
         (OvercommitByPrediction, {"usageArgs": {"a": 1}}, "source of usage .*told.py:Told: TypeError"),
-        (OvercommitByPrediction, {"usageArgs": 3}, "usageArgs are 3; a mapping is wanted"),
+        (OvercommitByPrediction, {"usageArgs": 3}, "usageArgs are 3; a mapping is expected"),
     ],
 )
 def test_args_that_cannot_be_are_refused(tmp_path: Path, kind: Any, args: dict[str, Any], wrong: str) -> None:
@@ -417,8 +417,8 @@ profiles:
 @pytest.mark.parametrize(
     ("body", "wrong"),
     [
-        ("return float('nan')", "is nan; a number not below 0 is wanted"),
-        ("return -1.0", "is -1; a number not below 0 is wanted"),
+        ("return float('nan')", "is nan; a number not below 0 is expected"),
+        ("return -1.0", "is -1; a number not below 0 is expected"),
         ("raise OSError('no model')", ": OSError: no model (lying.py, line 3)"),
         ("return past.limit", ""),
     ],

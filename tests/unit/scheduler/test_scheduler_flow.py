@@ -215,7 +215,7 @@ class Lost(CostModel):
         ("raises", "arc cluster -> machines, pod default/p: KeyError: 'no such price' (bad.py, line 11)"),
         ("nan", "arc cluster -> a, pod default/p: cost is nan; a whole number from"),
         ("capacity", "arc cluster -> a, pod default/p: capacity is -2; a whole number from 0 to"),
-        ("text", "arc cluster -> a, pod default/p: cost is 'much'; a whole number is wanted"),
+        ("text", "arc cluster -> a, pod default/p: cost is 'much'; a whole number is expected"),
         ("none", "arc cluster -> machines, pod default/p: TypeError"),
     ],
 )
@@ -260,12 +260,12 @@ async def test_a_model_that_loses_its_statistics_says_so(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ({"costModel": "CHEAPEST"}, "there is no cost model 'CHEAPEST'; there are: TRIVIAL, RANDOM, SJF, QUINCY, "),
+        ({"costModel": "CHEAPEST"}, "there is no cost model 'CHEAPEST'; the models are: TRIVIAL, RANDOM, SJF, "),
         ({"costModel": "/no/such.py:M"}, "there is no file /no/such.py"),
-        ({"costModel": 7}, "costModel is 7; a text is wanted"),
+        ({"costModel": 7}, "costModel is 7; a text is expected"),
         ({"solver": "simplex"}, "there is no solver 'simplex'"),
-        ({"maxPods": 0}, "maxPods is 0; a whole number from 1 is wanted"),
-        ({"retrySeconds": 0}, "retrySeconds is 0; seconds, over 0 is wanted"),
+        ({"maxPods": 0}, "maxPods is 0; a whole number from 1 is expected"),
+        ({"retrySeconds": 0}, "retrySeconds is 0; seconds, over 0 is expected"),
         ({"rounds": 3}, "unknown field 'rounds'; there are: costModel, modelArgs, solver, maxPods, "),
         ({"costModel": "COCO", "modelArgs": {"resources": 3}}, "cost model COCO: TypeError"),
     ],
@@ -331,7 +331,7 @@ async def test_explain_tells_the_path_and_its_price() -> None:
         assert (answer["flow"]["price"], answer["flow"]["alternative"]) == (1, 1_000_000)
         assert _decided(answer)[1] == (
             "flow round 1, OCTOPUS solved by numpy: default -> cluster (1) -> b (0) -> sink (0): 1; "
-            "to stay would have cost 1000000"
+            "staying would have cost 1000000"
         )
         assert json.dumps(answer)
 

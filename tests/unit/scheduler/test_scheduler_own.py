@@ -84,7 +84,7 @@ WRONG = [
     ("syntax", "class Last:\n    def score(self\n", "mine.py:Last", "line 2: SyntaxError: '(' was never closed"),
     ("raises", "LIMIT = 1\nSHARE = LIMIT / 0\n", "mine.py:Last", "ZeroDivisionError: division by zero (mine.py, l"),
     ("no class", LAST, "mine.py:Lst", "has no class 'Lst'; with filter or score it has Last"),
-    ("of its own", LAST.replace("Last", "NodePorts"), "mine.py:NodePorts", "give yours another name"),
+    ("of its own", LAST.replace("Last", "NodePorts"), "mine.py:NodePorts", "rename yours"),
     ("scope", LAST.replace("def __init__", "scope = 'RACK'\n    def __init__"), "mine.py:Last", "write NODE, TOPOLOGY"),
     ("no keys", LAST.replace("def __init__", "scope = 'TOPOLOGY'\n    def __init__"), "mine.py:Last", "topology_keys"),
     ("vectors alone", LAST.replace("score(", "score_nodes("), "mine.py:Last", "has score_nodes and no score"),
@@ -154,7 +154,7 @@ FAILING = {
     "score": 'running Score plugins: plugin "Moody" failed with: ZeroDivisionError: '
     "integer division or modulo by zero (mine.py, line 14)",
     "range": 'plugin "Moody" returns an invalid score 101, it should in the range of [0, 100] after normalizing',
-    "half": 'running Score plugins: plugin "Moody" failed with: score returned 0.5 for node n1; an int is wanted',
+    "half": 'running Score plugins: plugin "Moody" failed with: score returned 0.5 for node n1; an int is expected',
 }
 
 

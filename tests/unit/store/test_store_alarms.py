@@ -422,7 +422,7 @@ async def test_a_member_whose_state_was_changed_stands_aside_and_stays_so(tmp_pa
         id = leader.member_id if odd == "leader" else net.others(leader)[0]
         tamper(net[id], b"/a")
         await until(lambda: bool(net.fatal[id]))
-        assert "differ from what the majority holds" in net.fatal[id][0] and "--rejoin" in net.fatal[id][0]
+        assert "differ from the majority's" in net.fatal[id][0] and "--rejoin" in net.fatal[id][0]
         assert str(tmp_path / str(id)) in net.fatal[id][0]
         assert isinstance(await refused(net[id].storage.get(b"/a")), Unavailable)
         aside = net.members.pop(id)

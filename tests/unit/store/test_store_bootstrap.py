@@ -68,26 +68,26 @@ CASES = [
         "one has not heard from all",
         ONE,
         [new(TWO), new(THREE, seen=(ONE, THREE))],
-        Wait("waiting for store-3 to have heard from all"),
+        Wait("waiting for store-3 to hear from all members"),
     ),
     (
         "one was wiped since the others heard of it",
         ONE,
         [new(TWO_ANEW), new(THREE)],
-        Wait("waiting for store-2, store-3 to have heard from all"),
+        Wait("waiting for store-2, store-3 to hear from all members"),
     ),
     (
         "one knows of a cluster, and counts for no other",
         ONE,
         [new(TWO), new(THREE, seen=())],
-        Wait("waiting for store-3 to have heard from all"),
+        Wait("waiting for store-3 to hear from all members"),
     ),
     (
         "one was started for other members",
         ONE,
         [new(TWO), new(THREE, initial=INITIAL[1:])],
         Wait(
-            "store-3 was started with another --initial-cluster, store-2=h2:2380,store-3=h3:2380: they must be alike"
+            "store-3 was started with another --initial-cluster, store-2=h2:2380,store-3=h3:2380: they must be equal"
         ),
     ),
     (
@@ -100,7 +100,7 @@ CASES = [
         "one folder was copied",
         ONE,
         [new(Member(ONE.id, "store-2", TWO.peer)), new(THREE)],
-        Refuse("two members have the same id: one's folder was copied from the other; empty one of them"),
+        Refuse("two members have the same id: one folder was copied from the other; empty one of them"),
     ),
     ("one has formed, with us in it", TWO, [begun(ONE)], Form(CLUSTER, ALL)),
     ("one has formed, the other not yet", TWO, [begun(ONE), new(THREE)], Form(CLUSTER, ALL)),
@@ -127,13 +127,13 @@ CASES = [
         "wiped, and the cluster has no leader",
         (TWO_ANEW, True),
         [begun(ONE, leader=0)],
-        Wait(f"cluster {CLUSTER:x} has no leader now to let store-2 join; waiting for one"),
+        Wait(f"cluster {CLUSTER:x} now has no leader to let store-2 join; waiting for one"),
     ),
     (
         "known in a record that may be of the past, and its leader is in none",
         TWO_ANEW,
         [begun(THREE, leader=9)],
-        Wait(f"cluster {CLUSTER:x} has no leader now to let store-2 join; waiting for one"),
+        Wait(f"cluster {CLUSTER:x} now has no leader to let store-2 join; waiting for one"),
     ),
     ("expected", FOUR, [begun(ONE, expecting("store-4")), begun(TWO)], Join(CLUSTER, ONE, JOIN_FOUR)),
     ("expected as a learner", FOUR, [begun(TWO, expecting("store-4", True))], Join(CLUSTER, ONE, JOIN_FOUR)),
@@ -148,7 +148,7 @@ CASES = [
         TWO,
         [begun(ONE, after(REMOVE_TWO))],
         Refuse(
-            f"member 2 (store-2) was removed from cluster {CLUSTER:x}: empty its folder, and it may come back under a "
+            f"member 2 (store-2) was removed from cluster {CLUSTER:x}: empty its folder, and it may rejoin under a "
             "new id"
         ),
     ),
@@ -157,7 +157,7 @@ CASES = [
         TWO,
         [begun(THREE, applied=3), begun(ONE, after(REMOVE_TWO), applied=9)],
         Refuse(
-            f"member 2 (store-2) was removed from cluster {CLUSTER:x}: empty its folder, and it may come back under a "
+            f"member 2 (store-2) was removed from cluster {CLUSTER:x}: empty its folder, and it may rejoin under a "
             "new id"
         ),
     ),
@@ -214,7 +214,7 @@ def test_initial_cluster(text, expected):
         ("a=h:x", "is not name=host:port"),
         ("a=h:0", "is not name=host:port"),
         ("a=h:65536", "is not name=host:port"),
-        ("a=h:1,a=h:2", "a is there twice"),
+        ("a=h:1,a=h:2", "a is named twice"),
         ("a" * 257 + "=h:1", "at most 256 characters"),
         (",".join(f"m{i}=h:1" for i in range(33)), "names 33 members"),
     ],
@@ -227,9 +227,9 @@ def test_bad_initial_cluster(text, message):
 def test_an_intent_fits_its_initial_cluster():
     with pytest.raises(MinikubeError, match="a member with peers needs --initial-cluster: all, store-4 too"):
         Intent(FOUR, ())
-    with pytest.raises(MinikubeError, match="--name store-4 is none of those in --initial-cluster: store-1, store-2"):
+    with pytest.raises(MinikubeError, match="--name store-4 is not in --initial-cluster: store-1, store-2"):
         Intent(FOUR, INITIAL)
-    with pytest.raises(MinikubeError, match="says that store-1 is at h1:2380, but its own flags say h9:1"):
+    with pytest.raises(MinikubeError, match="gives store-1 the address h1:2380, but its own flags give h9:1"):
         Intent(Member(ONE.id, "store-1", "h9:1"), INITIAL)
 
 

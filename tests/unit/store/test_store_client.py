@@ -280,7 +280,7 @@ async def test_when_its_time_is_over_a_write_that_was_never_sent_is_refused_with
         text = str(refused.value)
         for member in store.members:
             assert f"{member.endpoint.address}: " in text
-        assert "cannot be reached" in text and "it knows of no leader" in text
+        assert "cannot be reached" in text and "it knows no leader" in text
 
 
 async def test_a_write_called_refused_before_it_left_never_leaves() -> None:
@@ -315,7 +315,7 @@ async def test_a_session_that_ended_under_a_lost_write_leaves_it_unknown() -> No
         write = asyncio.ensure_future(put(client, b"/b"))
         await until(lambda: store.commands == 3)
         store.state.sessions.close(session)
-        with pytest.raises(SessionExpired, match="may or may not have been done"):
+        with pytest.raises(SessionExpired, match="may or may not have taken effect"):
             await write
         assert await put(client, b"/c") == 3
         assert client._session.id != session
@@ -384,7 +384,7 @@ async def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         store.elect(0)
         waiting = [asyncio.ensure_future(put(client, b"/a")) for _ in range(4)]
         await asyncio.sleep(0)
-        with pytest.raises(Unavailable, match="5 requests to the store wait"):
+        with pytest.raises(Unavailable, match="5 requests to the store are waiting"):
             await put(client, b"/b")
         store.elect(1)
         await asyncio.gather(*waiting)

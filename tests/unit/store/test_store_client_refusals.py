@@ -44,7 +44,7 @@ async def test_a_refusal_for_now_says_nothing_of_an_earlier_sending(fate: Fate) 
     """Of one who will not wait, the second sending is refused; the first may be what counts."""
     async with fake_store() as store, connected(store, fail_fast=True) as client:
         fated(store, fate, "refused")
-        with pytest.raises(OutcomeUnknown, match=r"may or may not have been done"):
+        with pytest.raises(OutcomeUnknown, match=r"may or may not have taken effect"):
             await create(client, b"/b")
 
 
@@ -53,7 +53,7 @@ async def test_nor_does_one_for_good_that_is_not_from_the_log(fate: Fate) -> Non
     """The next leader's disk is full, and the one before may have done it (histories 529 and 604 of the swarm)."""
     async with fake_store() as store, connected(store) as client:
         fated(store, fate, "no room")
-        with pytest.raises(OutcomeUnknown, match="the disk is full; an earlier sending of the write may or may not"):
+        with pytest.raises(OutcomeUnknown, match="the disk is full; an earlier attempt of the write may or may not"):
             await create(client, b"/b")
         with pytest.raises(NoSpace):
             await create(client, b"/c")

@@ -435,7 +435,7 @@ async def test_who_is_not_let_in_hears_why_and_no_more() -> None:
     for hello, authenticated, said in (
         (GREETING.hello("wrong", 0), True, "token"),
         (GREETING.hello("a token", 0), False, "limit of 9 connections"),
-        (frame(["x"]), True, "not its hello"),
+        (frame(["x"]), True, "not its handshake"),
     ):
         served = Served(authenticated=authenticated)
         served.connection.data_received(hello)

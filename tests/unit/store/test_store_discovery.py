@@ -87,7 +87,7 @@ async def test_forms_once_all_agree():
     assert run.discovery.who().seen == ALL, "what was said stays until another answers in its place"
     assert run.said == [
         "waiting for store-3 (h3:2380) to answer; h3:2380: connection refused",
-        "waiting for store-2 to have heard from all",
+        "waiting for store-2 to hear from all members",
     ]
 
 

@@ -115,6 +115,6 @@ async def test_a_member_whose_watchers_cannot_catch_up_does_not_go_on_as_if_they
         monkeypatch.setattr(leader.replica.hub, "catch_up", fails)
         leader.storage.watch(b"/a", b"", 1, lambda batch: None)
         await until(lambda: bool(net.fatal[leader.member_id]))
-        assert net.fatal[leader.member_id][0].startswith("cannot go on: KeyError: 'a bug'")
+        assert net.fatal[leader.member_id][0].startswith("cannot continue: KeyError: 'a bug'")
         monkeypatch.undo()
         assert leader.failed and leader.replica.failure

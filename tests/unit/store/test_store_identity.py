@@ -73,7 +73,7 @@ def test_a_log_of_somebody_else(id, cluster_id):
 def test_a_log_of_somebody_else_beside_one_that_has_not_begun():
     disk = SimDisk()
     drawn = own_identity(disk, random.Random(1))
-    with pytest.raises(Corruption, match="of no cluster yet"):
+    with pytest.raises(Corruption, match="not in a cluster yet"):
         confirm_identity(disk, NodeId(drawn.id + 1), CLUSTER)
 
 

@@ -122,7 +122,7 @@ async def test_another_link_takes_up_what_the_first_one_left() -> None:
     world = receiving(300)
     first, second = Wire(), Wire()
     world.receiver.attach(first, world.receiver.message)
-    assert first.said == [], "before anything is there nothing is wanted"
+    assert first.said == [], "before anything is there nothing is expected"
     task = asyncio.ensure_future(world.receiver.run(None))
     await asyncio.sleep(0)
     world.receiver.chunk(first, [0, bytes(100)])
@@ -151,7 +151,7 @@ async def test_a_receiver_holds_so_many_bytes_that_were_not_asked_for(over: int)
     world.receiver.attach(wire, world.receiver.message)
     world.receiver.chunk(wire, [0, bytes(RECEIVED_BYTES_MAX - 10)])
     if over:
-        with pytest.raises(ProtocolError, match="not asked for"):
+        with pytest.raises(ProtocolError, match="not requested"):
             world.receiver.chunk(wire, [0, bytes(11)])
     else:
         world.receiver.chunk(wire, [0, bytes(10)])
@@ -284,7 +284,7 @@ async def test_a_link_is_dead_after_so_many_beats_without_a_sign(beats: int, pat
     await until(lambda: bool(transport.ended))
     assert loop.time() - began_s == pytest.approx(ends_s, abs=0.1) and transport.ended == ["abort"]
     connection.connection_lost(None)
-    assert connection.lost.result() == f"no sign of life for {beats + patient_s:g} s"
+    assert connection.lost.result() == f"nothing received for {beats + patient_s:g} s"
     assert connection.received_bytes == len(frame(["sign"]))
 
 
@@ -311,7 +311,7 @@ async def test_a_link_that_is_closed_has_a_moment_for_its_last_bytes() -> None:
     transport = made(garbled)
     garbled.data_received(frame(["bad"]))
     garbled.connection_lost(None)
-    assert transport.ended == ["abort"] and garbled.lost.result() == "what came was not understood: bad"
+    assert transport.ended == ["abort"] and garbled.lost.result() == "the received data was not understood: bad"
 
 
 def outgoing(told: dict[str, list[Any]], limits: PeerLimits = PLAIN) -> OutgoingLink:

@@ -211,7 +211,7 @@ async def test_a_snapshot_that_cannot_be_sent_is_reported_and_the_next_one_begin
         sender.ping()
     said = {
         "offer": "cannot be read: it is gone", "none": "", "chunk": "cannot be read: an error of the disk",
-        "refused": "did not take the snapshot: its hash is wrong", "silent": "nothing was heard of a snapshot for 2 s",
+        "refused": "refused the snapshot: its hash is wrong", "silent": "no progress of a snapshot for 2 s",
     }[fault]  # fmt: skip
     assert port.reports[-1] == ((2, False, False) if fault == "none" else (2, True, False))
     assert not said or port.words[-1].endswith(said)
@@ -309,5 +309,5 @@ async def test_only_what_was_sent_can_be_acknowledged(begun: int | None, wanted:
         sender.wanted(wanted)
         assert (sender.wait_s is None) == (wanted == 500)
     else:
-        with pytest.raises(ProtocolError, match=f"wanted from {wanted}"):
+        with pytest.raises(ProtocolError, match=f"requested from {wanted}"):
             sender.wanted(wanted)

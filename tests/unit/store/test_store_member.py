@@ -142,7 +142,7 @@ async def test_whatever_a_turn_raises_ends_the_member_and_nobody_waits(tmp_path,
     if where != "turned":
         assert all(isinstance(each, OutcomeUnknown) for each in ended)
     assert member.failed and not turns._in_turn and turns.stopped
-    assert len(fatal.messages) == 1 and "cannot go on: RuntimeError: can't start new thread" in fatal.messages[0]
+    assert len(fatal.messages) == 1 and "cannot continue: RuntimeError: can't start new thread" in fatal.messages[0]
     with pytest.raises(Unavailable):
         await put(member, b"/later")
     await member.stop()

@@ -418,7 +418,7 @@ async def test_a_leader_that_is_confirmed_refuses_what_does_not_fit_in_the_end(t
         await net.clock.sleep(heir.config.tick_s)
         net.heal()
         refusal = await refused(asked)
-        assert isinstance(refusal, InvalidRequest) and "there is a member 'store-4' already" in str(refusal)
+        assert isinstance(refusal, InvalidRequest) and "member 'store-4' exists already" in str(refusal)
 
 
 async def test_nobody_is_removed_whose_going_leaves_no_majority(tmp_path):
@@ -430,7 +430,7 @@ async def test_nobody_is_removed_whose_going_leaves_no_majority(tmp_path):
         await until(lambda: not any(peer.active for peer in leader.raft.status().peers if peer.id == dead))
         remove = MemberChange(ChangeKind.REMOVE, alive)
         refusal = await refused(leader.change_members(remove))
-        assert isinstance(refusal, Unavailable) and "1 of 2 voters are in touch" in str(refusal)
+        assert isinstance(refusal, Unavailable) and "1 of 2 voters are reachable" in str(refusal)
         await leader.change_members(MemberChange(ChangeKind.REMOVE, dead))
         assert leader.raft.configuration.voters == {leader.member_id, alive}
 

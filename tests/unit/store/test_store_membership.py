@@ -109,14 +109,14 @@ def test_an_update_keeps_what_it_does_not_name():
 
 
 REFUSALS = [
-    ("members are there", THREE, MemberChange(ChangeKind.BOOTSTRAP, members=(A,)), "members already"),
+    ("members are there", THREE, MemberChange(ChangeKind.BOOTSTRAP, members=(A,)), "members exist already"),
     ("expected without a name", THREE, expect(""), "needs a name"),
-    ("expected, but there", THREE, expect("a"), "a member 'a' already"),
+    ("expected, but there", THREE, expect("a"), "member 'a' exists already"),
     ("not expected", THREE, join(4, "d"), "announce it first"),
     ("the name is another's", THREE, join(4, "a"), "--rejoin"),
-    ("the id is another's", changed(THREE, expect("d")), join(1, "d"), "under another name"),
+    ("the id is another's", changed(THREE, expect("d")), join(1, "d"), "has another name here"),
     ("removed forever", changed(THREE, remove(3), expect("c")), join(3, "c"), "was removed"),
-    ("no id", changed(THREE, expect("d")), join(0, "d"), "has an id"),
+    ("no id", changed(THREE, expect("d")), join(0, "d"), "needs an id"),
     ("promote a voter", THREE, promote(1), "votes already"),
     ("promote nobody", THREE, promote(8), "no member 8"),
     ("remove nobody", THREE, remove(8), "no member 8"),

@@ -230,9 +230,9 @@ def test_a_disk_that_does_not_tell_has_room_until_a_write_fails() -> None:
     ("code", "free", "needed", "said"),
     [
         (errno.EIO, 7, 9, "an error (/data)"),
-        (errno.ENOSPC, 7000, 0, "an error: /data has 7,000 bytes free; free room there; what is committed is safe"),
-        (errno.EDQUOT, 7, 9000, "an error: /data has 7 bytes free, and 9,000 are needed; free room there; what"),
-        (errno.ENOSPC, None, 0, "an error: /data has an unknown number of bytes free; free room there"),
+        (errno.ENOSPC, 7000, 0, "an error: /data has 7,000 bytes free; free space there; committed data is safe"),
+        (errno.EDQUOT, 7, 9000, "an error: /data has 7 bytes free, and 9,000 bytes are needed; free space there; comm"),
+        (errno.ENOSPC, None, 0, "an error: /data has an unknown number of bytes free; free space there"),
     ],
 )
 def test_an_error_of_the_disk_says_where_and_what_to_do(code: int, free: int | None, needed: int, said: str) -> None:

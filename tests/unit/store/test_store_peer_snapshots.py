@@ -105,7 +105,7 @@ def test_on_from_where_the_receiver_says():
 def test_what_cannot_be_wanted(wanted):
     one, _ = sender()
     one.offer(one.message)
-    with pytest.raises(ProtocolError, match=f"from {wanted[-1]} on, which were not sent"):
+    with pytest.raises(ProtocolError, match=f"from {wanted[-1]}, which were not sent"):
         for offset in wanted:
             one.wanted(offset)
             one.next_chunk()

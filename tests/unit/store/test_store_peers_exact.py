@@ -283,7 +283,7 @@ async def test_who_asks_who_this_is_hears_it_before_and_after_it_takes_part(monk
 async def test_a_new_link_takes_the_place_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     first, second = world.linked(), world.linked()
-    assert first.ended == ["aborted: the peer made a new link"] and second.ended == []
+    assert first.ended == ["aborted: the peer opened a new link"] and second.ended == []
     world.peers.closed(first)  # type: ignore[arg-type]
     world.peers.update([OWN], [NodeId(2), NodeId(3)])
     assert world.refusal(second) == Refusal.REMOVED, "it is still the link of that member"
@@ -431,12 +431,12 @@ async def test_at_its_end_no_link_is_left_and_nothing_is_reported(monkeypatch: p
     [
         (frame((Reply.JOINED,)), None, ""),
         (frame((Reply.NOT_LEADER, 3, "h3:1")), Unavailable, "does not lead; h3:1 does"),
-        (frame((Reply.NOT_LEADER, 0, "")), Unavailable, "does not lead; it knows of no leader"),
-        (frame((Reply.NOT_LEADER, 3)), OutcomeUnknown, "answered with something else than how it went"),
+        (frame((Reply.NOT_LEADER, 0, "")), Unavailable, "does not lead; it knows no leader"),
+        (frame((Reply.NOT_LEADER, 3)), OutcomeUnknown, "answered with something other than the outcome"),
         (failed_frame(InvalidRequest("nobody expects you")), InvalidRequest, "nobody expects you"),
-        (frame((Reply.FAILED,)), OutcomeUnknown, "something else"),
-        (frame((Reply.FAILED, 5)), OutcomeUnknown, "something else"),
-        (frame((Reply.PONG, 5)), OutcomeUnknown, "something else"),
+        (frame((Reply.FAILED,)), OutcomeUnknown, "something other"),
+        (frame((Reply.FAILED, 5)), OutcomeUnknown, "something other"),
+        (frame((Reply.PONG, 5)), OutcomeUnknown, "something other"),
         (frame((Reply.REFUSED, Refusal.TOKEN, "the token is wrong")), Refused, "the token is wrong"),
         (b"", Unavailable, "no answer within 7 s"),
     ],

@@ -84,10 +84,13 @@ def test_a_hello_is_refused_for_the_first_thing_that_is_wrong() -> None:
     greeting = Greeting("magic", 3, "is a test's")
     [hello] = FrameReader(1000).feed(greeting.hello("token", 0))
     assert hello == ("magic", 3, "token", 0) and greeting.refuses(hello, "token") is None
-    assert greeting.refuses(("magic", 3, "token"), "token") == ("hello", "this port is a test's; this is not its hello")
+    assert greeting.refuses(("magic", 3, "token"), "token") == (
+        "hello",
+        "this port is a test's; this is not its handshake",
+    )
     assert greeting.refuses(("other", 3, "token", 0), "token")[0] == "hello"  # type: ignore[index]
     long = greeting.refuses(("magic", "9" * 50, "token", 0), "token")
-    assert long == ("version", "protocol version '" + "9" * 19 + " is not spoken here, only 3")
+    assert long == ("version", "protocol version '" + "9" * 19 + " is not supported, only 3")
     for shown in ("Token", "", 5, None, b"token"):
         assert greeting.refuses(("magic", 3, shown, 0), "token") == ("token", "the token is wrong")
 
@@ -294,7 +297,7 @@ def test_a_snapshot_is_due_after_so_much_log(newest_bytes: int | None, alone: bo
         assert snapshots.due(raft(9), alone, None) == (over == 0)
     files.written_bytes = 600
     assert snapshots.due(raft(9, wanted=True), alone, None) and not snapshots.due(raft(9), alone, None)
-    assert not snapshots.due(raft(0, wanted=True), alone, None), "there is nothing to take"
+    assert not snapshots.due(raft(0, wanted=True), alone, None), "there is nothing to snapshot"
     snapshots._taking = True
     assert not snapshots.due(raft(9, wanted=True), alone, None)
 
@@ -383,9 +386,9 @@ def test_what_comes_of_a_snapshot_comes_in_order_and_is_synced_now_and_then(monk
     incoming = IncomingSnapshot(part, offer(300), 1)  # type: ignore[arg-type]
     incoming.write(0, bytes(10))
     for offset, data in ((0, b"x"), (9, b"x"), (11, b"x"), (10, b""), (10, bytes(291))):
-        with pytest.raises(TransferRefused, match="wanted are those from 10 to 300"):
+        with pytest.raises(TransferRefused, match="expected are those from 10 to 300"):
             incoming.write(offset, data)
-    with pytest.raises(TransferRefused, match="10 of 300 bytes have come"):
+    with pytest.raises(TransferRefused, match="10 of 300 bytes received"):
         next(incoming.finish())
     assert not incoming.closed and not incoming.complete
     incoming.discard()
@@ -408,13 +411,13 @@ THREE = Membership.of([member(1), member(2), member(3, learner=True)])
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (MemberChange(ChangeKind.BOOTSTRAP, members=(member(9),)), "there are members already"),
+        (MemberChange(ChangeKind.BOOTSTRAP, members=(member(9),)), "members exist already"),
         (MemberChange(ChangeKind.EXPECT), "a member needs a name"),
-        (MemberChange(ChangeKind.EXPECT, name="m1"), "there is a member 'm1' already"),
-        (MemberChange(ChangeKind.JOIN, name="m9"), "a member that joins has an id"),
+        (MemberChange(ChangeKind.EXPECT, name="m1"), "member 'm1' exists already"),
+        (MemberChange(ChangeKind.JOIN, name="m9"), "a joining member needs an id"),
         (MemberChange(ChangeKind.JOIN, NodeId(9), "m9"), "no member 'm9' is expected"),
         (MemberChange(ChangeKind.JOIN, NodeId(9), "m1"), "there is a member 'm1' with another id"),
-        (MemberChange(ChangeKind.JOIN, NodeId(2), "m1", rejoin=True), "member 2 is here under another name"),
+        (MemberChange(ChangeKind.JOIN, NodeId(2), "m1", rejoin=True), "member 2 has another name here"),
         (MemberChange(ChangeKind.PROMOTE, NodeId(1)), "member 'm1' votes already"),
         (MemberChange(ChangeKind.PROMOTE, NodeId(9)), "there is no member 9"),
         (MemberChange(ChangeKind.REMOVE, name="m9"), "there is no member 'm9'"),
@@ -434,7 +437,7 @@ def test_a_change_that_does_not_fit_says_why(change: MemberChange, said: str) ->
     [
         ([member(1), member(1, "x")], "two members have the same id"),
         ([member(1), member(2, "m1")], "two members have the same name"),
-        ([member(1, learner=True)], "none of the members would vote"),
+        ([member(1, learner=True)], "no member would vote"),
         ([member(id) for id in range(1, MEMBERS_MAX + 2)], f"at most {MEMBERS_MAX} members"),
     ],
 )

@@ -107,7 +107,9 @@ def test_what_came_with_a_certificate_was_asked_nothing_and_is_done() -> None:
 
 def snapshot_of(state: StateMachine, without: int | None = None, lost: int | None = None) -> FoundSnapshot:
     found = [record for part in records(state) for record in part if record[0] != without]
-    return FoundSnapshot("snap", 50, None, found, [Loss("snap", 0, 1, "a part of the snapshot is broken")], [lost or 0])
+    return FoundSnapshot(
+        "snap", 50, None, found, [Loss("snap", 0, 1, "a part of the snapshot is damaged")], [lost or 0]
+    )
 
 
 def salvaged(snapshot: FoundSnapshot, *commands: Any) -> Any:
@@ -149,7 +151,7 @@ def test_a_gap_at_the_end_may_have_changed_users() -> None:
     assert not made.users_unsure
     made = _exact([], FoundLog({}, set(), SavedState(), [], 0), [])
     _add_rest(made, snapshot_of(state, lost=4), 60)
-    assert made.users_unsure and "may have changed in a gap" in "\n".join(lines(made))
+    assert made.users_unsure and "may have changed within a gap" in "\n".join(lines(made))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_snapshot_that_raft_accepted_is_not_replaced_by_another_offer():
     node.work()
     assert node.replica.syncing and node.replica.raft.accepted_snapshot == source.offer.meta
     for offer in (source.offer._replace(sha256=bytes(32)), source.offer):
-        with pytest.raises(TransferRefused, match="about to be put in force; offer it later"):
+        with pytest.raises(TransferRefused, match="about to be installed; offer it later"):
             node.replica.incoming_snapshot(offer)
     node.slow = False
     node.work()
@@ -60,6 +60,6 @@ def test_a_snapshot_that_another_offer_replaces_while_it_is_verified_is_refused(
     steps = incoming.finish()
     next(steps)()
     net[behind].incoming_snapshot(source.offer._replace(sha256=bytes(32)))
-    with pytest.raises(TransferRefused, match="another offer took its place"):
+    with pytest.raises(TransferRefused, match="it was replaced by another offer"):
         list(steps)
     source.close()

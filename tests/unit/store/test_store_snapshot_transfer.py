@@ -1,4 +1,4 @@
-"""A snapshot on its way: in pieces, broken off and gone on with, and each way in which it is not what was sent."""
+"""A snapshot on its way: in pieces, interrupted and resumed, and each way in which it differs from what was sent."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_bytes_that_are_not_those_asked_for_are_refused(spoil):
     source = SnapshotSource(files)
     incoming = IncomingSnapshot(opened(2), source.offer, CLUSTER)
     incoming.write(0, source.read(0, 100))
-    with pytest.raises(TransferRefused, match="wanted are those from 100"):
+    with pytest.raises(TransferRefused, match="expected are those from 100"):
         incoming.write(*spoil(100, source.read(100, 100)))
     assert incoming.offset == 100
     receive(incoming, source)
@@ -177,7 +177,7 @@ def test_a_byte_that_changed_on_the_way_is_found(at):
     target = opened(2)
     incoming = IncomingSnapshot(target, source.offer, CLUSTER)
     incoming.write(0, bytes(data))
-    with pytest.raises(TransferRefused, match="not what was sent"):
+    with pytest.raises(TransferRefused, match="differs from what was sent"):
         finish(incoming)
     assert incoming.closed and not incoming.complete
     again = IncomingSnapshot(target, source.offer, CLUSTER)
@@ -229,5 +229,5 @@ def test_each_transfer_has_a_file_of_its_own_and_gives_its_room_back():
 
 def test_the_head_of_a_file_from_before_there_were_several_names_its_writer():
     assert meta_of(SnapshotHead(CLUSTER, 9, 40, 3)).configuration == Configuration(frozenset((9,)))
-    with pytest.raises(Corruption, match="configuration does not read"):
+    with pytest.raises(Corruption, match="configuration cannot be decoded"):
         meta_of(SnapshotHead(CLUSTER, 9, 40, 3, [["x"]], []))

@@ -78,7 +78,7 @@ async def test_a_turn_sends_before_it_syncs_and_the_next_one_follows_the_sync() 
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(Failed("cannot apply entry 7"), "cannot apply entry 7"), (ValueError("x"), "cannot go on: ValueError: x (")],
+    [(Failed("cannot apply entry 7"), "cannot apply entry 7"), (ValueError("x"), "cannot continue: ValueError: x (")],
 )  # fmt: skip
 async def test_a_turn_that_fails_ends_the_member(error: Exception, said: str) -> None:
     replica, turns, told, failures = turning()
@@ -177,7 +177,7 @@ def test_a_request_may_be_as_large_as_the_limit_and_no_larger() -> None:
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(KeyError("a bug"), "cannot go on: KeyError: 'a bug'"), (OSError(5, "an error"), "cannot write the log")],
+    [(KeyError("a bug"), "cannot continue: KeyError: 'a bug'"), (OSError(5, "an error"), "cannot write the log")],
 )
 def test_a_replica_that_failed_in_a_turn_says_why_and_has_no_other(
     error: Exception, said: str, monkeypatch: pytest.MonkeyPatch

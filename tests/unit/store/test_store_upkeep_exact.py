@@ -85,15 +85,15 @@ async def test_what_failed_without_stopping_the_member_is_told_once() -> None:
     assert member.words == [
         "the fields of pods are degraded: x",
         "the fields of nodes are degraded: y",
-        "a watcher failed on its input, without effect on others: a bug there",
-        "a caller failed on its input, without effect on others: a bug here",
+        "a watcher failed on its input; others are not affected: a bug there",
+        "a caller failed on its input; others are not affected: a bug here",
     ]
     member.words.clear()
     member.state.tables.degraded = {"nodes": "degraded: z"}
     member.replica.tell.in_vain = 3
     work._upkeep()
     assert member.words == [
-        "the fields of nodes are degraded: z", "a caller failed on its input, without effect on others: a bug here"
+        "the fields of nodes are degraded: z", "a caller failed on its input; others are not affected: a bug here"
     ]  # fmt: skip
     member.state.tables.degraded = {}
     work._upkeep()
@@ -182,7 +182,7 @@ async def test_an_alarm_is_asked_for_once_a_second_until_it_is_there() -> None:
     assert member.words[1:] == [
         "alarm CORRUPT: members hold different data; compare them with `minikube-py store hash`",
         "alarm CORRUPT of member 8: members hold different data; compare them with `minikube-py store hash`",
-        "alarm NOSPACE of member 9: writes that grow are refused",
+        "alarm NOSPACE of member 9: writes that need space are refused",
         "alarm NOSPACE of member 1 is cleared",
     ]
     assert member.failed == ""
@@ -246,8 +246,8 @@ async def test_files_are_made_ready_when_they_are_wanted_and_again_later_where_t
         # Looked at once a second (two ticks); pauses of 1, 2 and 4 s between failures.
         assert len(times) == 4 and [round(after - before) for before, after in itertools.pairwise(times)] == [1, 2, 4]
         assert member.words[0] == (
-            "cannot make the next segment of the log ready: no space left: /data has 5 bytes free, and 1,048,576 are "
-            "needed; free room there; what is committed is safe; trying again in 1 s"
+            "cannot prepare the next segment of the log: no space left: /data has 5 bytes free, and 1,048,576 bytes "
+            "are needed; free space there; committed data is safe; trying again in 1 s"
         )
         assert member.words[1].endswith("trying again in 2 s") and member.failed == ""
         member.file_error = None
@@ -263,7 +263,7 @@ async def test_files_are_made_ready_when_they_are_wanted_and_again_later_where_t
         assert member.calls == []
         member.snapshotter.retry.due, member.snapshot_error = True, OSError(5, "an error")
         await asyncio.sleep(1.1)
-        assert member.words[-1] == "cannot take a snapshot: it failed; trying again in 7 s, the log stays"
+        assert member.words[-1] == "cannot take a snapshot: it failed; trying again in 7 s; the log is kept"
         member.snapshot_error = FolderLost(5, "an error")
         await asyncio.sleep(1.1)
         assert member.failed == "cannot sync its folder: an error (/data)"

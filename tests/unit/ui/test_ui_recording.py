@@ -114,7 +114,7 @@ def test_more_moments_than_a_page_holds_are_counted_and_said() -> None:
     said: list[str] = []
     assert recording.as_dict()["left_out"] == 2
     write_page(NOWHERE, [recording], said.append)
-    assert said == ["null shows the first 3 changes of long; 2 came after"]
+    assert said == ["null shows the first 3 changes of long; 2 later ones are omitted"]
 
 
 def test_a_name_cannot_end_the_element_that_holds_it() -> None:

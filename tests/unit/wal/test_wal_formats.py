@@ -287,14 +287,14 @@ def test_a_gap_between_entries_is_damage():
 
 def test_committed_entries_must_be_there():
     data, _ = segment(HEAD, entries(1, b"a"), (RecordType.HARD_STATE, (1, 7, 2)))
-    with pytest.raises(Corruption, match="up to 2 were committed, only those up to 1"):
+    with pytest.raises(Corruption, match="up to 2 were committed, but only those up to 1"):
         load({segment_name(1): data})
 
 
 def test_another_members_segment_is_refused():
     first, _ = two_segments()
     alien, _ = segment(HEAD._replace(sequence=2, cluster_id=99, previous_end=len(first.rstrip(b"\0"))))
-    with pytest.raises(Corruption, match="another cluster"):
+    with pytest.raises(Corruption, match="different cluster"):
         load({segment_name(1): first, segment_name(2): alien})
 
 
@@ -349,7 +349,7 @@ def test_the_members_stand_in_the_head_and_are_not_missed_in_old_files():
 
 
 def test_bytes_behind_the_end_are_no_part_of_a_snapshot():
-    with pytest.raises(Corruption, match="follows the end"):
+    with pytest.raises(Corruption, match="data after the end"):
         read_snapshot("s", snapshot_file([1]) + b"more")
 
 

@@ -28,8 +28,8 @@ from minikube_py.wal.segment import (
 from minikube_py.wal.snapshot import SnapshotHead, SnapshotWriter, snapshot_name
 
 SIZE = HEAD_BYTES + 2048
-BROKEN = "a part of the log is broken"
-NO_HEAD = "the segment's head does not read"
+BROKEN = "a part of the log is damaged"
+NO_HEAD = "the segment's header is unreadable"
 
 
 class Log:
@@ -119,7 +119,7 @@ def test_segments_that_are_not_there_are_named_each(gone: list[int]) -> None:
         del log.files[segment_name(sequence)]
     found = log.salvaged()
     last = 2 + 2 * len(gone)
-    assert told(found) == [Loss(segment_name(each), 0, 0, "the segment is not there", 3, last) for each in gone]
+    assert told(found) == [Loss(segment_name(each), 0, 0, "the segment is missing", 3, last) for each in gone]
     assert indexes(found) == [1, 2, *range(last + 1, 11)]
 
 
@@ -143,7 +143,7 @@ def test_a_segment_that_nothing_vouches_for_is_lost_whole() -> None:
     log = Log(3, 1, 2, commit=False).spoil(2, 20)
     found = log.salvaged()
     assert told(found) == [
-        Loss(segment_name(2), 0, SIZE, "the segment's head does not read, nor what it vouches for", 4, 4)
+        Loss(segment_name(2), 0, SIZE, "the segment's header and its backup are unreadable", 4, 4)
     ]
     assert indexes(found) == [1, 2, 3, 5, 6]
 
@@ -156,7 +156,7 @@ def test_a_segment_that_was_cut_is_named_from_its_last_record_on(sequence: int) 
     found = log.salvaged()
     lost = 3 * sequence
     last = lost if sequence == 1 else 0
-    assert told(found) == [Loss(segment_name(sequence), start, SIZE - start, "the segment was cut", lost, last)]
+    assert told(found) == [Loss(segment_name(sequence), start, SIZE - start, "the segment was truncated", lost, last)]
     assert indexes(found) == [each for each in range(1, 7) if each != lost]
 
 
@@ -164,11 +164,11 @@ def test_the_end_of_a_segment_that_has_a_successor_is_known() -> None:
     log = Log(3, 3, commit=False)
     start, end = log.places[1, 2]
     found = log.spoil(1, start).salvaged()
-    assert told(found) == [Loss(segment_name(1), start, end - start, "the segment's end is broken", 3, 3)]
+    assert told(found) == [Loss(segment_name(1), start, end - start, "the segment's end is damaged", 3, 3)]
     # Where the next one's head does not read either, it is what was written.
     found = log.spoil(2, 20).salvaged()
     [loss, _] = told(found)
-    assert loss[:4] == (segment_name(1), start, end - start, "the segment's end is broken")
+    assert loss[:4] == (segment_name(1), start, end - start, "the segment's end is damaged")
 
 
 def test_a_last_write_that_nobody_was_promised_is_no_loss() -> None:
@@ -192,8 +192,8 @@ def test_a_segment_belongs_where_its_head_says() -> None:
     found = log.salvaged()
     assert indexes(found) == [1, 2, 3, 4, 5, 6]
     assert told(found) == [
-        Loss(names[2], 0, 0, "it is segment 2, under another's name"),
-        Loss(names[1], 0, 0, "it is segment 3, under another's name"),
+        Loss(names[2], 0, 0, "it is segment 2, under another name"),
+        Loss(names[1], 0, 0, "it is segment 3, under another name"),
     ]
     log.files = {names[0]: one, names[1]: two, names[2]: two}
     assert told(log.salvaged()) == [Loss(names[2], 0, SIZE, "it is a copy of segment 2")]
@@ -205,7 +205,7 @@ def test_a_segment_of_another_member_is_left_out() -> None:
     log.files[segment_name(2)] = Log(2, 2, 2, member=9).files[segment_name(2)]
     found = log.salvaged()
     assert told(found)[0] == Loss(segment_name(2), 0, SIZE, "it is a segment of another member")
-    assert [loss.what for loss in told(found)[1:]] == ["the segment is not there"] and indexes(found) == [1, 2, 5, 6]
+    assert [loss.what for loss in told(found)[1:]] == ["the segment is missing"] and indexes(found) == [1, 2, 5, 6]
 
 
 def test_one_without_a_head_takes_the_only_place_that_is_free() -> None:
@@ -218,7 +218,7 @@ def test_one_without_a_head_takes_the_only_place_that_is_free() -> None:
     found = log.salvaged()
     assert indexes(found) == list(range(1, 10)), "segment 3 says where it belongs, so the other one is segment 2"
     assert [(loss.file, loss.what) for loss in told(found) if not loss.harmless] == [
-        (names[2], "it is segment 2, under another's name"), (segment_name(7), "it is segment 3, under another's name"),
+        (names[2], "it is segment 2, under another name"), (segment_name(7), "it is segment 3, under another name"),
     ]  # fmt: skip
     # Two of them: nobody knows which.
     log = Log(3, 3, 3, 3)
@@ -258,7 +258,7 @@ def test_a_sound_record_of_an_unknown_shape_is_named(value: Any) -> None:
     end = writer.end
     data += writer.encode(RecordType.ENTRIES, msgpack.packb((1, 2, [b"b"], 1)))
     found = salvage_log([segment_name(1)], lambda name: data.ljust(SIZE, b"\0"))
-    assert found.losses == [Loss(segment_name(1), start, end - start, "a record of a shape that is unknown", 2, 1)]
+    assert found.losses == [Loss(segment_name(1), start, end - start, "a record of unknown form", 2, 1)]
     assert indexes(found) == [1, 2] and [entry.kind for entry in found.entries.values()] == [0, 1]
 
 
@@ -295,22 +295,22 @@ def test_a_sound_snapshot_is_whole() -> None:
 def test_a_broken_chunk_is_named_with_what_lies_before_it(at: int, left: list[int], gap: int) -> None:
     found = salvage_snapshot(NAME, changed(WHOLE, PLACES[at] + HEADER_BYTES))
     size = PLACES[at + 1] - PLACES[at]
-    assert found.losses == [Loss(NAME, PLACES[at], size, "a part of the snapshot is broken")]
+    assert found.losses == [Loss(NAME, PLACES[at], size, "a part of the snapshot is damaged")]
     assert (found.records, found.gaps, found.head) == (left, [gap], HEAD)
 
 
 SCENES: Mapping[str, tuple[Callable[[], bytes], list[tuple[int, int, str]], list[int]]] = {
-    "its head": (lambda: changed(WHOLE, 20), [(0, PLACES[1], "a part of the snapshot is broken")], [0]),
+    "its head": (lambda: changed(WHOLE, 20), [(0, PLACES[1], "a part of the snapshot is damaged")], [0]),
     "its end": (
         lambda: changed(WHOLE, PLACES[4] + 20),
-        [(PLACES[4], PLACES[5] - PLACES[4], "the snapshot's end is broken")], [5],
+        [(PLACES[4], PLACES[5] - PLACES[4], "the snapshot's end is damaged")], [5],
     ),
-    "cut behind a chunk": (lambda: WHOLE[: PLACES[4]], [(PLACES[4], 0, "the snapshot was cut")], [5]),
-    "cut within one": (lambda: WHOLE[: PLACES[3] + 3], [(PLACES[3], 3, "the snapshot's end is broken")], [3]),
+    "cut behind a chunk": (lambda: WHOLE[: PLACES[4]], [(PLACES[4], 0, "the snapshot was truncated")], [5]),
+    "cut within one": (lambda: WHOLE[: PLACES[3] + 3], [(PLACES[3], 3, "the snapshot's end is damaged")], [3]),
     "empty": (lambda: b"", [(0, 0, "the snapshot is empty")], [0]),
     "another's end": (
         lambda: WHOLE[: PLACES[4]] + snapshot([1, 2], [3], [4, 6])[0][PLACES[4] :],
-        [(PLACES[5], 0, "the snapshot was cut")], [5],
+        [(PLACES[5], 0, "the snapshot was truncated")], [5],
     ),
 }  # fmt: skip
 
@@ -325,7 +325,7 @@ def test_each_damage_of_a_snapshot_is_named(scene: str) -> None:
 
 def test_a_snapshot_under_anothers_name_says_whose_it_is() -> None:
     found = salvage_snapshot(snapshot_name(31), WHOLE)
-    what = "the snapshot is that of entry 30, under another's name"
+    what = "the snapshot is that of entry 30, under another name"
     assert found.losses == [Loss(snapshot_name(31), 0, len(WHOLE), what)] and found.index == 30 and found.gaps == [5]
 
 
@@ -334,7 +334,7 @@ def test_a_head_of_an_unknown_shape_is_named_and_the_chunks_read() -> None:
     size = len(data)
     data += encode_record(RecordType.SNAPSHOT_CHUNK, msgpack.packb([7]), seed=0, offset=len(data), synced=0)
     found = salvage_snapshot(NAME, data)
-    assert found.losses[0] == Loss(NAME, 0, size, "the snapshot's head does not hold what it should")
+    assert found.losses[0] == Loss(NAME, 0, size, "the snapshot's header is invalid")
     assert (found.records, found.head, found.index, found.gaps[0]) == ([7], None, 30, 0)
 
 

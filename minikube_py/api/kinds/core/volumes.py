@@ -177,7 +177,7 @@ PERSISTENTVOLUMES: Final = Kind(
             NAME,
             column("Capacity", "How large the volume is."),
             column("Access Modes", "The ways in which it can be mounted."),
-            column("Reclaim Policy", "What becomes of it when its claim has left it."),
+            column("Reclaim Policy", "What happens to it when its claim is gone."),
             column("Status", "Its phase."),
             column("Claim", "The claim it is bound to."),
             column("StorageClass", "The class it is of."),
