@@ -35,8 +35,8 @@ class Folder:
         """Idempotent."""
         _standing.discard(self)
         if self._temporary and self.of_this_process:
-            self._temporary = False
             shutil.rmtree(self.path, ignore_errors=True)
+            self._temporary = False
 
     def kubeconfig(self, namespace: str, access: Access) -> Path:
         """An administrator's, with that namespace as the context's."""

@@ -7,7 +7,6 @@ after each advance or write."""
 from __future__ import annotations
 
 import asyncio
-import atexit
 import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,6 @@ from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import TAKEN_BYTES_MAX, Batch, Stream
 from minikube_py.cluster.folder import Folder
-from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.virtual_watch import VirtualWatch
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
@@ -43,7 +41,7 @@ Asker = Callable[[str], Spoken]
 class Gateway:
     """`answer` answers a request, `asker` authenticates an Authorization header; both from any thread.
 
-    `start()` returns when it is reachable; `happened()` signals that the history continued."""
+    `start()` returns when it is reachable."""
 
     def __init__(self, answer: Answer, asker: Asker, port: int) -> None:
         self.folder = Folder(None, self._let_go)
@@ -51,26 +49,8 @@ class Gateway:
         self._port = port
         self._core = _Core(answer, asker, users_by_token(self._credentials.by_role))
         self._http: HttpServer | None = None
-        self._thread = LoopThread(self._begin, self._end)
+        self._loop: asyncio.AbstractEventLoop
         self.url = ""
-
-    def start(self) -> None:
-        """Raises: SetupError if the port is taken; nothing is left then."""
-        atexit.register(self.stop)
-        try:
-            self._thread.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Idempotent."""
-        atexit.unregister(self.stop)
-        try:
-            if self.folder.of_this_process:
-                self._thread.stop()
-        finally:
-            self.folder.clear()
 
     @property
     def token(self) -> str:
@@ -84,21 +64,30 @@ class Gateway:
         return self.folder.kubeconfig(namespace, self._credentials.access(self.url))
 
     def happened(self) -> None:
-        """Watches report the changes; from any thread."""
-        self._thread.loop.call_soon_threadsafe(self._core.tell)
+        """The history continued: watches report the changes; from any thread."""
+        self._loop.call_soon_threadsafe(self._core.tell)
 
-    async def _begin(self) -> None:
-        host, port = free_address(LOOPBACK, self._port)
-        context = self._credentials.certificates.server_context()
-        http = HttpServer(cast(ApiServer, self._core), host, port, context)
-        await start_http(http, host, port)
+    async def start(self) -> None:
+        """Raises: SetupError if the port is taken; nothing is left then."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            host, port = free_address(LOOPBACK, self._port)
+            context = self._credentials.certificates.server_context()
+            http = HttpServer(cast(ApiServer, self._core), host, port, context)
+            await start_http(http, host, port)
+        except BaseException:
+            self.folder.clear()
+            raise
         self._http = http
         self.url = url_of(host, port)
 
-    async def _end(self) -> None:
-        self._core.stop()
-        if self._http is not None:
-            await self._http.stop()
+    async def stop(self) -> None:
+        try:
+            self._core.stop()
+            if self._http is not None:
+                await self._http.stop()
+        finally:
+            self.folder.clear()
 
     def _let_go(self) -> None:
         if self._http is not None:

@@ -17,6 +17,8 @@ The store is in memory unless `data_dir` names a folder. Nothing is left behind,
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Self
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.arguments import FilePath, FilePaths, Namespace, Nodes, Port, Seed, State, Time, checked
 from minikube_py.cluster.door import DEFAULT, AsyncDoor, ReachedPlainly
-from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.errors import FORKED, ClusterError
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual_time import InVirtualTime
@@ -70,6 +72,7 @@ class Cluster(InVirtualTime):
         self._engine: Threaded | VirtualEngine | None = None
         self._in_loop: AsyncCluster | None = None
         self._views: list[Namespaced] = []
+        self._process = 0
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -90,7 +93,7 @@ class Cluster(InVirtualTime):
         else:
             engine = Threaded(options)
         engine.start()
-        self._engine = engine
+        self._engine, self._process = engine, os.getpid()
         return self
 
     def stop(self) -> None:
@@ -98,18 +101,27 @@ class Cluster(InVirtualTime):
         self._stop(quietly=False)
 
     def _stop(self, quietly: bool) -> None:
-        engine, self._engine = self._engine, None
-        if engine is None:
-            return
-        views, self._views = self._views, []
-        try:
-            for each in (self, *views):
-                each.client.close()
-        finally:
+        """An interrupted one can be repeated; what lives on a thread ends by itself."""
+        engine = self._engine
+        if engine is None or self._process != os.getpid():
+            # In a forked child, it is its parent's.
             if isinstance(engine, Threaded):
                 engine.stop()
-            else:
+            self._forget()
+            return
+        try:
+            for each in (self, *self._views):
+                each.client.close()
+        finally:
+            try:
                 engine.stop(quietly)
+            except Exception:
+                self._forget()
+                raise
+            self._forget()
+
+    def _forget(self) -> None:
+        self._engine, self._views = None, []
 
     def __enter__(self) -> Self:
         return self.start()
@@ -154,6 +166,7 @@ class Cluster(InVirtualTime):
 
     def in_namespace(self, name: Namespace) -> Namespaced:
         """The same cluster with another default namespace."""
+        self._require_parent()
         view = Namespaced(self, name)
         self._views.append(view)
         return view
@@ -161,8 +174,14 @@ class Cluster(InVirtualTime):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _require_new(self) -> None:
+        self._require_parent()
         if self._engine is not None or self._in_loop is not None:
             raise ClusterError("the cluster was started already")
+
+    def _require_parent(self) -> None:
+        """Raises: ClusterError in a child forked while it runs."""
+        if self._engine is not None and self._process != os.getpid():
+            raise ClusterError(FORKED)
 
     def _virtual(self) -> VirtualEngine:
         self._reached()
@@ -176,6 +195,7 @@ class Cluster(InVirtualTime):
             raise ClusterError("within `async with Cluster() as c`, use c, whose methods are awaited")
         if self._engine is None:
             raise ClusterError(NOT_RUNNING)
+        self._require_parent()
         return self._engine
 
 
@@ -210,6 +230,8 @@ class AsyncCluster(AsyncDoor):
 
     async def start(self) -> None:
         engine = InLoop(self._options)
+        # A second Ctrl-C ends asyncio.run in the middle of a step.
+        atexit.register(engine.folder.clear)
         await engine.start()
         self._engine = engine
 
@@ -223,6 +245,7 @@ class AsyncCluster(AsyncDoor):
                 await each.client.aclose()
         finally:
             await engine.stop()
+            atexit.unregister(engine.folder.clear)
 
     async def snapshot(self) -> Snapshot:
         """See Cluster."""
@@ -244,6 +267,8 @@ class AsyncCluster(AsyncDoor):
     def _reached(self) -> InLoop:
         if self._engine is None:
             raise ClusterError(NOT_RUNNING)
+        if not self._engine.folder.of_this_process:
+            raise ClusterError(FORKED)
         return self._engine
 
     def _clock(self) -> Clock:

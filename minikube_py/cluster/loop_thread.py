@@ -1,83 +1,186 @@
-"""An event loop on a separate thread, with something that starts and stops on it."""
+"""An event loop on a separate thread, with something that lives there.
+
+Ctrl-C is raised on the main thread, at any instruction, as often as it is pressed. So what must be cleaned up is made,
+kept and ended on this thread. Its owner only holds one of two connected sockets: when that is dropped, in whatever way,
+the thread ends; at the end of the process, too. Between the two threads are only calls that cannot be interrupted
+halfway: a lock of `threading` that the main thread left locked would stop this one for good."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
+import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any
+from _thread import start_new_thread
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
 
 from minikube_py.cluster.errors import ClusterError
 
 
-class LoopThread:
-    """`begin` and `end` are awaited on the loop: at its start, and before its end if the start succeeded."""
+class Living(Protocol):
+    """Nothing is left if its start fails or is cancelled, and after `stop`."""
 
-    def __init__(self, begin: Callable[[], Awaitable[object]], end: Callable[[], Awaitable[object]]) -> None:
-        self.loop: asyncio.AbstractEventLoop
-        self._begin, self._end = begin, end
-        self._process = os.getpid()
-        self._stop: asyncio.Event
-        self._ready: Future[None] = Future()
-        self._ended: Future[None] = Future()
-        # Without a stop the process must still be able to exit.
-        self._thread = threading.Thread(target=self._run, name="minikube-py", daemon=True)
+    async def start(self) -> object: ...
 
-    def start(self) -> None:
-        """Raises: what `begin` raises; the caller calls `stop` then, or if it is interrupted here."""
-        self._thread.start()
-        self._ready.result()
+    async def stop(self) -> None: ...
+
+
+L = TypeVar("L", bound=Living)
+
+
+class LoopThread(Generic[L]):
+    """`make` and the methods of its result are called on the loop, and must not refer to the owner of this."""
+
+    def __init__(self, make: Callable[[], L]) -> None:
+        self._held, other = socket.socketpair()
+        self._life = _Life(make, other)
+        self._begun: int | None = None
+
+    def start(self) -> L:
+        """Raises: what `make` and its `start` raise; nothing is left then, nor if it is interrupted."""
+        life = self._life
+        try:
+            self._begun = start_new_thread(life.begin, ())
+            life.begun.get()
+        except BaseException:
+            self._end()
+            raise
+        if life.made is None:
+            self.stop()
+        assert life.made is not None
+        return life.made
 
     def stop(self) -> None:
-        """Also after the start failed, or its caller was interrupted. Raises: what `end` raises."""
-        if not self._thread.is_alive() and not self._ended.done():
+        """Idempotent. Raises: what the end raises."""
+        self._end()
+        if self._life.error is not None:
+            raise self._life.error
+
+    def _end(self) -> None:
+        life = self._life
+        if not life.of_this_process:
+            self._held.close()
             return
-        try:
-            self._ready.exception()
-            self.loop.call_soon_threadsafe(self._stop.set)
-        except RuntimeError:
-            # The loop has ended: the start failed.
-            pass
-        try:
-            self._thread.join()
-        except KeyboardInterrupt:
-            # It ends within milliseconds, and leftovers would stay.
-            self._thread.join()
-            raise
-        self._ended.result()
+        with suppress(OSError):
+            self._held.send(b"\0")
+        if self._begun is not None:
+            life.wait()
+        self._held.close()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Returns or raises what `main()` does, on the loop; for other threads."""
-        if os.getpid() != self._process:
-            raise ClusterError("this process was forked while the cluster ran, which is its parent's: start one here")
-        if threading.current_thread() is self._thread:
+        life = self._life
+        if threading.get_ident() == life.ident:
             raise ClusterError("this is the cluster's own loop: await the transport's methods here")
-        work = asyncio.run_coroutine_threadsafe(main(), self.loop)
+        answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def whole() -> None:
+            try:
+                answered.put((await main(), None))
+            except BaseException as error:
+                answered.put((None, error))
+
+        def on_loop(call: Callable[[], object]) -> None:
+            try:
+                life.loop.call_soon_threadsafe(call)
+            except RuntimeError:
+                raise ClusterError("the cluster has ended") from None
+
+        on_loop(lambda: tasks.append(life.loop.create_task(whole())))
         try:
-            return work.result()
+            found, error = answered.get()
         except BaseException:
-            work.cancel()
+            on_loop(lambda: [each.cancel() for each in tasks])
+            raise
+        if error is not None:
+            raise error
+        return found
+
+
+class _Life(Generic[L]):
+    """The thread. It does not refer to its owner."""
+
+    def __init__(self, make: Callable[[], L], other: socket.socket) -> None:
+        self.loop: asyncio.AbstractEventLoop
+        self.ident: int | None = None
+        self.made: L | None = None
+        self.error: BaseException | None = None
+        self.begun: SimpleQueue[None] = SimpleQueue()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._over = False
+        self._make, self._other = make, other
+        self._process = os.getpid()
+
+    @property
+    def of_this_process(self) -> bool:
+        return os.getpid() == self._process
+
+    def begin(self) -> None:
+        """On a thread for this alone: an interrupted `Thread.start` would leave its locks locked."""
+        try:
+            threading.Thread(target=self._run, name="minikube-py", daemon=True).start()
+        except BaseException as error:
+            self._end(error)
+
+    def wait(self) -> None:
+        """Also if it is interrupted, once: it takes milliseconds, and leftovers would stay so long."""
+        try:
+            self._wait()
+        except BaseException:
+            self._wait()
             raise
 
+    def _wait(self) -> None:
+        # Not Thread.join, which when interrupted takes the thread for ended.
+        if not self._over:
+            self._ended.get()
+            self._ended.put(None)
+
     def _run(self) -> None:
+        self.ident = threading.get_ident()
+        atexit.register(self._exit)
+        error: BaseException | None = None
         try:
             asyncio.run(self._serve())
-        except BaseException as error:
-            self._ended.set_exception(error)
-        else:
-            self._ended.set_result(None)
+        except asyncio.CancelledError:
+            pass
+        except BaseException as raised:
+            error = raised
+        atexit.unregister(self._exit)
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.error, self._over = error, True
+        self._other.close()
+        self.begun.put(None)
+        self._ended.put(None)
+
+    def _exit(self) -> None:
+        if self.of_this_process:
+            with suppress(OSError):
+                self._other.shutdown(socket.SHUT_RD)
+            self.wait()
 
     async def _serve(self) -> None:
-        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        self.loop = loop
+
+        def dropped() -> None:
+            loop.remove_reader(self._other)
+            task.cancel()
+
+        loop.add_reader(self._other, dropped)
+        made = self._make()
+        await made.start()
+        self.made = made
         try:
-            await self._begin()
-        except BaseException as error:
-            self._ready.set_exception(error)
-            return
-        self._ready.set_result(None)
-        try:
-            await self._stop.wait()
+            self.begun.put(None)
+            await loop.create_future()
         finally:
-            await self._end()
+            await made.stop()

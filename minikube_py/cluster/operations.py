@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import timestamp
@@ -148,7 +148,7 @@ class Operations:
 
 
 def waited(
-    thread: LoopThread, clock: Clock, operations: Operations, waiting: Waiting, timeout_s: float,
+    thread: LoopThread[Any], clock: Clock, operations: Operations, waiting: Waiting, timeout_s: float,
     namespace: str | None, selector: str,
 ) -> list[Object]:  # fmt: skip
     """As `Operations.wait`, outside the loop's thread: `until` is called there, and may use the cluster.

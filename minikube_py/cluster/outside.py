@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
 from minikube_py.client.http_transport import HttpTransport
-from minikube_py.client.kubeconfig import load_kubeconfig, read_document
+from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig, read_document
 from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.arguments import FilePath, Namespace, Text, checked
 from minikube_py.cluster.door import DEFAULT, PlainDoor
@@ -66,34 +67,37 @@ class OutsideNamespaced(PlainDoor):
         return self.cluster._reached()
 
 
+class _Connection:
+    """The part that lives on the thread."""
+
+    def __init__(self, access: ClusterAccess) -> None:
+        self.folder = Folder(None, lambda: None)
+        self.transport = HttpTransport(access)
+
+    async def start(self) -> None:
+        """Connections are opened by requests."""
+
+    async def stop(self) -> None:
+        try:
+            await self.transport.close()
+        finally:
+            self.folder.clear()
+
+
 class _Engine:
     time_passes = True
 
     def __init__(self, kubeconfig: Path, context: str) -> None:
         self._given, self._context = kubeconfig, context
         self._access = load_kubeconfig(kubeconfig, context or None)
-        self._folder = Folder(None, lambda: None)
-        self._transport: HttpTransport
-        self._thread = LoopThread(self._begin, self._end)
+        self._connection: _Connection
+        self._thread = LoopThread(partial(_Connection, self._access))
 
     def start(self) -> None:
-        try:
-            self._thread.start()
-        except BaseException:
-            self.stop()
-            raise
+        self._connection = self._thread.start()
 
     def stop(self) -> None:
-        try:
-            self._thread.stop()
-        finally:
-            self._folder.clear()
-
-    async def _begin(self) -> None:
-        self._transport = HttpTransport(self._access)
-
-    async def _end(self) -> None:
-        await self._transport.close()
+        self._thread.stop()
 
     @property
     def clock(self) -> Clock:
@@ -117,7 +121,7 @@ class _Engine:
         """The given one; or a copy with that context and namespace, if they differ from its own."""
         if namespace == DEFAULT and not self._context:
             return self._given
-        path = self._folder.path / f"kubeconfig-{namespace}"
+        path = self._connection.folder.path / f"kubeconfig-{namespace}"
         if not path.exists():
             document = read_document(self._given)
             if self._context:
@@ -129,7 +133,7 @@ class _Engine:
         return path
 
     def transport(self) -> ApiTransport:
-        return self._transport
+        return self._connection.transport
 
     own_transport = transport
 

@@ -4,11 +4,11 @@ It always cleans up: after a failed or cancelled start, an exception, Ctrl-C, a 
 
 from __future__ import annotations
 
-import atexit
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,23 +50,11 @@ class Options:
 
 
 class RealPlane:
-    """The control plane with its folder, before and while it runs; and access from outside."""
+    """The control plane with its folder; and access from outside."""
 
-    def __init__(self, options: Options) -> None:
-        self.folder = Folder(options.data_dir, self._let_go)
-        seed = None if options.seed is None else random.Random(str(options.seed)).getrandbits(63)
-        config = ControlPlaneConfig(
-            self.folder.path, port=options.port, shapes=options.shapes, seed=seed, stages=options.stages
-        )
-        memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
-        self.clock = SystemClock()
-        self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory)
-
-    def _let_go(self) -> None:
-        """The sockets belong to the parent, whose clients see their end."""
-        http = self.plane.http
-        if http is not None:
-            http.abandon()
+    folder: Folder
+    plane: GatedControlPlane
+    clock: Clock
 
     @property
     def url(self) -> str:
@@ -100,26 +88,16 @@ class Threaded(RealPlane):
     """On a separate thread and event loop: any synchronous client may wait for it."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._thread = LoopThread(self.plane.start, self.plane.stop)
+        self._thread = LoopThread(partial(InLoop, options))
 
     def start(self) -> None:
         """Raises: what the control plane's start raises; nothing is left then."""
-        atexit.register(self.stop)
-        try:
-            self._thread.start()
-        except BaseException:
-            self.stop()
-            raise
+        made = self._thread.start()
+        self.folder, self.plane, self.clock = made.folder, made.plane, made.clock
 
-    def stop(self) -> None:
+    def stop(self, quietly: bool = False) -> None:
         """Idempotent. Raises: what the end raises."""
-        atexit.unregister(self.stop)
-        try:
-            if self.folder.of_this_process:
-                self._thread.stop()
-        finally:
-            self.folder.clear()
+        self._thread.stop()
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
         """Returns or raises what `work` does, on the cluster's loop, with its parts."""
@@ -148,6 +126,22 @@ class Threaded(RealPlane):
 
 class InLoop(RealPlane):
     """In the caller's loop."""
+
+    def __init__(self, options: Options) -> None:
+        self.folder = Folder(options.data_dir, self._let_go)
+        seed = None if options.seed is None else random.Random(str(options.seed)).getrandbits(63)
+        config = ControlPlaneConfig(
+            self.folder.path, port=options.port, shapes=options.shapes, seed=seed, stages=options.stages
+        )
+        memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
+        self.clock = SystemClock()
+        self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory)
+
+    def _let_go(self) -> None:
+        """The sockets belong to the parent, whose clients see their end."""
+        http = self.plane.http
+        if http is not None:
+            http.abandon()
 
     async def start(self) -> None:
         """Raises: what the control plane's start raises; nothing is left then."""

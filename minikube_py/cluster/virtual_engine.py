@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
@@ -27,10 +29,11 @@ from minikube_py.apiserver.options import parse_bool
 from minikube_py.apiserver.routes import parse_path, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
-from minikube_py.cluster.errors import ClusterError, WaitTimeout
+from minikube_py.cluster.errors import FORKED, ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR, GatedServer
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.in_process import SERVER, Answered, answered_of, bearer, plain_transport
+from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
@@ -127,10 +130,12 @@ class VirtualEngine:
         self.virtual = VirtualCluster(seed, config=config)
         self.inputs: list[Input] = []
         self._lock = threading.RLock()
+        self._process = os.getpid()
         self._port = port
         # For the timeouts of external watches, which are not part of the history.
         self._rng = Rng(f"watches {seed}")
         self._gateway: Gateway | None = None
+        self._thread: LoopThread[Gateway] | None = None
         self._programs: Programs | None = None
 
     def start(self) -> None:
@@ -144,23 +149,20 @@ class VirtualEngine:
 
     def stop(self, quietly: bool) -> None:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
-        gateway, self._gateway = self._gateway, None
         try:
             if self._programs is not None:
                 self._programs.stop()
         finally:
-            self._end(gateway, quietly)
-
-    def _end(self, gateway: Gateway | None, quietly: bool) -> None:
-        try:
-            if gateway is not None:
-                gateway.stop()
-        finally:
-            with self._lock:
-                if quietly:
-                    self.virtual.close()
-                else:
-                    self.virtual.stop()
+            try:
+                self._gateway = None
+                if self._thread is not None:
+                    self._thread.stop()
+            finally:
+                with self._lock, self.virtual.held():
+                    if quietly:
+                        self.virtual.close()
+                    else:
+                        self.virtual.stop()
 
     # -- access -------------------------------------------------------------------------------------------------------
 
@@ -168,9 +170,10 @@ class VirtualEngine:
     def gateway(self) -> Gateway:
         """Opened on first use."""
         if self._gateway is None:
-            gateway = Gateway(self.answer, self.asker, self._port)
-            gateway.start()
-            self._gateway = gateway
+            # Its thread must not hold what ends it.
+            me, port = weakref.proxy(self), self._port
+            self._thread = LoopThread(lambda: Gateway(lambda one: me.answer(one), lambda one: me.asker(one), port))
+            self._gateway = self._thread.start()
         return self._gateway
 
     def asker(self, header: str) -> Spoken:
@@ -309,7 +312,9 @@ class VirtualEngine:
             yield
 
     def require_whole(self) -> None:
-        """Raises: ClusterError."""
+        """Raises: ClusterError, also in a forked child."""
+        if os.getpid() != self._process:
+            raise ClusterError(FORKED)
         if (broken := self.virtual.broken) is not None:
             raise ClusterError(
                 f"{broken!r} came in the middle of a step of the simulation, which cannot continue: stop the cluster"
