@@ -45,7 +45,7 @@ class Leading:
                 # Another candidate was faster.
                 await self.elector.look()
             leader = self.elector.leader
-            return f"standby: {leader} leads" if leader else "standing by"
+            return f"standby: {leader} leads" if leader else "standby"
         started = asyncio.create_task(self._started.wait())
         await asyncio.wait((self._task, started), return_when=asyncio.FIRST_COMPLETED)
         started.cancel()

@@ -181,7 +181,7 @@ def test_sums_as_data(v1: client.CoreV1Api, index: Index, kubectl: Index) -> Non
 
 
 BAD: list[tuple[list[str], str]] = [
-    (["create", "x", "--on", "nods", "--fields", "free.cpu"], "on: 'nods' is no resource that is stored; there are"),
+    (["create", "x", "--on", "nods", "--fields", "free.cpu"], "on: 'nods' is not a stored resource; the resources are"),
     (["create", "x", "--on", "nodes", "--fields", "spec.podCIRD"], "did you mean spec.podCIDR?"),
     (["create", "x", "--on", "nodes", "--fields", "free.cpu:int"], "declared on nodes as quantity: leave :int away"),
     (["create", "x", "--on", "nodes", "--fields", "free.cpu", "--structure", "btree"], "no structure is named 'btree'"),
@@ -190,8 +190,8 @@ BAD: list[tuple[list[str], str]] = [
     (["create", "x", "--on", "nodes", "--fields", "n", "--sum", "n=podz:a:count@1"], "did you mean 'pods'?"),
     (["explain", "free.cpu>=lots"], "quantities must match the regular expression"),
     (["explain", "metadata.name="], "compares no declared field of nodes; there are free.*"),
-    (["stats", "none"], "there is no index 'none'; there are: none"),
-    (["drop", "none"], "there is no index 'none'; there are: none"),
+    (["stats", "none"], "there is no index 'none'; the indexes are: none"),
+    (["drop", "none"], "there is no index 'none'; the indexes are: none"),
 ]
 
 

@@ -108,7 +108,7 @@ async def test_a_scheduler_that_stands_by_takes_over_from_a_dead_and_a_stopped_o
         assert "kube-system/kube-scheduler" in first.log_file.read_text().splitlines()[-1]
 
         third = await start(children, "scheduler", tmp_path, *flags)
-        assert third.where.startswith("standing by")
+        assert third.where.startswith("standby")
         await second.stop()
         given_up = await client.get(LEASES, "kube-scheduler", "kube-system")
         assert given_up["spec"].get("holderIdentity") != after["spec"]["holderIdentity"], "nobody waits for its end"

@@ -238,9 +238,9 @@ async def test_indexes_are_declared_asked_and_explained_over_the_wire(tmp_path, 
         assert [each.structure for each in explanation.others] == ["columns", "scan"]
         for wrong, message in (
             (client.declare_index(replace(spec, name="other", structure="magic")), "no structure is named 'magic'"),
-            (client.declare_index(replace(spec, structure="scan", options={})), "declared already, as another"),
+            (client.declare_index(replace(spec, structure="scan", options={})), "declared already with another definition"),
             (client.declare_index(replace(spec, name="other", fields=("x",))), "field 'x' is not declared"),
-            (client.drop_index("other"), "there is no index 'other'; there are: fits"),
+            (client.drop_index("other"), "there is no index 'other'; the indexes are: fits"),
             (client.txn((), (Put(b"/minikube-py/indexes/x", b""),)), "by declaring and dropping indexes"),
             (client.explain(request._replace(where=None)), "nothing to explain"),
         ):
@@ -395,8 +395,8 @@ async def raw(server: StoreServer, hello: bool = True):
 NONSENSE = [
     ("oversized frame", LENGTH.pack(FRAME_BYTES_MAX + 1), f"limit of {FRAME_BYTES_MAX}"),
     ("no msgpack", LENGTH.pack(3) + b"\xc1\xc1\xc1", "cannot be decoded"),
-    ("not a request", frame("hello"), "no array"),
-    ("a number", frame(7), "no array"),
+    ("not a request", frame("hello"), "not an array"),
+    ("a number", frame(7), "not an array"),
     ("id of another type", frame(("1", Op.PING, None)), "not a positive integer"),
     ("an id that only the server uses", frame((0, Op.PING, None)), "not a positive integer"),
     ("unknown op", frame((1, 99, None)), "unknown op 99"),
@@ -495,7 +495,7 @@ async def test_watches_are_limited(tmp_path):
         client.watch(b"/a", b"", 0, lambda batch: None)
         client.watch(b"/a", b"", 0, seen.append)
         await until(lambda: seen)
-        assert isinstance(seen[0].error, Unavailable) and "may hold 1 watches" in str(seen[0].error)
+        assert isinstance(seen[0].error, Unavailable) and "may hold at most 1 watches" in str(seen[0].error)
 
 
 async def test_a_slow_watcher_is_cut_off_alone(tmp_path):

@@ -183,8 +183,8 @@ async def test_one_that_does_not_take_part_yet_says_only_who_it_is():
     [
         ([frame((Say.MESSAGE, 1))], "not a message"),
         ([frame((Say.MESSAGE,))], "a message is one array"),
-        ([frame((99, 1))], "of kind 99 is not known"),
-        ([frame((Say.PING, "x"))], "of kind 1 is not known"),
+        ([frame((99, 1))], "of kind 99 is unknown"),
+        ([frame((Say.PING, "x"))], "of kind 1 is unknown"),
         ([frame((Say.OFFER, 1, 2))], "an offer is"),
         ([b"\xff\xff\xff\xff"], "over the limit"),
         ([b"\x01\x00\x00\x00\xc1"], "cannot be decoded"),

@@ -116,7 +116,7 @@ def test_commands_on_the_store(three: Up, data: Path, tmp_path: Path) -> None:
     promoted = command("store", "member", "promote", heir)
     assert promoted.returncode == 1 and "votes already" in promoted.stderr
     absent = command("store", "member", "remove", "nobody")
-    assert absent.returncode == 1 and "there is no member 'nobody'; there are: store-1" in absent.stderr
+    assert absent.returncode == 1 and "there is no member 'nobody'; the members are: store-1" in absent.stderr
 
     alike = asked("store", "hash")
     assert alike["alike"] and len({member["hash"] for member in alike["members"]}) == 1
@@ -182,7 +182,7 @@ def test_a_damaged_member_is_told_with_what_to_type(three: Up, data: Path) -> No
     content[20] ^= 255
     log.write_bytes(content)
     os.kill(process, signal.SIGKILL)
-    assert three.until_said(f"remove {folder}, it rejoins by itself", said)
+    assert three.until_said(f"remove {folder}: it rejoins by itself", said)
     assert command("store", "status").returncode == 1, "one member does not answer"
     for path in sorted(folder.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()

@@ -125,7 +125,7 @@ def test_numpy_alone_is_always_there_and_others_say_what_they_need(monkeypatch: 
     assert solver_named("auto") is NUMPY
     with pytest.raises(ConfigError, match=r"solver lemon needs pylmcf; pip install 'minikube_py\[flow\]'"):
         solver_named("lemon")
-    with pytest.raises(ConfigError, match=r"there is no solver 'simplex'; there are: auto, numpy, "):
+    with pytest.raises(ConfigError, match=r"there is no solver 'simplex'; the solvers are: auto, numpy, "):
         solver_named("simplex")
 
 
