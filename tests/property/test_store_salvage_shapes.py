@@ -80,7 +80,7 @@ def test_a_sound_record_is_taken_or_named_at_its_place(type: int, payload: bytes
     try:
         recover([NAME], lambda _, size_bytes: whole[:size_bytes], 0, 0)
     except Corruption as error:
-        shape = any(what in str(error) for what in ("does not match its type", "unknown record type", "cannot be decoded"))
+        shape = any(what in str(error) for what in ("does not match", "unknown record type", "cannot be decoded"))
         shape = shape and type != RecordType.JOINED  # which says all by being there
     else:
         shape = False
