@@ -135,7 +135,7 @@ async def why_there(kubeconfig: Path | None, node: str) -> bool:
     """Whether `explain` and `what-if` tell of the pod. A scheduler apart may come to the API server a moment later."""
     words = [sys.executable, "-m", "minikube_py", "explain", "pod", "one", "--at", "1", "--kubeconfig", str(kubeconfig)]
     explained = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
-    if "no scheduler comes" in explained.stderr:
+    if "no scheduler answers" in explained.stderr:
         return False
     decided = f"scheduler decision 1; decisions for this pod: 1\nchose {node} among 2"
     assert explained.stdout.startswith(f"default/one is on {node}\n{decided}")

@@ -153,7 +153,7 @@ async def test_what_is_put_into_the_store_past_the_api_is_left_out(
         assert await events.named(3) == [("ADDED", "x"), ("DELETED", "x"), ("ADDED", "z")]
     assert [item["metadata"]["name"] for item in (await core.done("GET", MAPS))["items"]] == ["z"]
     for name in ("x", "y"):
-        assert f"/registry/configmaps/default/{name} cannot be read, and is left out" in caplog.text
+        assert f"/registry/configmaps/default/{name} cannot be read, and is skipped" in caplog.text
 
 
 BROKEN = {
@@ -184,7 +184,7 @@ async def test_what_only_begins_like_an_object_is_left_out(
     for query in queries:
         assert [item["metadata"]["name"] for item in (await core.done("GET", PODS + query))["items"]] == ["z"]
     await first.stop()
-    assert "/registry/pods/default/x cannot be read, and is left out" in caplog.text
+    assert "/registry/pods/default/x cannot be read, and is skipped" in caplog.text
 
 
 async def test_what_is_left_out_is_told_to_all_who_ask_for_it(core: Core) -> None:
@@ -201,7 +201,7 @@ async def test_what_is_left_out_is_told_to_all_who_ask_for_it(core: Core) -> Non
     why = "json: cannot unmarshal array into Go struct field PodStatus.status.phase of type v1.PodPhase"
     for method, body in (("GET", None), ("PUT", pod("x")), ("PATCH", {}), ("DELETE", None)):
         code, status = await core.ask(method, f"{PODS}/x", body, content_type=MERGE if method == "PATCH" else JSON)
-        assert code == 500 and status["message"].endswith(f"can be deleted with {UNREAD} alone: {why}")
+        assert code == 500 and status["message"].endswith(f"can be deleted only with {UNREAD}: {why}")
     for path, method, body in ((f"{PODS}/x?resourceVersion=0", "GET", None), (PODS, "POST", pod("x"))):
         assert (await core.ask(method, path, body))[0] == 500
     assert core.api.metrics()["apiserver_unreadable_objects"] == 1

@@ -77,7 +77,7 @@ async def test_what_it_cannot_answer_is_told(core: Core, error: Exception, code:
 
 async def test_nobody_comes(core: Core) -> None:
     status, found = await core.ask("GET", EXPLAIN)
-    assert status == 503 and "no scheduler comes to this API server for questions" in found["message"]
+    assert status == 503 and "no scheduler answers questions of this API server" in found["message"]
     running = answering(core, "one", Scheduler(web={"fits": 1}))
     await settled()
     assert (await core.ask("GET", EXPLAIN))[0] == 200
@@ -136,7 +136,7 @@ async def test_so_many_names_are_served() -> None:
     questions = Questions(LoopClock())
     polls = [asyncio.create_task(questions.coming(f"s{number}")) for number in range(NAMES_MAX)]
     await settled()
-    with pytest.raises(StatusError, match="64 schedulers come for questions"):
+    with pytest.raises(StatusError, match="64 schedulers answer questions"):
         await questions.coming("one more")
     questions.close()
     assert await asyncio.gather(*polls) == [[]] * NAMES_MAX
