@@ -229,5 +229,11 @@ def option(config: pytest.Config, name: str) -> Any:
     return int(text) if text else None
 
 
+def is_wrong_use(raised: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether it is a UsageError of this plugin."""
+    of = str(raised.traceback[-1].frame.f_globals.get("__name__", ""))
+    return isinstance(raised.value, pytest.UsageError) and of.startswith(f"{__package__}.")
+
+
 def _one_of(name: str, text: object) -> str:
     return f"minikube_{name} is {' or '.join(map(repr, CHOICES[name]))}, not {text!r}"

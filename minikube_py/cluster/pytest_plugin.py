@@ -131,7 +131,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
-    if report.failed:
+    if report.failed and call.excinfo is not None and factories.is_wrong_use(call.excinfo):
+        # The traceback would show this plugin alone, and nothing of the test.
+        report.longrepr = f"{item.location[0]}:{(item.location[1] or 0) + 1}: UsageError: {call.excinfo.value}"
+    elif report.failed:
         if FOUND in item.stash:
             report.sections.append((f"minikube: {item.name} explored", item.stash[FOUND]))
         left = item.stash.get(LEFT, [])

@@ -114,7 +114,8 @@ def test_a_mark_that_cannot_be_is_a_usage_error(pytester: pytest.Pytester, mark:
     pytester.makepyfile(f"import pytest\n@pytest.mark.minikube_explore({mark})\ndef test_it(minikube): print('it ran')")
     result = run(pytester, "-s")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"*UsageError: minikube_explore*{said}"])
+    result.stdout.fnmatch_lines([f"test_*.py:2: UsageError: minikube_explore*{said}"])
+    result.stdout.no_fnmatch_line("*pytest_plugin*")
     result.stdout.no_fnmatch_line("it ran")
 
 
@@ -145,6 +146,15 @@ def test_a_mark_where_nothing_can_be_explored_is_a_usage_error(pytester: pytest.
             "*not for those of unittest.TestCase*",
         ]
     )
+    assert len([each for each in result.outlines if each.startswith("test_")]) == 5, "a line for each, and its progress"
+    result.stdout.no_fnmatch_line("*pytest_plugin*")
+
+
+def test_a_usage_error_of_the_test_itself_keeps_its_traceback(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\ndef test_it(minikube):\n    raise pytest.UsageError('of the test')")
+    result = run(pytester, "--minikube-clock=virtual")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([">*raise pytest.UsageError('of the test')"])
 
 
 def test_a_fixture_that_fails_in_a_run_is_the_runs_failure(pytester: pytest.Pytester) -> None:
