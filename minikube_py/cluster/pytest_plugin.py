@@ -62,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{factories.MARK}(seeds={factories.SEEDS_USUAL}): {text}")
     for name in OPTIONS:
         factories.option(config, name)
+    if None not in (config.getoption("minikube_seeds"), config.getoption("minikube_seed_only")):
+        raise pytest.UsageError("argument --minikube-seeds: not allowed with argument --minikube-seed-only")
     sys.meta_path.insert(0, AsWritten)
     config.add_cleanup(lambda: sys.meta_path.remove(AsWritten))
 

@@ -250,6 +250,17 @@ def test_an_option_that_cannot_be_is_refused_before_any_test(pytester: pytest.Py
     result.stdout.no_fnmatch_line("*it ran*")
 
 
+def test_one_seed_and_many_exclude_each_other_on_the_command_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_runs(): print('it ran')")
+    result = run(pytester, "-s", "--minikube-seed-only=3", "--minikube-seeds=4")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: argument --minikube-seeds: not allowed with argument --minikube-seed-only"])
+    result.stdout.no_fnmatch_line("*it ran*")
+    # The command line comes before the ini file.
+    pytester.makeini("[pytest]\nminikube_seeds = 4")
+    run(pytester, "--minikube-seed-only=3").assert_outcomes(passed=1)
+
+
 def test_a_kubeconfig_that_is_not_there_is_said_in_a_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_outside(minikube_noproc): pass")
     result = run(pytester, "--minikube-kubeconfig=none.yaml")
