@@ -9,7 +9,10 @@ cluster management controllers, OSDI 2022 (intermediate, stale and unobserved st
 from __future__ import annotations
 
 import gc
+import os
 import random
+import sysconfig
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +49,9 @@ CLASSES: Final[tuple[tuple[str, ...], ...]] = (
 CLASSES_SHARE: Final = 0.6
 NOT_DRAWN: Final = ("node_up",)
 """Rows that end another fault are not faults."""
+LIBRARIES: Final = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+NOT_OWN: Final = tuple([f"{each}{os.sep}" for each in (Path(__file__).parents[1], *LIBRARIES)])
+"""Folders without code of the test or its operator."""
 
 Test = Callable[[Cluster], object]
 Failures = tuple[type[BaseException], ...]
@@ -220,7 +226,18 @@ def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcom
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:
-    return type(one.error) is type(other.error)
+    """By type and place: two failed asserts are two bugs."""
+    return type(one.error) is type(other.error) and _place(one.error) == _place(other.error)
+
+
+def _place(error: BaseException | None) -> tuple[str, int] | None:
+    """File and line of the innermost frame outside this package and Python's libraries; None without such a frame."""
+    at = None
+    for frame, line in traceback.walk_tb(error.__traceback__ if error else None):
+        file = frame.f_code.co_filename
+        if not file.startswith((*NOT_OWN, "<")):
+            at = (file, line)
+    return at
 
 
 def _smaller(faults: tuple[Fault, ...]) -> list[tuple[Fault, ...]]:

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ from site_operator import (
 from test_plugin import LOADED
 
 from minikube_py import Cluster, ClusterError
-from minikube_py.cluster.explore import explore, run_once
+from minikube_py.cluster.explore import Outcome, explore, run_once, shrunk
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.loop import SimLoop
 
@@ -104,6 +104,32 @@ def test_a_test_that_fails_without_faults_is_not_explored() -> None:
 
     with pytest.raises(ValueError, match="as it is"):
         explore(test, range(1, 3))
+
+
+def test_shrinking_does_not_swap_one_bug_for_another() -> None:
+    """Both are AssertionErrors. Of two faults the second bug needs both; one alone shows the first."""
+
+    def runs(faults: Sequence[Fault]) -> Outcome:
+        outcome = run_once(test, 3, ())
+        return Outcome(tuple(faults), failed_with(len(faults)), outcome.timeline, outcome.calm)
+
+    def test(minikube: Any) -> None:
+        pass
+
+    def failed_with(count: int) -> BaseException | None:
+        try:
+            assert count != 1, "one bug"
+            assert count != 2, "another bug"
+        except AssertionError as error:
+            return error
+        return None
+
+    faults = (Fault(0, "conflict", amount=1.0), Fault(1, "fail", amount=1.0))
+    found = shrunk(runs, 3, runs(faults))
+    assert found.repeats and found.least.faults == faults
+    assert "another bug" in str(found.least.error)
+    alone = shrunk(runs, 3, runs(faults[:1]))
+    assert alone.repeats and alone.least.faults == faults[:1] and "one bug" in str(alone.least.error)
 
 
 def test_what_fails_only_once_is_said_to() -> None:
