@@ -106,7 +106,7 @@ def test_h2_is_what_is_agreed_on(server: Ours, keys: Path) -> None:
 def test_an_authority_that_is_none_is_refused_by_its_name(keys: Path, tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("no certificate")
     wrong = EtcdOptions("", options(keys).tls, tmp_path / "ca.crt")
-    with pytest.raises(SetupError, match=r"ca\.crt is no certificate authority"):
+    with pytest.raises(SetupError, match=r"ca\.crt is not a certificate authority"):
         wrong.context()
 
 

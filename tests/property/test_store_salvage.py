@@ -415,5 +415,5 @@ def test_the_command_makes_a_folder_that_starts_and_leaves_the_old_one_alone(tmp
     replica.close()
     assert cli.main(["store", "salvage", str(old)]) == DAMAGED
     said = capsys.readouterr().out
-    assert f"lost: {last.name} at offset" in said and "salvaged: revision" in said
+    assert f"lost: {last.name} at offset" in said and "recovered: revision" in said
     assert cli.main(["store", "salvage", str(tmp_path / "nowhere")]) == 1
