@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kind import PARTS, Kind
-from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS
+from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS, SERVICES
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
@@ -154,7 +154,7 @@ class ApiServer:
         self.auditor: Auditor | None = None
         self.making_document = asyncio.Lock()
         self.ready = False
-        self.address = ""
+        self.address, self._port = "", 0
         self._watch: WatchHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._feeding: asyncio.Task[None] | None = None
@@ -184,7 +184,7 @@ class ApiServer:
         await self.cache.wait_until(await self.store.current_revision(), self.limits.request_timeout_s)
         await self._reconcile()
         await address_repair.repair(self.writer, self.cache, self.clock.wall_s())
-        forever = (self._bookmark_forever, self._sweep_forever, self._follow_builds, self._keep_flows, self._repair)
+        forever = (self._bookmark_forever, self._sweep_forever, self._keep_up, self._keep_flows, self._repair)
         self._tasks = [asyncio.create_task(work()) for work in forever]
         if late:
             self._tasks.append(asyncio.create_task(declare_later(self.storage, late, self.clock)))
@@ -192,7 +192,7 @@ class ApiServer:
         self.ready = True
 
     async def publish(self, host: str, port: int) -> None:
-        self.address = f"{host}:{port}"
+        self.address, self._port = f"{host}:{port}", port
         await system.create_service(self.writer, self.addresses.first, port)
         # Endpoints may not hold a loopback address, and other machines could not use it.
         if not IPv4Address(host).is_loopback:
@@ -321,12 +321,14 @@ class ApiServer:
                 await system.create_service_cidr(self.writer, str(self.addresses.network), self.clock.wall_s())
                 await address_repair.repair(self.writer, self.cache, self.clock.wall_s())
 
-    async def _follow_builds(self) -> None:
-        """Polls until declared indexes are complete; free once all are."""
+    async def _keep_up(self) -> None:
+        """Recreates the service `kubernetes` (upstream: every 10 s), and polls indexes until they are complete."""
         while True:
             await self.clock.sleep(_SWEEP_S)
-            if self.declared.building:
-                with contextlib.suppress(MinikubeError):
+            with contextlib.suppress(MinikubeError, StatusError):
+                if self._port and SERVICES.key("default", "kubernetes") not in self.cache.of(SERVICES).entries:
+                    await system.create_service(self.writer, self.addresses.first, self._port)
+                if self.declared.building:
                     self.declared.told(await self.storage.indexes())
 
     def hand_work_to(self, work: Work) -> None:
