@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.errors import StatusError, internal, method_not_allowed, timeout
 from minikube_py.api.kind import PARTS, Kind
-from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS, SERVICES
+from minikube_py.api.kinds.core import COMPONENTSTATUSES, NODES, PODS
 from minikube_py.api.patch import ACCEPTED as PATCH_TYPES
 from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.api.registry import REGISTRY, Registry
@@ -326,8 +326,7 @@ class ApiServer:
         while True:
             await self.clock.sleep(_SWEEP_S)
             with contextlib.suppress(MinikubeError, StatusError):
-                if self._port and SERVICES.key("default", "kubernetes") not in self.cache.of(SERVICES).entries:
-                    await system.create_service(self.writer, self.addresses.first, self._port)
+                await system.keep_service(self.writer, self.cache, self.addresses.first, self._port)
                 if self.declared.building:
                     self.declared.told(await self.storage.indexes())
 

@@ -13,6 +13,7 @@ from minikube_py.api.kinds.service_cidrs import DEFAULT_NAME, SERVICECIDRS, cidr
 from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.namespaces import SYSTEM
 from minikube_py.apiserver.object_store import OutOfSpace
+from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.writes import Writer
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,12 @@ async def create_service(writer: Writer, cluster_ip: str, port: int) -> None:
             await writer.change(SERVICES, "default", "kubernetes", redirect)
         except OutOfSpace as error:
             log.warning("the service kubernetes does not lead to port %d: %s", port, error)
+
+
+async def keep_service(writer: Writer, cache: WatchCache, cluster_ip: str, port: int) -> None:
+    """Recreates it if somebody deleted it; `port` 0: this server is not published yet."""
+    if port and SERVICES.key("default", "kubernetes") not in cache.of(SERVICES).entries:
+        await create_service(writer, cluster_ip, port)
 
 
 async def _create(writer: Writer, resource: Kind, obj: Json, namespace: str) -> bool:
