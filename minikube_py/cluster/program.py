@@ -182,8 +182,10 @@ class _Process:
                 raise
             except Exception as raised:
                 error = raised
-            except SystemExit as raised:
-                error = RuntimeError(f"SystemExit: {raised}") if raised.code else None
+            except (SystemExit, KeyboardInterrupt) as raised:
+                if raised is self._programs.virtual.broken:
+                    raise
+                error = RuntimeError(f"{type(raised).__name__}: {raised}") if getattr(raised, "code", True) else None
             self._ends = True
             self._time.after(0, lambda _: self._over(error))
 

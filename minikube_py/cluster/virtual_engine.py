@@ -46,7 +46,6 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, Rng
-from minikube_py.errors import InvalidRequest
 from minikube_py.sim.aside import TooLong
 from minikube_py.sim.faults import Fault, S
 from minikube_py.sim.loop import NS_PER_S
@@ -353,7 +352,7 @@ class VirtualEngine:
         """On the cluster's loop; its actions cannot be recorded."""
         name, made = getattr(main, "__qualname__", type(main).__name__), main() if callable(main) else main
         if not iscoroutine(made):
-            raise InvalidRequest(f"run() is for a coroutine function, not for what gives {type(made).__name__}")
+            raise ClusterError(f"run() needs a coroutine function, not one that returns {type(made).__name__}")
         return self.given("code", (name,), lambda: self.virtual.run(lambda: made, stops=True))
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:

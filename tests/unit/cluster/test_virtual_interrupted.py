@@ -11,7 +11,6 @@ import pytest
 
 from minikube_py import Cluster, ClusterError
 from minikube_py.cluster.input_log import InputLog
-from minikube_py.errors import InvalidRequest
 
 pytestmark = pytest.mark.real_time("signals of this process")
 RC = {
@@ -110,7 +109,7 @@ def test_a_signal_that_comes_twice_ends_the_cluster_and_everything_says_so(tmp_p
 
 def test_what_is_no_coroutine_and_no_program_is_refused_and_the_cluster_goes_on() -> None:
     with Cluster(nodes=1, clock="virtual") as cluster:
-        with pytest.raises(InvalidRequest, match="not for what gives int"):
+        with pytest.raises(ClusterError, match="not one that returns int"):
             cluster.run(lambda: 3)  # type: ignore[arg-type,return-value]
         with pytest.raises(ClusterError):
             cluster.program(3)  # type: ignore[arg-type]
@@ -118,3 +117,14 @@ def test_what_is_no_coroutine_and_no_program_is_refused_and_the_cluster_goes_on(
             cluster.advance(-1)
         assert [each.kind for each in cluster.inputs] == []
         cluster.advance(5)
+
+
+def test_an_interrupt_that_an_async_program_raises_is_its_error() -> None:
+    async def interrupted(clients: object) -> None:
+        raise KeyboardInterrupt
+
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        program = cluster.program(interrupted)
+        cluster.advance(minutes=2)
+        assert program.starts > 2 and "KeyboardInterrupt" in str(program.error)
+        assert cluster.objects("namespaces")
