@@ -9,13 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from minikube_py import __version__
+from minikube_py.cluster import snapshots
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_engine import Input, VirtualEngine, request_of
 from minikube_py.errors import InvalidRequest
@@ -94,6 +97,7 @@ class InputLog:
         verified = verified or Verified()
         virtual = engine.virtual
         reached: list[int] = []
+        taken: dict[int, Snapshot] = {}
 
         def look(now_ns: int, event: Event) -> None:
             if not reached and until is not None and until.is_here(event):
@@ -105,7 +109,10 @@ class InputLog:
                 if until is not None and until.at_ns <= virtual.now_ns:
                     break
                 self._compare(virtual, each, number, verified)
-                self._again(engine, each, number, until, reached)
+                if each.kind in ("snapshot", "restore"):
+                    _state(engine, each, taken)
+                else:
+                    self._again(engine, each, number, until, reached)
                 if reached:
                     virtual.advance(0)
                     return True
@@ -151,6 +158,18 @@ class InputLog:
             engine.all_well()
         else:
             raise ClusterError(f"input {number} is {arguments[0]}: what code did cannot be written down")
+
+
+def _state(engine: VirtualEngine, given: Input, taken: dict[int, Snapshot]) -> None:
+    """A revision names a state. What failed originally fails again."""
+    with suppress(ClusterError):
+        if given.kind == "snapshot":
+            found: Snapshot = engine.within(snapshots.settled, "snapshot")
+            taken[found.revision] = found
+        else:
+            (revision,) = given.arguments
+            work = partial(snapshots.put_back, snapshot=taken[revision])
+            engine.within(work, "restore", revision)
 
 
 @dataclass(frozen=True, slots=True)

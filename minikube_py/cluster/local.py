@@ -153,16 +153,17 @@ class Cluster(InVirtualTime):
             await running.stop()
 
     def snapshot(self) -> Snapshot:
-        """All objects but leases, once the cluster is at rest."""
-        found: Snapshot = self._reached().within(snapshots.settled)
+        """All objects but leases, once the cluster is at rest: in virtual time, time passes until it is."""
+        found: Snapshot = self._reached().within(snapshots.settled, "snapshot")
         return found
 
     def restore(self, snapshot: State) -> None:
         """Restores that state by forward writes: revisions continue, open watches see the events, and the components
         have come to rest in it. Nodes that were down are up again."""
         engine = self._reached()
+        snapshots.require_own(engine.plane, snapshot)
         engine.all_well()
-        engine.within(partial(snapshots.put_back, snapshot=snapshot))
+        engine.within(partial(snapshots.put_back, snapshot=snapshot), "restore", snapshot.revision)
 
     def in_namespace(self, name: Namespace) -> Namespaced:
         """The same cluster with another default namespace."""

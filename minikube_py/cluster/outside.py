@@ -152,7 +152,7 @@ class _Engine:
     def plane(self) -> GatedPlane:
         raise ClusterError("this cluster runs elsewhere: faults are for a Cluster of this process")
 
-    def within(self, work: Any) -> Any:
+    def within(self, work: Any, *named: Any) -> Any:
         raise ClusterError("this cluster runs elsewhere: its parts cannot be reached from here")
 
     def inject(self, fault: Fault) -> None:

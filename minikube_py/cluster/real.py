@@ -99,7 +99,7 @@ class Threaded(RealPlane):
         """Idempotent. Raises: what the end raises."""
         self._thread.stop()
 
-    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
+    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]], *named: Any) -> Any:
         """Returns or raises what `work` does, on the cluster's loop, with its parts."""
         return self._thread.run(lambda: work(self.plane, self.clock))
 

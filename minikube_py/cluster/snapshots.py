@@ -53,12 +53,17 @@ async def settled(plane: Plane, clock: Clock) -> Snapshot:
     raise ClusterError(f"the cluster has not come to rest in {LOOKS_MAX} looks: something writes all the time")
 
 
+def require_own(plane: Plane, snapshot: Snapshot) -> None:
+    """Raises: ClusterError if it is another cluster's."""
+    if snapshot.of() is not plane:
+        raise ClusterError("snapshot is of another cluster: its nodes and uids are not those of this one")
+
+
 async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> int:
     """Returns the number of writes, once all components are at rest in that state.
 
     Raises: ClusterError if it is another cluster's, or the components keep changing it."""
-    if snapshot.of() is not plane:
-        raise ClusterError("snapshot is of another cluster: its nodes and uids are not those of this one")
+    require_own(plane, snapshot)
     writes = 0
     for _ in range(LOOKS_MAX):
         now = await settled(plane, clock)

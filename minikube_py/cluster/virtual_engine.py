@@ -355,9 +355,12 @@ class VirtualEngine:
             raise ClusterError(f"run() needs a coroutine function, not one that returns {type(made).__name__}")
         return self.given("code", (name,), lambda: self.virtual.run(lambda: made, stops=True))
 
-    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]]) -> Any:
-        """Returns or raises what `work` does, on the cluster's loop, with its parts."""
-        return self.run(lambda: work(self.virtual.plane, self.virtual.clock))
+    def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]], *named: Any) -> Any:
+        """Returns or raises what `work` does, on the cluster's loop, with its parts. `named`: the input's kind and
+        arguments."""
+        virtual = self.virtual
+        act = partial(virtual.run, lambda: work(virtual.plane, virtual.clock), stops=True)
+        return self.given(named[0], named[1:], act)
 
     def inject(self, fault: Fault) -> None:
         self._given("fault", tuple(fault), lambda: self.plane.player.begin(fault))

@@ -213,3 +213,23 @@ def test_the_command_opens_that_moment_for_kubectl(log: Path) -> None:
     assert wrong.returncode == 1 and "NoSuchReason does not come in" in wrong.stderr
     neither = subprocess.run([*command[:4]], capture_output=True, text=True, env=environment)
     assert neither.returncode == 1 and "name either" in neither.stderr
+
+
+def test_snapshots_and_what_puts_them_back_are_replayed(tmp_path: Path) -> None:
+    with Cluster(nodes=2, clock="virtual", seed=5) as cluster, Cluster(nodes=1, clock="virtual", seed=5) as other:
+        cluster.apply(pod("a"))
+        first = cluster.snapshot()
+        cluster.apply(pod("b"))
+        second = cluster.snapshot()
+        cluster.restore(first)
+        cluster.advance(3)
+        assert [each["metadata"]["name"] for each in cluster.objects("pods")] == ["a"]
+        inputs = len(cluster.inputs)
+        with pytest.raises(ClusterError, match="another cluster"):
+            cluster.restore(other.snapshot())
+        assert len(cluster.inputs) == inputs
+        cluster.restore(second)
+        cluster.save_log(tmp_path / "log")
+        digest = cluster.digest
+    again, _, (_, pods) = played(tmp_path / "log")
+    assert again == digest and [each["metadata"]["name"] for each in pods["items"]] == ["a", "b"]
