@@ -109,6 +109,7 @@ def _look(log: Path, until: str | None, port: int) -> int:
     engine = history.start(port)
     try:
         verified = Verified()
+        moment = moment and moment.resolved(engine.plane.core.registry)
         came = history.play(engine, moment, verified)
         for line in summary(engine):
             steps.line(line)

@@ -15,7 +15,7 @@ from minikube_py.cluster import arguments as of
 from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.faults import Faults
-from minikube_py.cluster.kinds import Kinds, served_plural
+from minikube_py.cluster.kinds import Kinds, served_kind
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.waiting import Waiting
@@ -124,7 +124,7 @@ class Door(Faults):
         reached.inject(fault)
 
     def _plural(self, on: str) -> str:
-        return on and served_plural(self._reached().plane.core.registry, on)
+        return on and served_kind(self._reached().plane.core.registry, on).plural
 
     def webhook(self, name: of.Label, answer: of.Answer) -> Webhook:
         """The API server asks `answer(request)` wherever a configuration has the `url` of the result: the request of an

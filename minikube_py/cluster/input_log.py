@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,10 @@ from typing import Any, Final
 import orjson
 
 from minikube_py import __version__
+from minikube_py.api.registry import Registry
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.kinds import served_kind
 from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_engine import Input, VirtualEngine, request_of
@@ -28,6 +30,7 @@ from minikube_py.sim.faults import Fault
 from minikube_py.sim.loop import NS_PER_S
 
 OTHER: Final = "this is another history, as by another version, or the log is not whole"
+ROOT: Final = "/registry/"
 VERBS: Final = ("created", "changed", "deleted")
 FORMS: Final = (
     "12.5 (virtual seconds), revision=40, created=pods/default/web, changed=..., deleted=..., or the reason of an "
@@ -192,11 +195,33 @@ class Moment:
         if equals and name == "revision" and value.isdigit():
             return Moment(revision=int(value))
         if equals and name in VERBS and value:
-            return Moment(verb=name, key=f"/registry/{value}")
+            return Moment(verb=name, key=ROOT + value)
         if not equals and re.fullmatch(r"(?!nan$|inf)[A-Za-z]+(/[a-z0-9.-]+)?", text):
             reason, _, about = text.partition("/")
             return Moment(reason=reason, about=about)
         raise ClusterError(f"{text!r} names no moment; write {FORMS}")
+
+    def resolved(self, registry: Registry) -> Moment:
+        """With the store's key, if it names an object as kubectl does: deployments/default/web, deploy/default/web,
+        nodes/node-0. Raises: ClusterError if no such resource is served, or parts are missing."""
+        if not self.verb:
+            return self
+        name, _, rest = self.key.removeprefix(ROOT).partition("/")
+        kind = next((each for each in registry.kinds if self.key.encode().startswith(each.prefix)), None)
+        if kind is not None:
+            rest = self.key.removeprefix(kind.prefix.decode())
+        else:
+            try:
+                kind = served_kind(registry, name, "--until")
+            except ClusterError:
+                # GROUP/PLURAL/NAMESPACE/NAME of a definition in the log, which is not served yet.
+                if "." in name:
+                    return self
+                raise
+        if not all(rest.split("/")) or rest.count("/") != kind.namespaced:
+            form = "NAMESPACE/NAME" if kind.namespaced else "NAME"
+            raise ClusterError(f"--until: write {self.verb}={kind.plural}/{form}, not {self.verb}={name}/{rest}")
+        return replace(self, key=kind.prefix.decode() + rest)
 
     def is_here(self, event: Event) -> bool:
         kv = event.kv

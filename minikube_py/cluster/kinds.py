@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from minikube_py.api.kind import Kind
 from minikube_py.api.registry import Registry
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.cluster.errors import ClusterError
@@ -70,14 +71,14 @@ class Kinds:
         raise ClusterError(_missing(missing, wanted, (name for each in self._served for name in sorted(each.names))))
 
 
-def served_plural(registry: Registry, name: str) -> str:
-    """The plural that `name` means, as in kubectl. Raises: ClusterError."""
+def served_kind(registry: Registry, name: str, parameter: str = "on") -> Kind:
+    """The kind that `name` means, as in kubectl. Raises: ClusterError."""
     wanted, _, group = name.lower().partition(".")
     for kind in registry.kinds:
         names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
         if wanted in names and group in ("", kind.group, f"{kind.version}.{kind.group}".rstrip(".")):
-            return kind.plural
-    raise ClusterError(_missing(f"on: no resource {name!r}", wanted, (each.plural for each in registry.kinds)))
+            return kind
+    raise ClusterError(_missing(f"{parameter}: no resource {name!r}", wanted, (each.plural for each in registry.kinds)))
 
 
 def _missing(what: str, wanted: str, known: Iterable[str]) -> str:

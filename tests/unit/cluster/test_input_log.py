@@ -56,7 +56,8 @@ def played(log: Path, until: str | None = None) -> tuple[Any, bool, Any]:
     history = InputLog.read(log)
     engine = history.start()
     try:
-        came = history.play(engine, None if until is None else Moment.parse(until))
+        moment = None if until is None else Moment.parse(until).resolved(engine.plane.core.registry)
+        came = history.play(engine, moment)
         found = engine.answer(_get(PODS))
         return engine.virtual.digest, came, (engine.virtual.now_s, json.loads(found.body))
     finally:
@@ -233,3 +234,36 @@ def test_snapshots_and_what_puts_them_back_are_replayed(tmp_path: Path) -> None:
         digest = cluster.digest
     again, _, (_, pods) = played(tmp_path / "log")
     assert again == digest and [each["metadata"]["name"] for each in pods["items"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("created=pods/default/a", "/registry/pods/default/a"),
+        ("created=po/default/a", "/registry/pods/default/a"),
+        ("changed=deployments/default/d", "/registry/apps/deployments/default/d"),
+        ("changed=deploy/default/d", "/registry/apps/deployments/default/d"),
+        ("changed=deployments.apps/default/d", "/registry/apps/deployments/default/d"),
+        ("changed=apps/deployments/default/d", "/registry/apps/deployments/default/d"),
+        ("deleted=nodes/node-0", "/registry/nodes/node-0"),
+        ("created=example.com/widgets/default/w", "/registry/example.com/widgets/default/w"),
+    ],
+)
+def test_a_moment_names_an_object_as_kubectl_does(text: str, key: str) -> None:
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        assert Moment.parse(text).resolved(cluster._reached().plane.core.registry).key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("created=poods/default/a", "did you mean pods"),
+        ("created=pods/a", "write created=pods/NAMESPACE/NAME, not created=pods/a"),
+        ("created=pods/default/", "write created=pods/NAMESPACE/NAME"),
+        ("created=deploy/d", "write created=deployments/NAMESPACE/NAME, not created=deploy/d"),
+        ("deleted=nodes/default/n", "write deleted=nodes/NAME"),
+    ],
+)
+def test_an_object_that_nothing_can_be_is_refused(text: str, why: str) -> None:
+    with Cluster(nodes=0, clock="virtual") as cluster, pytest.raises(ClusterError, match=why):
+        Moment.parse(text).resolved(cluster._reached().plane.core.registry)
