@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from minikube_py.cluster.arguments import SECONDS_MAX, FilePath, Main, Namespace, Plain, Span, Text
+from minikube_py.cluster.arguments import SECONDS_MAX, FilePath, Main, Namespace, Plain, Span, Word
 from minikube_py.cluster.door import PlainDoor
 from minikube_py.cluster.errors import ClusterError
 
@@ -64,10 +64,10 @@ class InVirtualTime(PlainDoor):
         found: T = self._virtual().run(main)
         return found
 
-    def program(self, main: Main, *, name: Text = "", namespace: Namespace | None = None) -> Program:
+    def program(self, main: Main, *, name: Word | None = None, namespace: Namespace | None = None) -> Program:
         """Runs your program as a separate process beside the control plane: `main(clients)` starts now, is restarted if
         it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
         `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`; a plain function `clients.httpx()`,
         `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults affect it."""
-        called = name or getattr(main, "__name__", "program")
+        called: str = name or getattr(main, "__name__", "program")
         return self._virtual().start_program(main, called, namespace or self.namespace)

@@ -113,6 +113,8 @@ def test_what_is_no_coroutine_and_no_program_is_refused_and_the_cluster_goes_on(
             cluster.run(lambda: 3)  # type: ignore[arg-type,return-value]
         with pytest.raises(ClusterError):
             cluster.program(3)  # type: ignore[arg-type]
+        with pytest.raises(ClusterError, match="name is a text of a line that is not empty, not ''"):
+            cluster.program(lambda clients: None, name="")
         with pytest.raises(ClusterError):
             cluster.advance(-1)
         assert [each.kind for each in cluster.inputs] == []
