@@ -69,5 +69,5 @@ class InVirtualTime(PlainDoor):
         it raises, and may `crash()`. A coroutine function uses `clients.httpx_asyncio()`,
         `clients.lightkube_asyncio()`, `await clients.kubernetes_asyncio()`; a plain function `clients.httpx()`,
         `clients.lightkube()`, `clients.kubernetes()` and `time.sleep`. Faults affect it."""
-        called: str = name or getattr(main, "__name__", "program")
+        called = name or str(getattr(main, "__name__", "program"))
         return self._virtual().start_program(main, called, namespace or self.namespace)
