@@ -71,7 +71,7 @@ class _Residual:
             distance = self._distances(np.where(self.room > 0, self._reduced(), _FAR))
             nearest = distance[self.left < 0].min(initial=_FAR)
             if nearest >= _FAR:
-                raise Infeasible("not all supply reaches where it is expected")
+                raise Infeasible("not all supply reaches its demand")
             # Nodes beyond the nearest demand keep their order: their reduced costs stay 0 or more.
             self._potential += np.minimum(distance, nearest)
             self._send(self._reduced() == 0)
