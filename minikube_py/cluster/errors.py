@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from minikube_py.errors import MinikubeError
-
-FORKED: Final = "this process was forked while the cluster ran, which is its parent's: start one here"
 
 
 class ClusterError(MinikubeError):

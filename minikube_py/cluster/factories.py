@@ -68,13 +68,22 @@ def minikube_cluster(
 
     @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+        from minikube_py.cluster.errors import ClusterError
         from minikube_py.cluster.local import Cluster
+        from minikube_py.control_plane.errors import SetupError
 
         how_many = nodes if nodes is not None else option(pytestconfig, "nodes")
         time = clock or option(pytestconfig, "clock")
         named = seed if seed is not None else option(pytestconfig, "seed")
-        with Cluster(how_many, clock=time, seed=named, stages=stages or option(pytestconfig, "stages") or ()) as one:
-            yield one
+        paths = stages or option(pytestconfig, "stages") or ()
+        try:
+            cluster = Cluster(how_many, clock=time, seed=named, stages=paths).start()
+        except (ClusterError, SetupError) as error:
+            raise pytest.UsageError(f"minikube_cluster: {error}") from None
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
 
     return _ours(fixture, Ours("cluster", nodes, stages=stages))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from minikube_py.cluster.owner import Owner
 from minikube_py.control_plane.kubeconfig import Access, kubeconfig_text
 from minikube_py.control_plane.private_files import write_private
 
@@ -23,18 +24,14 @@ class Folder:
     def __init__(self, named: Path | None, let_go: Callable[[], None]) -> None:
         self.path = named or Path(tempfile.mkdtemp(prefix="minikube-py-"))
         self._temporary = named is None
-        self._process = os.getpid()
+        self.owner = Owner()
         self.let_go = let_go
         _standing.add(self)
-
-    @property
-    def of_this_process(self) -> bool:
-        return os.getpid() == self._process
 
     def clear(self) -> None:
         """Idempotent."""
         _standing.discard(self)
-        if self._temporary and self.of_this_process:
+        if self._temporary and self.owner.is_here:
             shutil.rmtree(self.path, ignore_errors=True)
             self._temporary = False
 

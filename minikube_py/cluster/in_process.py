@@ -11,10 +11,12 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from minikube_py.api.meta import new_uid
 from minikube_py.apiserver.http1 import CHUNKED, Head
 from minikube_py.apiserver.http_bytes import head
 from minikube_py.apiserver.messages import Response, parse_query
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.env import Rng
 
 SERVER: Final = "http://in-process"
 WATCHES: Final = frozenset(("1", "true", "True"))
@@ -48,13 +50,14 @@ def head_of(method: str, target: str, headers: Pairs, body: bytes) -> Head:
     return Head(method, path, query, 1, first, tuple(repeated), len(body), True, False)
 
 
-def answered_of(response: Response, method: str, audit_id: str, wall_s: float) -> Answered:
+def answered_of(response: Response, asked: Head, rng: Rng, wall_s: float) -> Answered:
     """A response without its stream, with the headers it has over a connection."""
+    audit_id = asked.headers.get("audit-id") or new_uid(rng)
     body = response.body if response.pieces is None else b"".join(response.pieces)
     raw = head(response, True, CHUNKED if response.stream is not None else len(body), audit_id).decode("latin-1")
     pairs = [(name, value) for name, _, value in (line.partition(": ") for line in raw.split("\r\n")[1:] if line)]
     dated = [(name, formatdate(wall_s, usegmt=True) if name == "Date" else value) for name, value in pairs]
-    return Answered(response.status, dated, b"" if method == "HEAD" else body)
+    return Answered(response.status, dated, b"" if asked.method == "HEAD" else body)
 
 
 def is_watch(asked: Head) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +26,8 @@ from typing import TYPE_CHECKING, Self
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.arguments import FilePath, FilePaths, Namespace, Nodes, Port, Seed, State, Time, checked
 from minikube_py.cluster.door import DEFAULT, AsyncDoor, ReachedPlainly
-from minikube_py.cluster.errors import FORKED, ClusterError
+from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual_time import InVirtualTime
@@ -72,7 +72,7 @@ class Cluster(InVirtualTime):
         self._engine: Threaded | VirtualEngine | None = None
         self._in_loop: AsyncCluster | None = None
         self._views: list[Namespaced] = []
-        self._process = 0
+        self._owner = Owner()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Cluster(InVirtualTime):
         else:
             engine = Threaded(options)
         engine.start()
-        self._engine, self._process = engine, os.getpid()
+        self._engine, self._owner = engine, Owner()
         return self
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class Cluster(InVirtualTime):
     def _stop(self, quietly: bool) -> None:
         """An interrupted one can be repeated; what lives on a thread ends by itself."""
         engine = self._engine
-        if engine is None or self._process != os.getpid():
+        if engine is None or not self._owner.is_here:
             # In a forked child, it is its parent's.
             if isinstance(engine, Threaded):
                 engine.stop()
@@ -181,8 +181,8 @@ class Cluster(InVirtualTime):
 
     def _require_parent(self) -> None:
         """Raises: ClusterError in a child forked while it runs."""
-        if self._engine is not None and self._process != os.getpid():
-            raise ClusterError(FORKED)
+        if self._engine is not None:
+            self._owner.require()
 
     def _virtual(self) -> VirtualEngine:
         self._reached()
@@ -268,8 +268,7 @@ class AsyncCluster(AsyncDoor):
     def _reached(self) -> InLoop:
         if self._engine is None:
             raise ClusterError(NOT_RUNNING)
-        if not self._engine.folder.of_this_process:
-            raise ClusterError(FORKED)
+        self._engine.folder.owner.require()
         return self._engine
 
     def _clock(self) -> Clock:

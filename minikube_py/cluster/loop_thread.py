@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import socket
 import threading
 from _thread import start_new_thread
@@ -19,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.owner import Owner
 
 
 class Living(Protocol):
@@ -62,7 +62,7 @@ class LoopThread(Generic[L]):
 
     def _end(self) -> None:
         life = self._life
-        if not life.of_this_process:
+        if not life.owner.is_here:
             self._held.close()
             return
         with suppress(OSError):
@@ -114,11 +114,7 @@ class _Life(Generic[L]):
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._over = False
         self._make, self._other = make, other
-        self._process = os.getpid()
-
-    @property
-    def of_this_process(self) -> bool:
-        return os.getpid() == self._process
+        self.owner = Owner()
 
     def begin(self) -> None:
         """On a thread for this alone: an interrupted `Thread.start` would leave its locks locked."""
@@ -161,7 +157,7 @@ class _Life(Generic[L]):
         self._ended.put(None)
 
     def _exit(self) -> None:
-        if self.of_this_process:
+        if self.owner.is_here:
             with suppress(OSError):
                 self._other.shutdown(socket.SHUT_RD)
             self.wait()

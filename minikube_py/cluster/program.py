@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from minikube_py.api.meta import new_uid
 from minikube_py.apiserver.asking import answer_of
 from minikube_py.apiserver.http1 import Head
 from minikube_py.apiserver.inprocess import USER_AGENT
@@ -235,7 +234,7 @@ class _Process:
         async def carried_out() -> None:
             virtual = self._programs.virtual
             response = await answer_of(virtual.plane.core, asked, body)
-            found = answered_of(response, method, new_uid(self._rng), virtual.clock.wall_s())
+            found = answered_of(response, asked, self._rng, virtual.clock.wall_s())
             response.sent()
             if response.stream is None:
                 self._after_a_delay(self._loop, lambda: settle(found, None))

@@ -162,7 +162,7 @@ class InLoop(RealPlane):
 
     async def stop(self) -> None:
         try:
-            if self.folder.of_this_process:
+            if self.folder.owner.is_here:
                 await to_its_end(self.plane.stop())
         finally:
             self.folder.clear()

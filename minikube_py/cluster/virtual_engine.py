@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from typing import Any, Final, NamedTuple, cast
 import orjson
 
 from minikube_py.api.errors import StatusError
-from minikube_py.api.meta import new_uid
 from minikube_py.apiserver import asking
 from minikube_py.apiserver.auth import Spoken
 from minikube_py.apiserver.core import ApiServer, error_response
@@ -29,12 +27,13 @@ from minikube_py.apiserver.options import parse_bool
 from minikube_py.apiserver.routes import parse_path, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
-from minikube_py.cluster.errors import FORKED, ClusterError, WaitTimeout
+from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR, GatedServer
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.in_process import SERVER, Answered, answered_of, bearer, plain_transport
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
 from minikube_py.cluster.program_plain import begun
@@ -129,7 +128,7 @@ class VirtualEngine:
         self.virtual = VirtualCluster(seed, config=config)
         self.inputs: list[Input] = []
         self._lock = threading.RLock()
-        self._process = os.getpid()
+        self._owner = Owner()
         self._port = port
         # For the timeouts of external watches, which are not part of the history.
         self._rng = Rng(f"watches {seed}")
@@ -230,9 +229,9 @@ class VirtualEngine:
                 response = self.answer(request)
             response = response.warning(warning) if warning else response
             if response.stream is not None:
-                found = answered_of(response, asked.method, new_uid(self._rng), virtual.clock.wall_s())
+                found = answered_of(response, asked, self._rng, virtual.clock.wall_s())
                 return found._replace(body=b"".join(lines))
-        return answered_of(response, asked.method, new_uid(self._rng), virtual.clock.wall_s())
+        return answered_of(response, asked, self._rng, virtual.clock.wall_s())
 
     async def _watched(self, request: Request, lines: list[bytes]) -> Response:
         response = await self.virtual.plane.core.handle(request)
@@ -312,8 +311,7 @@ class VirtualEngine:
 
     def require_whole(self) -> None:
         """Raises: ClusterError, also in a forked child."""
-        if os.getpid() != self._process:
-            raise ClusterError(FORKED)
+        self._owner.require()
         if (broken := self.virtual.broken) is not None:
             raise ClusterError(
                 f"{broken!r} came in the middle of a step of the simulation, which cannot continue: stop the cluster"

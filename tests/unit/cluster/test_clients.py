@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Literal
 
 import pytest
 
@@ -77,6 +78,13 @@ async def test_lightkube_asyncio() -> None:
 def test_httpx() -> None:
     with Cluster() as cluster:
         assert cluster.client.httpx().get("/api/v1/nodes").json()["items"][0]["metadata"]["name"] == "node-0"
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_a_request_keeps_its_audit_id(clock: Literal["real", "virtual"]) -> None:
+    with Cluster(clock=clock) as cluster:
+        answered = cluster.client.httpx().get("/version", headers={"Audit-ID": "of-a-proxy"})
+        assert answered.headers["Audit-Id"] == "of-a-proxy"
 
 
 async def test_httpx_asyncio() -> None:

@@ -270,6 +270,27 @@ def test_a_kubeconfig_that_is_not_there_is_said_in_a_line(pytester: pytest.Pytes
     result.stdout.no_fnmatch_line("*factories.py*")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ('stages="/nowhere"', "/nowhere: there is no such file"),
+        ("nodes=-1", "nodes is how many, from 0 to 100,000, *"),
+        ('clock="sundial"', 'clock is "real" or "virtual", not \'sundial\''),
+        ('seed=""', "seed is a whole number of at most 64 bits, or a text, not ''"),
+    ],
+)
+def test_arguments_of_a_factory_that_cannot_be_are_said_in_a_line(
+    pytester: pytest.Pytester, arguments: str, said: str
+) -> None:
+    made = f"from minikube_py.cluster import factories; minikube_cluster = factories.minikube_cluster({arguments})"
+    pytester.makeconftest(made)
+    pytester.makepyfile("def test_it(minikube): pass")
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"test_*.py:1: UsageError: minikube_cluster: {said}"])
+    result.stdout.no_fnmatch_line("*factories.py*")
+
+
 def test_asserts_of_the_control_plane_are_not_rewritten(pytester: pytest.Pytester) -> None:
     """As it is where the package is installed: pytest marks all that came with a plugin."""
     pytester.makeconftest("def pytest_configure(config): config.pluginmanager.rewrite_hook.mark_rewrite('minikube_py')")
