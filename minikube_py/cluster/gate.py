@@ -57,16 +57,15 @@ class Gate:
         self._released.set()
         self._released = asyncio.Event()
 
-    def rule_for(self, verb: str, path: ResourcePath) -> Rule | None:
-        """The first that matches, of which one use is consumed."""
-        for place, rule in enumerate(self.rules):
-            if verb in rule.verbs and rule.subject in ("", path.plural):
-                if rule.times <= 1:
-                    del self.rules[place]
-                else:
-                    self.rules[place] = rule._replace(times=rule.times - 1)
-                return rule
-        return None
+    def take(self, verb: str, path: ResourcePath) -> tuple[float, Rule | None]:
+        """How much longer the request takes, by all rules that match; and the first of them that refuses it, of which
+        one use is consumed."""
+        matching = [each for each in self.rules if verb in each.verbs and each.subject in ("", path.plural)]
+        rule = next((each for each in matching if each.status), None)
+        if rule is not None:
+            place = self.rules.index(rule)
+            self.rules[place : place + 1] = [rule._replace(times=rule.times - 1)] if rule.times > 1 else []
+        return sum(each.delay_s for each in matching), rule
 
     def of(self, subject: str) -> list[GatedStream]:
         for each in [each for each in self.watches if each.ended]:
@@ -178,12 +177,10 @@ class GatedServer(ApiServer):
         exact = request.query.get("continue") or request.query.get("resourceVersionMatch")
         if verb == "list" and not exact and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
             self._make_stale(request, back)
-        rule = gate.rule_for(verb, path)
+        delay_s, rule = gate.take(verb, path)
+        if delay_s:
+            await self.clock.sleep(delay_s)
         if rule is None:
-            return None
-        if rule.delay_s:
-            await self.clock.sleep(rule.delay_s)
-        if not rule.status:
             return None
         if rule.done:
             done = await super().handle(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import datetime
 from typing import Any
 
@@ -89,3 +90,35 @@ def test_a_container_ends_when_it_ends() -> None:
             assert status["state"]["running"]["startedAt"] == ended
         with pytest.raises(ClusterError, match="has no container zz; it has c"):
             cluster.end_container("a", 1, container="zz")
+
+
+def expected(rules: list[tuple[str, float]]) -> tuple[int, float]:
+    """Status and seconds of the next GET under these faults, injected in this order."""
+    taken_s = sum(value for name, value in rules if name == "slow")
+    refusals = [name for name, _ in rules if name in ("fail", "no_leader")]
+    return {"fail": 500, "no_leader": 503}.get(refusals[0], 0) if refusals else 200, taken_s
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_faults_act_together_whatever_their_order(seed: int) -> None:
+    """Each delay counts, and the first refusal decides: none hides another."""
+    rng = random.Random(seed)
+    rules = [(rng.choice(("slow", "slow", "fail", "no_leader", "conflict")), rng.randint(1, 9)) for _ in range(4)]
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        for name, value in rules:
+            match name:
+                case "slow":
+                    cluster.slow(value, rng.choice(("", "secrets")))
+                case "fail":
+                    cluster.fail_next(rng.choice(("", "secrets")))
+                case "no_leader":
+                    cluster.no_leader(1000)
+                case "conflict":
+                    cluster.conflict_next()
+        for _ in range(3):
+            begun_s = cluster.now_s
+            answered = cluster.client.httpx().get("/api/v1/namespaces/default/secrets")
+            status, taken_s = expected(rules)
+            assert (answered.status_code, round(cluster.now_s - begun_s, 1)) == (status, taken_s)
+            if status == 500:
+                rules.remove(next(each for each in rules if each[0] == "fail"))
