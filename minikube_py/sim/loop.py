@@ -34,6 +34,7 @@ from minikube_py.env import Rng
 from minikube_py.sim.around import around
 from minikube_py.sim.aside import BESIDE, Beside
 from minikube_py.sim.interrupts import Interrupts
+from minikube_py.sim.loop_base import LoopBase
 from minikube_py.sim.tasks import (
     SimFuture,
     SimHandle,
@@ -47,11 +48,6 @@ from minikube_py.sim.tasks import (
 
 if TYPE_CHECKING:
     from minikube_py.sim.network import Network
-
-    # Declares calls not needed in a simulation, which AbstractEventLoop refuses.
-    LoopBase = asyncio.BaseEventLoop
-else:
-    LoopBase = asyncio.AbstractEventLoop
 
 T = TypeVar("T")
 NS_PER_S = 1_000_000_000
@@ -303,7 +299,6 @@ class SimLoop(LoopBase):
         self._base_s = 1000.0 + int(self._rng.random() * 1_000_000)
         self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
         self._tasks_max = TASKS_KEPT_MIN
-        self._last_words: Callable[[dict[str, Any]], None] | None = None
         self._id = scheduler.next_number()
         scheduler.loops[self._id] = self
 
@@ -548,9 +543,13 @@ class SimLoop(LoopBase):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self.dead:
             return
-        if self._last_words is not None:
-            self._last_words(context)
-            return
+        if self._handler is not None:
+            self._handler(self, context)
+        else:
+            self.default_exception_handler(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """The run fails."""
         error = context.get("exception")
         lines = [f"{self.name}: {context.get('message', 'an error nobody handled')}"]
         task = context.get("task") or context.get("future")
@@ -559,13 +558,6 @@ class SimLoop(LoopBase):
         if error is not None:
             lines.extend(line.rstrip("\n") for line in traceback.format_exception(error))
         self.scheduler.fail("\n".join(lines))
-
-    def set_exception_handler(self, handler: Any) -> None:
-        """asyncio's handlers take (loop, context)."""
-        self._last_words = None if handler is None else lambda context: handler(self, context)
-
-    def get_debug(self) -> bool:
-        return False
 
     def is_running(self) -> bool:
         return events._get_running_loop() is self

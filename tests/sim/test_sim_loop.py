@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from minikube_py.sim import running as sim
 from minikube_py.sim.loop import Deadlock, LoopOptions, Runaway, Scheduler, SimFailure, SimLoop
+from minikube_py.sim.loop_base import REFUSED, LoopBase
 
 # -- small programs: their outcome on asyncio's loop is the specification ---------------------------------------------
 
@@ -237,7 +239,42 @@ async def errors_come_out():
     return log
 
 
+async def anyio_groups_and_scopes():
+    log = []
+
+    async def work(name, delay_s):
+        with anyio.move_on_after(0.01) as scope:
+            await anyio.sleep(delay_s)
+            log.append(name)
+        log.append(f"{name} {scope.cancelled_caught}")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work, "first", 0.001)
+        group.start_soon(work, "late", 1)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, 1)
+            raise KeyError("fails")
+    except ExceptionGroup as errors:
+        log.append(repr(errors.exceptions))
+    return log
+
+
+async def settings_of_the_loop():
+    loop = asyncio.get_running_loop()
+    log = [loop.get_task_factory(), loop.get_exception_handler(), loop.get_debug()]
+    loop.set_task_factory(None)
+    loop.set_debug(False)
+    heard = []
+    loop.set_exception_handler(lambda _, context: heard.append(context["message"]))
+    log.append(loop.get_exception_handler() is not None)
+    loop.call_exception_handler({"message": "heard"})
+    loop.set_exception_handler(None)
+    return [*log, *heard]
+
+
 PROGRAMS = [
+    anyio_groups_and_scopes, settings_of_the_loop,
     gathers_in_order, timeouts_nest, a_group_cancels_the_rest, cancellation_is_delivered_once, queues_and_locks,
     callbacks_keep_their_order, waits_for_the_first, contexts_are_copied, generators_end, executors_answer,
     errors_come_out,
@@ -538,3 +575,18 @@ def test_async_generators_of_a_killed_process_are_closed_inside_out_in_each_pyth
     left = ["inner ends", "outer ends", "reader left", "one ends", "beginner left", "stubborn tries", "late left"]
     assert told == left
     assert not any(map(asyncio.Task.done, tasks))
+
+
+def test_each_method_of_a_loop_works_or_is_refused_by_name() -> None:
+    """A library that meets neither would end with an error that says nothing."""
+    methods = {name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_")}
+    own = {name for each in (SimLoop, LoopBase) for name in vars(each)}
+    assert methods <= own and set(REFUSED) <= methods and REFUSED.keys().isdisjoint(vars(SimLoop))
+    loop = SimLoop(Scheduler(1))
+    for name in REFUSED:
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(loop, name)()
+    with pytest.raises(NotImplementedError, match="debug"):
+        loop.set_debug(True)
+    with pytest.raises(NotImplementedError, match="tasks"):
+        loop.set_task_factory(asyncio.Task)
