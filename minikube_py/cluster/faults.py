@@ -57,16 +57,21 @@ class Faults(Checked):
         self._inject(Fault(0, "conflict", amount=times, subject=self._plural(on)))
 
     def fail_next(self, on: On = "", *, times: Times = 1, done: Flag = False) -> None:
-        """The next requests are answered by 500 without being executed; with `done`, the next writes are executed and
-        answered by 504."""
+        """The next requests but watches are answered by 500 without being executed; with `done`, the next writes are
+        executed and answered by 504."""
         self._inject(Fault(0, "lost_answer" if done else "fail", amount=times, subject=self._plural(on)))
 
+    def throttle_next(self, on: On = "", *, times: Times = 1) -> None:
+        """The next requests but watches are answered by 429 Too Many Requests without being executed, with
+        `Retry-After: 1`."""
+        self._inject(Fault(0, "throttle", amount=times, subject=self._plural(on)))
+
     def slow(self, seconds: Lasting, on: On = "", *, for_s: Seconds = 0.0) -> None:
-        """Each request takes this much longer, for `for_s` seconds; without it, until `all_well()`."""
+        """Each request but a watch takes this much longer, for `for_s` seconds; without it, until `all_well()`."""
         self._inject(Fault(0, "slow", (), (), _us(for_s), seconds * 1000, self._plural(on)))
 
     def no_leader(self, seconds: Lasting) -> None:
-        """For this long every request is answered by 503, as while the store elects a leader."""
+        """For this long every request but a watch is answered by 503, as while the store elects a leader."""
         self._inject(Fault(0, "no_leader", (), (), _us(seconds), 1))
 
     def node(self, name: Name) -> Node:

@@ -32,7 +32,7 @@ TEXTS: Final = {
 
 
 class Gate:
-    """The active rules, and the open watches. `ends` are called by `all_well`."""
+    """The active rules, and the open watches."""
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []
@@ -188,7 +188,7 @@ class GatedServer(ApiServer):
                 return done
         elif request.receive is not None:
             await request.receive()
-        return error_response(_error(rule.status, path))
+        return error_response(_error(rule, path))
 
     def _too_old(self, gate: Gate, path: ResourcePath, request: Request) -> Response | None:
         since = request.query.get("resourceVersion", "")
@@ -203,9 +203,9 @@ class GatedServer(ApiServer):
         request.query = {**request.query, "resourceVersion": str(revision), "resourceVersionMatch": "Exact"}
 
 
-def _error(status: int, path: ResourcePath) -> StatusError:
-    if status == 409:
+def _error(rule: Rule, path: ResourcePath) -> StatusError:
+    if rule.status == 409:
         kind = path.resource.kind if path.resource is not None else ""
         return conflict(GroupResource(path.group, path.plural, kind), path.name)
-    reason, message = TEXTS.get(status, ("", f"injected by the test: {status}"))
-    return StatusError(status, reason, message, None)
+    reason, message = TEXTS.get(rule.status, ("", f"injected by the test: {rule.status}"))
+    return StatusError(rule.status, reason, message, None, rule.retry_after_s)

@@ -141,14 +141,22 @@ def wire(method: str, url: str, headers: Mapping[str, str] | None, body: Any, fi
 
 
 class Pool:
-    """The part of a urllib3 pool that the kubernetes client uses."""
+    """The part of a urllib3 pool that the kubernetes client uses. Repeats requests by urllib3's own rules."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
 
     def request(self, method: str, url: str, **given: Any) -> PlainAnswer:
+        retry = import_module("urllib3.util.retry").Retry
         asked = wire(method, url, given.get("headers"), given.get("body"), given.get("fields"))
-        return PlainAnswer(self._exchange(*asked))
+        left = retry.from_int(given.get("retries"))
+        while True:
+            answer = PlainAnswer(self._exchange(*asked))
+            if not left.is_retry(method, answer.status, "Retry-After" in answer.headers):
+                return answer
+            left = left.increment(method, url, response=answer)
+            answer.close()
+            left.sleep(answer)
 
     def clear(self) -> None:
         """There is nothing to close."""
@@ -171,6 +179,9 @@ class PlainAnswer:
             self._lines.close()
 
     release_conn = close
+
+    def get_redirect_location(self) -> bool:
+        return False
 
 
 class Session:

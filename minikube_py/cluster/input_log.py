@@ -4,6 +4,7 @@ A JSON object per line: first the seed, the nodes and the version, then the inpu
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -24,10 +25,11 @@ from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_engine import Input, VirtualEngine, request_of
 from minikube_py.errors import InvalidRequest
-from minikube_py.kubelet.config import NodeSpec
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 from minikube_py.mvcc.types import Event
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.loop import NS_PER_S
+from minikube_py.stages.files import parsed
 
 OTHER: Final = "this is another history, as by another version, or the log is not whole"
 ROOT: Final = "/registry/"
@@ -42,6 +44,8 @@ def write(path: Path, engine: VirtualEngine) -> None:
     virtual = engine.virtual
     nodes = [each._asdict() for each in virtual.config.nodes]
     head = {"minikube_py": __version__, "seed": str(virtual.seed), "nodes": nodes, "digest": virtual.digest}
+    if (stages := virtual.config.kubelet.stages) is not None:
+        head["stages"] = [(path, base64.b64encode(data).decode("ascii")) for path, data in stages.files]
     rows = [orjson.dumps(head), *(orjson.dumps(each.to_json()) for each in engine.inputs)]
     path.write_bytes(b"\n".join(rows) + b"\n")
 
@@ -71,6 +75,8 @@ class InputLog:
     digest: str
     version: str
     inputs: tuple[Input, ...]
+    stages: tuple[tuple[str, bytes], ...] = ()
+    """Their files."""
 
     @staticmethod
     def read(path: Path) -> InputLog:
@@ -80,7 +86,8 @@ class InputLog:
             head = rows[0]
             nodes = tuple(NodeSpec(**{**each, "taints": tuple(each["taints"])}) for each in head["nodes"])
             inputs = tuple(map(Input.from_json, rows[1:]))
-            return InputLog(head["seed"], nodes, head["digest"], head["minikube_py"], inputs)
+            stages = tuple((path, base64.b64decode(text)) for path, text in head.get("stages", ()))
+            return InputLog(head["seed"], nodes, head["digest"], head["minikube_py"], inputs, stages)
         except OSError as error:
             raise ClusterError(f"{path}: cannot read the log: {error.strerror}") from error
         except (orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
@@ -88,7 +95,8 @@ class InputLog:
 
     def start(self, port: int = 0) -> VirtualEngine:
         """The cluster at its beginning."""
-        engine = VirtualEngine(self.seed, VirtualConfig(nodes=self.nodes), port)
+        kubelet = KubeletConfig(stages=parsed(self.stages)) if self.stages else KubeletConfig()
+        engine = VirtualEngine(self.seed, VirtualConfig(nodes=self.nodes, kubelet=kubelet), port)
         engine.start()
         return engine
 

@@ -256,6 +256,7 @@ class AsyncCluster(AsyncDoor):
     async def restore(self, snapshot: State) -> None:
         """See Cluster."""
         engine = self._reached()
+        snapshots.require_own(engine.plane, snapshot)
         engine.all_well()
         await snapshots.put_back(engine.plane, engine.clock, snapshot)
 

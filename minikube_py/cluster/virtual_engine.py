@@ -438,7 +438,8 @@ class VirtualEngine:
         # In whole nanoseconds, as virtual time: with a fraction none would pass, forever.
         deadline_ns, step_s, revision = virtual.now_ns + round(timeout_s * NS_PER_S), LOOK_AGAIN_S, -1
         while True:
-            if virtual.history.revision != revision:
+            # A function of the caller may depend on more than the store.
+            if virtual.history.revision != revision or waiting.until is not None:
                 revision = virtual.history.revision
                 if driven(operations.look(waiting, namespace, selector)):
                     return waiting.last

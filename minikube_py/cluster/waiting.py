@@ -33,7 +33,6 @@ class Waiting:
     gone: bool = False
     until: Until | None = None
     last: list[Object] = field(default_factory=list)
-    looks: int = 0
 
     def __post_init__(self) -> None:
         if self.gone:
@@ -47,7 +46,6 @@ class Waiting:
 
     def seen(self, found: Sequence[Object]) -> bool:
         """Whether the condition holds. `found`: the object, or those of the kind; empty if there is none."""
-        self.looks += 1
         if found:
             self.last = list(found)
         if self.gone:

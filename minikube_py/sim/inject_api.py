@@ -18,15 +18,15 @@ WRITES: Final = ("create", *UPDATES, "delete", "deletecollection")
 
 class Rule(NamedTuple):
     """Applies to the next `times` requests of these verbs: they are answered by `status` at once, or if `done` after
-    execution, `delay_s` later. `of` names the fault."""
+    execution, `delay_s` later. `retry_after_s`: clients are asked to wait so long."""
 
-    of: str
     verbs: tuple[str, ...]
     subject: str
     times: float = 1
     status: int = 0
     done: bool = False
     delay_s: float = 0.0
+    retry_after_s: int = 0
 
 
 class ApiPlayer(Protocol):
@@ -65,19 +65,23 @@ def _times(fault: Fault) -> float:
 INJECTIONS: Final = (
     _row("conflict", "the next `amount` updates of `subject` are refused with 409", 1, 3,
          lambda player, fault: player.rule(
-             Rule("conflict", UPDATES, fault.subject, _times(fault), 409), fault.duration_us)),
-    _row("fail", "the next `amount` requests for `subject` are answered by 500, and not carried out", 1, 3,
+             Rule(UPDATES, fault.subject, _times(fault), 409), fault.duration_us)),
+    _row("fail", "the next `amount` requests for `subject` but watches are answered by 500, and not carried out", 1, 3,
          lambda player, fault: player.rule(
-             Rule("fail", (*READS, *WRITES), fault.subject, _times(fault), 500), fault.duration_us)),
+             Rule((*READS, *WRITES), fault.subject, _times(fault), 500), fault.duration_us)),
+    _row("throttle", "the next `amount` requests for `subject` but watches are answered by 429, Retry-After: 1", 1, 5,
+         lambda player, fault: player.rule(
+             Rule((*READS, *WRITES), fault.subject, _times(fault), 429, retry_after_s=1),
+             fault.duration_us)),
     _row("lost_answer", "the next `amount` writes of `subject` are carried out, and answered by 504", 1, 2,
          lambda player, fault: player.rule(
-             Rule("lost_answer", WRITES, fault.subject, _times(fault), 504, done=True), fault.duration_us)),
-    _row("no_leader", "the store has no leader meanwhile: every request is answered by 503", 1, 1,
+             Rule(WRITES, fault.subject, _times(fault), 504, done=True), fault.duration_us)),
+    _row("no_leader", "the store has no leader meanwhile: every request but a watch is answered by 503", 1, 1,
          lambda player, fault: player.rule(
-             Rule("no_leader", (*READS, *WRITES), "", float("inf"), 503), fault.duration_us), (0.5, 5)),
-    _row("slow", "each request for `subject` takes `amount` ms longer", 10, 2000,
+             Rule((*READS, *WRITES), "", float("inf"), 503), fault.duration_us), (0.5, 5)),
+    _row("slow", "each request for `subject` but a watch takes `amount` ms longer", 10, 2000,
          lambda player, fault: player.rule(
-             Rule("slow", (*READS, *WRITES), fault.subject, float("inf"), delay_s=fault.amount / 1000),
+             Rule((*READS, *WRITES), fault.subject, float("inf"), delay_s=fault.amount / 1000),
              fault.duration_us), (0.5, 5)),
     _row("expire", "watches of `subject` end with 410, and cannot be resumed", 1, 1,
          lambda player, fault: player.expire(fault.subject)),

@@ -5,7 +5,8 @@ Source: KWOK 0.8 `pkg/apis/v1alpha1/stage_types.go` and `pkg/apis/internalversio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -56,10 +57,11 @@ DOORS: Final[Mapping[Ref, Mapping[str, Param]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """`others`: objects other than stages, as FILE (KIND), for the caller to report."""
+    """`others`: objects other than stages, as FILE (KIND), for the caller to report. `files`: what was read."""
 
     all: tuple[Stage, ...]
     others: tuple[str, ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
 
     def refs(self) -> list[Ref]:
         """The kinds with stages, in file order."""
@@ -88,24 +90,30 @@ def load(paths: Iterable[Path]) -> Stages:
     """Files, or folders of them by name, not recursive.
 
     Raises: StageRefused."""
+    return parsed([(str(path), _bytes(path)) for path in _files(paths)])
+
+
+def parsed(files: Sequence[tuple[str, bytes]]) -> Stages:
+    """Raises: StageRefused."""
     found: list[Stage] = []
     others: list[str] = []
-    for path in _files(paths):
-        for document in documents(_bytes(path), str(path)):
+    for path, data in files:
+        for document in documents(data, path):
             kinds = document.value.get("kind") if isinstance(document.value, dict) else None
             kind = kinds.value if kinds is not None else None
-            named = path.name in KUSTOMIZATION or (kind is not None and kind != "Stage")
+            named = os.path.basename(path) in KUSTOMIZATION or (kind is not None and kind != "Stage")
             if document.value is None:
                 continue
             if named:
                 others.append(f"{path} ({kind or 'Kustomization'})")
                 continue
-            found.append(_Reading(str(path), document).stage())
+            found.append(_Reading(path, document).stage())
             if len(found) > STAGES_MAX:
                 raise StageRefused(f"{path}:{document.line}: more than {STAGES_MAX:,} stages")
     if not found:
-        raise StageRefused(f"{', '.join(map(str, paths))}: no stages there; a stage is of kind Stage of {API_VERSION}")
-    return Stages(tuple(found), tuple(others))
+        names = ", ".join(path for path, _ in files)
+        raise StageRefused(f"{names}: no stages there; a stage is of kind Stage of {API_VERSION}")
+    return Stages(tuple(found), tuple(others), tuple(files))
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:

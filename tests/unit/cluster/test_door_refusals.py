@@ -104,6 +104,15 @@ def test_another_clusters_snapshot_is_refused(clock: str) -> None:
         assert len(other.objects("nodes")) == 1
 
 
+async def test_another_clusters_snapshot_ends_no_fault() -> None:
+    async with Cluster() as one, Cluster() as other:
+        other.fail_next("nodes")
+        with pytest.raises(ClusterError, match="snapshot is of another cluster"):
+            await other.restore(await one.snapshot())
+        async with other.client.httpx_asyncio() as client:
+            assert (await client.get("/api/v1/nodes")).status_code == 500
+
+
 def test_until_may_ask_the_cluster_and_contradictions_are_refused() -> None:
     with Cluster() as cluster:
         cluster.wait("node/node-0", until=lambda node: cluster.get("node/node-0")["metadata"] is not None)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
+import kubernetes
 import orjson
 import pytest
 
@@ -46,6 +47,15 @@ async def conflicts(faults: Any, transport: ApiTransport) -> None:
     faults.conflict_next("configmaps", times=2)
     assert [await patched(transport, "a") for _ in range(3)] == [409, 409, 200]
     assert (await transport.request("GET", f"{MAPS}/a")).status == 200
+
+
+async def throttled(faults: Any, transport: ApiTransport) -> None:
+    faults.throttle_next("configmaps", times=2)
+    answers = [await transport.request("POST", MAPS, None, config_map("a")) for _ in range(3)]
+    assert [each.status for each in answers] == [429, 429, 201]
+    assert answers[0].headers["Retry-After"] == "1"
+    status = orjson.loads(answers[0].body)
+    assert (status["reason"], status["details"]) == ("TooManyRequests", {"retryAfterSeconds": 1})
 
 
 async def failures(faults: Any, transport: ApiTransport) -> None:
@@ -125,7 +135,7 @@ async def slowness(faults: Any, transport: ApiTransport) -> None:
         await asyncio.sleep(0.01)
 
 
-STORIES: list[Story] = [conflicts, failures, expiry, cut_and_repeated, late, stale, slowness]
+STORIES: list[Story] = [conflicts, failures, throttled, expiry, cut_and_repeated, late, stale, slowness]
 
 
 class Within:
@@ -224,3 +234,32 @@ def test_each_fault_is_a_row_of_the_registry_and_others_are_refused() -> None:
         with pytest.raises(ClusterError, match="for_s is a number of seconds from 0"):
             cluster.slow(1, for_s=-1)
         assert cluster.inputs == ()
+
+
+def outcomes_of(api_client: Any) -> list[object]:
+    """What a program meets whose every request may be refused: reads and deletions are repeated by urllib3."""
+    api, found = kubernetes.client.CoreV1Api(api_client), []
+    for ask in (
+        lambda: api.list_node(),
+        lambda: api.create_namespaced_config_map("default", {"metadata": {"name": "a"}}),
+        lambda: api.patch_namespaced_config_map("a", "default", {"data": {"a": "b"}}),
+        lambda: api.delete_namespaced_config_map("a", "default"),
+    ):
+        try:
+            found.append(ask() and 200)
+        except kubernetes.client.ApiException as error:
+            found.append(error.status)
+    return found
+
+
+@pytest.mark.parametrize("times", [1, 3, 4, 5, 9])
+def test_the_kubernetes_client_waits_as_asked_in_both_times(times: int) -> None:
+    found: list[list[object]] = []
+    with Cluster(nodes=1) as cluster:
+        cluster.throttle_next(times=times)
+        found.append(outcomes_of(cluster.client.kubernetes()))
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.throttle_next(times=times)
+        cluster.program(lambda clients: found.append(outcomes_of(clients.kubernetes())))
+        cluster.advance(30)
+    assert found[0] == found[1] and (429 in found[0] or times < 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -234,6 +235,24 @@ def test_snapshots_and_what_puts_them_back_are_replayed(tmp_path: Path) -> None:
         digest = cluster.digest
     again, _, (_, pods) = played(tmp_path / "log")
     assert again == digest and [each["metadata"]["name"] for each in pods["items"]] == ["a", "b"]
+
+
+def test_a_log_holds_the_stages_by_which_its_pods_live(tmp_path: Path) -> None:
+    stages = tmp_path / "stages"
+    shutil.copytree(Path(__file__).parents[3] / "examples/stages", stages)
+    with Cluster(nodes=1, clock="virtual", stages=stages) as cluster:
+        cluster.apply({**pod("a"), "metadata": {"name": "a", "labels": {"crashes": "true"}}})
+        cluster.advance(60)
+        cluster.save_log(tmp_path / "log")
+        digest, found = cluster.digest, cluster.get("pod/a")["status"]["containerStatuses"]
+    # Replayed where they are no more.
+    shutil.rmtree(stages)
+    again, _, (_, pods) = played(tmp_path / "log")
+    assert again == digest and pods["items"][0]["status"]["containerStatuses"] == found
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply({**pod("a"), "metadata": {"name": "a", "labels": {"crashes": "true"}}})
+        cluster.advance(60)
+        assert cluster.digest != digest
 
 
 @pytest.mark.parametrize(

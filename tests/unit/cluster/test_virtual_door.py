@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import threading
+from typing import Any
 
 import pytest
 
@@ -204,3 +205,17 @@ def test_a_wait_ends_whatever_fraction_of_a_nanosecond_is_left() -> None:
             cluster.advance(1 / 3)
             with pytest.raises(WaitTimeout):
                 cluster.wait("pod/none", timeout_s=timeout_s)
+
+
+def test_a_condition_may_depend_on_more_than_the_store() -> None:
+    done: list[int] = []
+
+    async def main(_: Any) -> None:
+        await asyncio.sleep(100)
+        done.append(1)
+
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        cluster.program(main)
+        cluster.wait("cm/a", until=lambda _: bool(done), timeout_s=200)
+        assert 100 <= cluster.now_s < 110
