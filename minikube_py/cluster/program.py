@@ -32,7 +32,10 @@ RESTART_S: Final = 0.1
 RESTART_MORE_S: Final = 2.0
 BACKOFF_FACTOR: Final = 2.0
 BACKOFF_MAX_S: Final = 60.0
+GOOD_RUN_S: Final = 600.0
+"""A run of this length ends the growth of the delays, as a kubelet's: twice its longest delay of 300 s."""
 ERRORS_MAX: Final = 100
+"""In a row."""
 AS_COMPLETED: Final = Replaced(asyncio, "as_completed", in_order)
 
 Main = Callable[[Any], Coroutine[Any, Any, object]]
@@ -101,6 +104,7 @@ class Program:
         self._process: _Process | None = None
         self._stopped = False
         self._errors = 0
+        self._started_s = 0.0
 
     @property
     def running(self) -> bool:
@@ -110,6 +114,7 @@ class Program:
         if self._stopped:
             return
         self.starts += 1
+        self._started_s = self._programs.virtual.now_s
         self._programs.timeline.add(f"{self.name} starts" if self.starts == 1 else f"{self.name} starts again")
         self._process = _Process(self._programs, self)
         self._process.begin(self._main)
@@ -134,11 +139,13 @@ class Program:
             self.returned = True
             self._programs.timeline.add(f"{self.name} returns")
             return
+        if self._programs.virtual.now_s - self._started_s >= GOOD_RUN_S:
+            self._errors = 0
         self._errors += 1
         self._programs.timeline.add(f"{self.name} raises {type(error).__name__}: {error}")
         if self._errors > ERRORS_MAX:
             time = self._programs.virtual.loop.scheduler
-            time.fail(f"{self.name} raised {self._errors} times; at last {type(error).__name__}: {error}")
+            time.fail(f"{self.name} raised {self._errors} times in a row; at last {type(error).__name__}: {error}")
             return
         self._again(min(RESTART_S * BACKOFF_FACTOR ** min(self._errors, 30), BACKOFF_MAX_S))
 
@@ -160,6 +167,7 @@ class _Process:
         self._server = programs.virtual.loop
         self._loop = SimLoop(self._time, program.name, rng=Rng(programs.rng.getrandbits(64)))
         self._loop.set_exception_handler(self._said)
+        self._loop.on_exit = self._exits
         self._rng = Rng(programs.rng.getrandbits(64))
         self._main: asyncio.Task[None] | None = None
         self._ends = False
@@ -174,24 +182,29 @@ class _Process:
 
     def begin(self, main: Main) -> None:
         async def whole() -> None:
-            error: Exception | None = None
             try:
                 await main(Remote(self, self._programs.virtual.token))
-            except (SimFailure, MemoryError):
+            except (SimFailure, MemoryError, GeneratorExit):
                 raise
-            except Exception as raised:
-                error = raised
-            except (SystemExit, KeyboardInterrupt) as raised:
-                if raised is self._programs.virtual.broken:
-                    raise
-                error = RuntimeError(f"{type(raised).__name__}: {raised}") if getattr(raised, "code", True) else None
-            self._ends = True
-            self._time.after(0, lambda _: self._over(error))
+            except BaseException as raised:
+                self._exits(raised)
+            else:
+                self._exits(None)
 
         def go() -> None:
             self._main = self._loop.create_task(whole(), name=self._program.name)
 
         self._loop.call_soon(go)
+
+    def _exits(self, raised: BaseException | None) -> None:
+        """Any exception ends it, as it ends a real process; SystemExit without a code is its normal end."""
+        if raised is not None and raised is self._programs.virtual.broken:
+            raise raised
+        error = raised if raised is None or isinstance(raised, Exception) else None
+        if raised is not error and getattr(raised, "code", True):
+            error = RuntimeError(f"{type(raised).__name__}: {raised}")
+        self._ends = True
+        self._time.after(0, lambda _: self._over(error))
 
     def _over(self, error: Exception | None) -> None:
         if not self._loop.dead:

@@ -285,6 +285,8 @@ class SimLoop(LoopBase):
         self.paused = False
         self.after_step: Callable[[], None] | None = None
         """Called after each callback of this process, and so sees every state visible to others."""
+        self.on_exit: Callable[[BaseException], None] | None = None
+        """Takes a SystemExit or KeyboardInterrupt that a callback raised, as the end of this process alone."""
         self.next_number = scheduler.next_number
         self._beside = scheduler.beside
         self._rng = rng or Rng(f"{name} {scheduler.rng.getrandbits(64)}")
@@ -403,12 +405,18 @@ class SimLoop(LoopBase):
             scheduler.log(f"{self.name} {describe_callback(callback)}")
         try:
             handle._context.run(callback, *handle._args)  # type: ignore[union-attr,arg-type]
-        except (SystemExit, KeyboardInterrupt) as error:
-            scheduler.interrupts.error = scheduler.interrupts.error or error
-            raise
         except BaseException as error:
+            self._raised(error)
+
+    def _raised(self, error: BaseException) -> None:
+        if not isinstance(error, SystemExit | KeyboardInterrupt):
             if not self.dead:
                 self.call_exception_handler({"message": "a callback raised", "exception": error})
+        elif self.on_exit is not None:
+            self.on_exit(error)
+        else:
+            self.scheduler.interrupts.error = self.scheduler.interrupts.error or error
+            raise error
 
     def _turn(self) -> None:
         if self.dead or self.paused:
@@ -430,12 +438,8 @@ class SimLoop(LoopBase):
                 scheduler.log(f"{self.name} {describe_callback(callback)}")
             try:
                 handle._context.run(callback, *handle._args)  # type: ignore[union-attr,arg-type]
-            except (SystemExit, KeyboardInterrupt) as error:
-                scheduler.interrupts.error = scheduler.interrupts.error or error
-                raise
             except BaseException as error:
-                if not self.dead:
-                    self.call_exception_handler({"message": "a callback raised", "exception": error})
+                self._raised(error)
             if self.dead:
                 return
             if after_step is not None:
