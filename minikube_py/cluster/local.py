@@ -67,8 +67,9 @@ class Cluster(InVirtualTime):
             raise ClusterError("a cluster in virtual time draws the same uids each time, so it keeps no folder")
         self.clock = clock
         paths = (stages,) if isinstance(stages, str | Path) else stages
-        folder = None if data_dir is None else Path(data_dir)
-        self._options = Options(nodes, folder, port, seed, tuple(map(Path, paths)))
+        # A program may change its working folder later.
+        folder = None if data_dir is None else Path(data_dir).absolute()
+        self._options = Options(nodes, folder, port, seed, tuple(Path(each).absolute() for each in paths))
         self._engine: Threaded | VirtualEngine | None = None
         self._in_loop: AsyncCluster | None = None
         self._views: list[Namespaced] = []
@@ -79,7 +80,7 @@ class Cluster(InVirtualTime):
     def start(self) -> Self:
         """Returns when its nodes are registered.
 
-        Raises: SetupError, DataDirBusy, Corruption, RoleFailed, SimFailure; nothing is left then."""
+        Raises: SetupError, DataDirBusy, Corruption, RoleFailed, SimFailure, ClusterError; nothing is left then."""
         self._require_new()
         options = self._options
         engine: Threaded | VirtualEngine
@@ -197,6 +198,8 @@ class Cluster(InVirtualTime):
         if self._engine is None:
             raise ClusterError(NOT_RUNNING)
         self._require_parent()
+        if isinstance(self._engine, Threaded):
+            self._engine.life.require()
         return self._engine
 
 
@@ -251,14 +254,16 @@ class AsyncCluster(AsyncDoor):
     async def snapshot(self) -> Snapshot:
         """See Cluster."""
         engine = self._reached()
-        return await snapshots.settled(engine.plane, engine.clock)
+        with engine.life.within():
+            return await snapshots.settled(engine.plane, engine.clock)
 
     async def restore(self, snapshot: State) -> None:
         """See Cluster."""
         engine = self._reached()
         snapshots.require_own(engine.plane, snapshot)
         engine.all_well()
-        await snapshots.put_back(engine.plane, engine.clock, snapshot)
+        with engine.life.within():
+            await snapshots.put_back(engine.plane, engine.clock, snapshot)
 
     def in_namespace(self, name: Namespace) -> AsyncNamespaced:
         """See Cluster."""
@@ -270,6 +275,7 @@ class AsyncCluster(AsyncDoor):
         if self._engine is None:
             raise ClusterError(NOT_RUNNING)
         self._engine.folder.owner.require()
+        self._engine.life.require()
         return self._engine
 
     def _clock(self) -> Clock:

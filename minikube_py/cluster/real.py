@@ -15,6 +15,7 @@ from typing import Any, Final
 from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
+from minikube_py.cluster.life import STOPPED, Life, LivingTransport
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations, waited
 from minikube_py.cluster.player import GatedControlPlane
@@ -55,6 +56,7 @@ class RealPlane:
     folder: Folder
     plane: GatedControlPlane
     clock: Clock
+    life: Life
 
     @property
     def url(self) -> str:
@@ -72,10 +74,10 @@ class RealPlane:
         return self.folder.kubeconfig(namespace, self.plane.credentials.access(self.url))
 
     def transport(self) -> ApiTransport:
-        return self.plane.transport()
+        return LivingTransport(self.plane.transport(), self.life)
 
     def own_transport(self) -> ApiTransport:
-        return self.plane.transport(DOOR)
+        return LivingTransport(self.plane.transport(DOOR), self.life)
 
     time_passes = True
 
@@ -93,7 +95,7 @@ class Threaded(RealPlane):
     def start(self) -> None:
         """Raises: what the control plane's start raises; nothing is left then."""
         made = self._thread.start()
-        self.folder, self.plane, self.clock = made.folder, made.plane, made.clock
+        self.folder, self.plane, self.clock, self.life = made.folder, made.plane, made.clock, made.life
 
     def stop(self, quietly: bool = False) -> None:
         """Idempotent. Raises: what the end raises."""
@@ -101,7 +103,8 @@ class Threaded(RealPlane):
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]], *named: Any) -> Any:
         """Returns or raises what `work` does, on the cluster's loop, with its parts."""
-        return self._thread.run(lambda: work(self.plane, self.clock))
+        with self.life.within():
+            return self._thread.run(lambda: work(self.plane, self.clock))
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
         return self._thread.run(lambda: work(operations))
@@ -133,9 +136,15 @@ class InLoop(RealPlane):
         config = ControlPlaneConfig(
             self.folder.path, port=options.port, shapes=options.shapes, seed=seed, stages=options.stages
         )
-        memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER, log.critical)
-        self.clock = SystemClock()
-        self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory)
+        memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER)
+        self.clock, self.life = SystemClock(), Life()
+        self.plane = GatedControlPlane(
+            config, self.clock, random.Random(), in_memory=memory, fatal=self._store_failed
+        )
+
+    def _store_failed(self, message: str) -> None:
+        log.critical(message)
+        self.life.store_failed(message)
 
     def _let_go(self) -> None:
         """The sockets belong to the parent, whose clients see their end."""
@@ -146,7 +155,8 @@ class InLoop(RealPlane):
     async def start(self) -> None:
         """Raises: what the control plane's start raises; nothing is left then."""
         try:
-            await self.plane.start()
+            with self.life.within():
+                await self.plane.start()
         except BaseException:
             self.folder.clear()
             raise
@@ -161,6 +171,7 @@ class InLoop(RealPlane):
         self.plane.player.all_well()
 
     async def stop(self) -> None:
+        self.life.end(STOPPED)
         try:
             if self.folder.owner.is_here:
                 await to_its_end(self.plane.stop())

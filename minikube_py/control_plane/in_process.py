@@ -38,18 +38,17 @@ from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.ports.descriptors import PROCESS
 from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.store.data_dir import DataDir
-from minikube_py.store.member import Fatal, MemberConfig
+from minikube_py.store.member import Fatal, MemberConfig, exit_now
 from minikube_py.store.server import StoreServer
 
 LAYOUT = "one process: store, API server, scheduler, controllers, kubelet"
 
 
 class InMemory(NamedTuple):
-    """A store that ends with its process. `fatal` is called if it cannot continue."""
+    """A store that ends with its process."""
 
     disk: Disk
     config: MemberConfig
-    fatal: Fatal
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
@@ -68,7 +67,8 @@ async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
 class ControlPlane(Plane):
     """`config.seed` is only for the scheduler: uids drawn from the same seed at a second start on the same folder would
     not be unique. With `in_memory` the store is on that disk, `config.data_dir` holds only certificates and tokens, and
-    the store is not reachable from outside."""
+    the store is not reachable from outside. `fatal` is called when the store cannot continue: a command ends its
+    process, a library must not."""
 
     def __init__(
         self,
@@ -78,8 +78,10 @@ class ControlPlane(Plane):
         step: Step = lambda *_: None,
         progress: Say = lambda _: None,
         in_memory: InMemory | None = None,
+        fatal: Fatal = exit_now,
     ) -> None:
         super().__init__(clock, rng, step, progress)
+        self._fatal = fatal
         self.outside = HttpOutside
         self._in_memory = in_memory
         self.config = config
@@ -139,7 +141,7 @@ class ControlPlane(Plane):
     async def _start_store(self) -> None:
         if self._in_memory is not None:
             memory = self._in_memory
-            await self.start_member(memory.disk, memory.config, fatal=memory.fatal)
+            await self.start_member(memory.disk, memory.config, fatal=self._fatal)
             self._step("store", "in memory")
             return
         if self.config.etcd is not None:
@@ -158,7 +160,7 @@ class ControlPlane(Plane):
         room = MemberConfig(own_gc=True, quota_bytes=self.config.quota_bytes, reserve_bytes=self.config.reserve_bytes)
         disk = held.disk()
         require_room(disk, room.reserved_bytes)
-        await self.start_member(disk, room)
+        await self.start_member(disk, room, fatal=self._fatal)
         # For access from outside: `minikube-py store status`, `snapshot save`.
         credentials = self.credentials
         token, context = credentials.by_role[tokens.STORE], credentials.certificates.server_context()
