@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from minikube_py.cluster.local import Cluster
+from minikube_py.cluster.no_cluster import no_cluster
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.env import Rng
 from minikube_py.sim.fault_schedule import REGISTRY
@@ -157,7 +158,7 @@ def run_once(
     error: BaseException | None = None
     failed: tuple[type[BaseException], ...] = (Exception, *failures)
     try:
-        with Cluster(nodes, clock="virtual", seed=f"explore {seed}", stages=stages) as cluster:
+        with no_cluster(), Cluster(nodes, clock="virtual", seed=f"explore {seed}", stages=stages) as cluster:
             engine = cluster._virtual()
             timeline = engine.programs.timeline
             engine.weather(faults, WELL_AFTER_US)

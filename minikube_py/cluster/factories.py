@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -189,11 +188,13 @@ def _marked(mark: pytest.Mark) -> int:
 
 
 def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minikube_py.cluster import no_cluster
+
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    # They read the environment when imported, possibly long ago.
-    for name in ("kubernetes.config", "kubernetes_asyncio.config"):
-        for module in filter(None, (sys.modules.get(name), sys.modules.get(f"{name}.kube_config"))):
-            monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig)
+    for name in no_cluster.IN_A_POD:
+        monkeypatch.delenv(name, raising=False)
+    for module in no_cluster.located():
+        monkeypatch.setattr(module, no_cluster.LOCATION, kubeconfig)
 
 
 def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
