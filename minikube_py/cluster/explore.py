@@ -9,10 +9,7 @@ cluster management controllers, OSDI 2022 (intermediate, stale and unobserved st
 from __future__ import annotations
 
 import gc
-import os
 import random
-import sysconfig
-import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from minikube_py.cluster.code_place import place
 from minikube_py.cluster.local import Cluster
 from minikube_py.cluster.no_cluster import no_cluster
 from minikube_py.cluster.timeline import Timeline
@@ -48,11 +46,9 @@ CLASSES: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Those that break operators: intermediate, stale and unobserved states; writes refused or answered wrongly."""
 CLASSES_SHARE: Final = 0.6
+FAILS_CALM: Final = "it fails without faults, in the first run, so no seed was explored"
 NOT_DRAWN: Final = ("node_up",)
 """Rows that end another fault are not faults."""
-LIBRARIES: Final = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
-NOT_OWN: Final = tuple([f"{each}{os.sep}" for each in (Path(__file__).parents[1], *LIBRARIES)])
-"""Folders without code of the test or its operator."""
 
 Test = Callable[[Cluster], object]
 Failures = tuple[type[BaseException], ...]
@@ -71,12 +67,13 @@ class Calm:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `error`: None if the test passed."""
+    """Of one run. `error`: None if the test passed. `programs`: how each went, a line each."""
 
     faults: tuple[Fault, ...]
     error: BaseException | None
     timeline: Timeline
     calm: Calm
+    programs: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -105,6 +102,7 @@ class Found:
         of = f"{len(least.faults)} of {count} faults, {self.runs} runs"
         lines.append(f"the shortest schedule found that still fails ({of}):")
         lines += [f"  {fault.at_us / S:10.4f}  {described(fault)}" for fault in least.faults] or ["  no fault at all"]
+        lines += least.programs
         lines += ["reads and writes, in virtual seconds since the cluster was ready:", *least.timeline.lines()]
         return "\n".join(lines)
 
@@ -129,10 +127,12 @@ def explore(
 ) -> Explored:
     """Stops at the first seed that fails. `failures`: what the test may raise as its failure besides an Exception.
 
-    Raises: what the test raises without any fault."""
+    Raises: what the test raises without any fault, with a note of this and of the programs."""
     run = partial(run_once, test, nodes=nodes, failures=failures, stages=stages)
     calm_run = run("calm", ())
     if calm_run.error is not None:
+        told = str(calm_run.error)
+        calm_run.error.add_note("\n".join((FAILS_CALM, *(each for each in calm_run.programs if each not in told))))
         raise calm_run.error
     result = Explored(len(seeds))
     for seed in seeds:
@@ -156,6 +156,7 @@ def run_once(
     # The seed also determines the program's own random draws.
     random.seed(f"explore {seed}")
     error: BaseException | None = None
+    programs: tuple[str, ...] = ()
     failed: tuple[type[BaseException], ...] = (Exception, *failures)
     try:
         with no_cluster(), Cluster(nodes, clock="virtual", seed=f"explore {seed}", stages=stages) as cluster:
@@ -166,6 +167,7 @@ def run_once(
                 test(cluster)
             except failed as raised:
                 error = raised
+            programs = tuple(engine.programs.lines())
             span_us = (engine.virtual.now_ns - timeline.zero_ns) // 1000
     except SimFailure as raised:
         error = error or raised
@@ -173,7 +175,8 @@ def run_once(
         random.setstate(kept)
     plurals = tuple(sorted(each for each in timeline.plurals if each))
     moments = tuple(each // 1000 for each in timeline.moments_ns)
-    return Outcome(tuple(faults), error, timeline, Calm(max(span_us, 1), moments, plurals, timeline.writes))
+    calm = Calm(max(span_us, 1), moments, plurals, timeline.writes)
+    return Outcome(tuple(faults), error, timeline, calm, programs)
 
 
 def drawn(seed: object, calm: Calm, nodes: int) -> tuple[Fault, ...]:
@@ -228,17 +231,7 @@ def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcom
 
 def _alike(one: Outcome, other: Outcome) -> bool:
     """By type and place: two failed asserts are two bugs."""
-    return type(one.error) is type(other.error) and _place(one.error) == _place(other.error)
-
-
-def _place(error: BaseException | None) -> tuple[str, int] | None:
-    """File and line of the innermost frame outside this package and Python's libraries; None without such a frame."""
-    at = None
-    for frame, line in traceback.walk_tb(error.__traceback__ if error else None):
-        file = frame.f_code.co_filename
-        if not file.startswith((*NOT_OWN, "<")):
-            at = (file, line)
-    return at
+    return type(one.error) is type(other.error) and place(one.error) == place(other.error)
 
 
 def _smaller(faults: tuple[Fault, ...]) -> list[tuple[Fault, ...]]:

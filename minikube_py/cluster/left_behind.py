@@ -1,4 +1,4 @@
-"""Objects and events left by a failed test in its namespace, a line each."""
+"""Objects and events left by a failed test in its namespace, and how its programs go, a line each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import Object, RestClient
 from minikube_py.cluster.door import PlainDoor
 from minikube_py.cluster.operations import Operations
+from minikube_py.cluster.timeline import TIMELINE
+from minikube_py.cluster.virtual_engine import VirtualEngine
 from minikube_py.cluster.waiting import brief, event_line
 from minikube_py.errors import MinikubeError
 
@@ -23,13 +25,21 @@ def sections(view: PlainDoor) -> list[tuple[str, str]]:
     try:
         objects, events = view._do(_listed, reads=True)
     except MinikubeError as error:
-        return [("minikube: objects", f"they cannot be listed: {error}")]
+        return [("minikube: objects", f"they cannot be listed: {error}"), *programs(view)]
     lines = [f"{kind} {brief(obj)}" for kind, obj in objects]
     more = [f"... and {len(lines) - OBJECTS_SHOWN_MAX} more"] if len(lines) > OBJECTS_SHOWN_MAX else []
     found = [("minikube: objects", "\n".join([*lines[:OBJECTS_SHOWN_MAX], *more]) or "none")]
     if events:
         found.append(("minikube: events", "\n".join(map(event_line, events[-EVENTS_SHOWN_MAX:]))))
-    return [(f"{title} in {view.namespace}", text) for title, text in found]
+    return [(f"{title} in {view.namespace}", text) for title, text in found] + programs(view)
+
+
+def programs(view: PlainDoor) -> list[tuple[str, str]]:
+    """How the programs under test go, and what they read and wrote; of a cluster in virtual time."""
+    engine = view._reached()
+    if not isinstance(engine, VirtualEngine) or not (lines := engine.programs_told()):
+        return []
+    return [("minikube: programs", "\n".join([*lines, TIMELINE, *engine.programs.timeline.lines()]))]
 
 
 async def _listed(operations: Operations) -> tuple[list[tuple[str, Object]], list[Object]]:

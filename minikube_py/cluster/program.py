@@ -17,6 +17,7 @@ from minikube_py.apiserver.inprocess import USER_AGENT
 from minikube_py.apiserver.messages import parse_query
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.cluster.code_place import place
 from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch
 from minikube_py.cluster.replaced import Replaced
 from minikube_py.cluster.timeline import Timeline
@@ -74,6 +75,10 @@ class Programs:
             self._replaced.append(attribute)
             attribute.hold()
 
+    def lines(self, but_those_that_work: bool = False) -> list[str]:
+        """How each goes, for reports of failures."""
+        return [each.line() for each in self.running if each.error is not None or not but_those_that_work]
+
     def crash_before(self, writes: int) -> None:
         self._writes_left.append(writes)
 
@@ -109,6 +114,17 @@ class Program:
     @property
     def running(self) -> bool:
         return self._process is not None
+
+    def line(self) -> str:
+        """How it goes: its starts, and its latest exception."""
+        ended = "has returned" if self.returned else "is stopped" if self._stopped else "will restart"
+        now = "runs" if self.running else ended
+        starts = f"{self.starts} start{'s' if self.starts > 1 else ''}"
+        if self.error is None:
+            return f"program {self.name} {now}, {starts}"
+        at = place(self.error)
+        where = f" at {at[0]}:{at[1]}" if at else ""
+        return f"program {self.name} {now}, {starts}; it raised {type(self.error).__name__}: {self.error}{where}"
 
     def begin(self, _: object = None) -> None:
         if self._stopped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -17,6 +18,7 @@ TEXT_MAX: Final = 200
 REGISTRY: Final = "/registry/"
 TURN_MAX: Final = 6
 """The lines of one turn of a program that polls, at most."""
+TIMELINE: Final = "reads and writes, in virtual seconds since the first program or fault:"
 REPEATS_MIN: Final = 2
 _READ: Final = re.compile(r"(?<= items) at revision \d+$")
 """A list's revision grows with any write, such as a heartbeat."""
@@ -39,6 +41,7 @@ class Timeline:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._entries: list[tuple[int, Entry]] = []
+        self._unanswered: dict[object, tuple[int, Entry]] = {}
         self.zero_ns = now_ns()
         self.plurals: dict[str, None] = {}
         self.writes = 0
@@ -62,7 +65,10 @@ class Timeline:
             self.writes += 1
         asked = " ".join(filter(None, (method, path, _query(params))))
 
+        self._unanswered[asked_at := object()] = self._now_ns(), f"{who}: {asked}: no answer came"
+
         def told(answer: object) -> None:
+            self._unanswered.pop(asked_at, None)
             if answer is None:
                 self.add(f"{who}: {asked}")
             else:
@@ -77,7 +83,7 @@ class Timeline:
     def lines(self) -> list[str]:
         """Changes relevant to the program, repeated lines once; if there are too many, the middle is omitted."""
         told: list[tuple[int, str]] = []
-        for at_ns, entry in self._entries:
+        for at_ns, entry in sorted([*self._entries, *self._unanswered.values()], key=itemgetter(0)):
             if isinstance(entry, Change):
                 if not self.plurals.keys() & {*entry.key.split("/")[:2]}:
                     continue

@@ -391,6 +391,10 @@ class VirtualEngine:
             virtual.plane.player.on_crash = self._programs.crash_before
         return self._programs
 
+    def programs_told(self, but_those_that_work: bool = False) -> list[str]:
+        """How each goes; without starting any record."""
+        return [] if self._programs is None else self._programs.lines(but_those_that_work)
+
     def start_program(self, main: Callable[[Any], Any], name: str, namespace: str) -> Program:
         """Starts `main(clients)`; on a separate thread if it is a plain function."""
         if not callable(main):
@@ -445,7 +449,8 @@ class VirtualEngine:
                     return waiting.last
             left_s = (deadline_ns - virtual.now_ns) / NS_PER_S
             if left_s <= 0:
-                raise WaitTimeout(driven(operations.why_not(waiting, timeout_s, namespace)))
+                text = driven(operations.why_not(waiting, timeout_s, namespace))
+                raise WaitTimeout("\n  ".join((text, *self.programs_told(but_those_that_work=True))))
             self.advance(min(step_s, left_s))
             step_s = min(step_s * LOOK_AGAIN_FACTOR, LOOK_AGAIN_MAX_S)
 
