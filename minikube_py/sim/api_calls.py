@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -82,6 +82,7 @@ class ApiCalls:
         self._waiting: dict[Link, list[Callable[[], None]]] = {}
         self._fates: defaultdict[str, deque[str]] = defaultdict(deque)
         self._late: dict[str, list[Callable[[], None]]] = {}
+        self._delays: Counter[str] = Counter()
         self._expired_at: dict[str, int] = {}
         self.watches: defaultdict[str, dict[int, Watched]] = defaultdict(dict)
 
@@ -127,15 +128,21 @@ class ApiCalls:
         return fates.popleft()
 
     def delay_watches(self, client: str) -> None:
+        """Until they are resumed or expired as often."""
+        self._delays[client] += 1
         self._late.setdefault(client, [])
 
     def resume_watches(self, client: str) -> None:
-        for send in self._late.pop(client, ()):
-            send()
+        self._delays[client] = max(0, self._delays[client] - 1)
+        if not self._delays[client]:
+            for send in self._late.pop(client, ()):
+                send()
 
     def expire_watches(self, client: str) -> None:
         """Drops undelivered events: the watches end with 410, and cannot be resumed from before."""
-        self._late.pop(client, None)
+        if client in self._late:
+            self._late[client].clear()
+        self.resume_watches(client)
         revisions = [served.core.cache.revision for served in self.served.values()]
         self._expired_at[client] = max(revisions, default=self._expired_at.get(client, 0))
         for watched in list(self.watches.pop(client, {}).values()):
@@ -158,6 +165,7 @@ class ApiCalls:
     def all_well(self) -> None:
         self.delay_s = DELAYS_S[0]
         self._fates.clear()
+        self._delays.clear()
         for client in list(self._late):
             self.resume_watches(client)
 

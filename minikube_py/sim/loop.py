@@ -282,7 +282,7 @@ class SimLoop(LoopBase):
         self.host = host
         self.options = options or scheduler.options
         self.dead = False
-        self.paused = False
+        self.paused = 0
         self.after_step: Callable[[], None] | None = None
         """Called after each callback of this process, and so sees every state visible to others."""
         self.on_exit: Callable[[BaseException], None] | None = None
@@ -517,11 +517,12 @@ class SimLoop(LoopBase):
 
     def pause(self) -> None:
         """SIGSTOP: nothing of this process runs; its input waits."""
-        self.paused = True
+        self.paused += 1
 
     def resume(self) -> None:
-        self.paused = False
-        if not self._queued and not self.dead:
+        """Runs once it was resumed as often as it was paused."""
+        self.paused -= 1
+        if not self.paused and not self._queued and not self.dead:
             self._queue()
 
     def kill(self) -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from functools import partial
+from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Any, Final
 
+from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.rules import User
 from minikube_py.client.leader_election import LeaderElector, LeadershipLost
 from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
+from minikube_py.control_plane.certificates import drawn_authority
 from minikube_py.control_plane.components import Component, failure_of
+from minikube_py.control_plane.config import DEFAULT_PORT
 from minikube_py.control_plane.leading import Leading
 from minikube_py.control_plane.users import USERS
 from minikube_py.control_plane.waiting import api_is_ready, when_available
+from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError
@@ -34,8 +39,12 @@ RESTART_S: Final = (0.1, 2.0)
 WATCHDOG_S: Final = 1.0
 Make = Callable[[ApiTransport, Clock, Rng], Any]
 LED: Final[tuple[tuple[str, str, Make], ...]] = (
-    ("scheduler", tokens.SCHEDULER, Scheduler), ("controllers", tokens.CONTROLLERS, ControllerManager),
-)  # fmt: skip
+    ("scheduler", tokens.SCHEDULER, Scheduler),
+    ("controllers", tokens.CONTROLLERS, lambda *given: ControllerManager(*given, config=_controllers())),
+)
+ADDRESSES: Final = "192.0.2.{}"
+"""Of the API servers, in a network for documentation (RFC 5737)."""
+AUTHORITIES: Final = "authorities of every simulated control plane"
 
 
 @dataclass(slots=True)
@@ -79,8 +88,9 @@ class Parts:
                 return client
 
             storage = await when_available(connected, "the store", process.clock, process.rng, _say)
-            core = ApiServer(storage, process.clock, process.rng, tokens={})
+            core = ApiServer(storage, process.clock, process.rng, tokens={}, signing_key=_authorities()[0])
             await core.start()
+            await core.publish(ADDRESSES.format(self.api_hosts.index(host) + 1), DEFAULT_PORT)
             self.calls.serve(process, core)
             part.running = core
             while True:
@@ -146,7 +156,7 @@ class Parts:
         self.calls.all_well()
         for part in self.by_host.values():
             part.down = 0
-            self.world.resume(part.host)
+            self.world.resume_wholly(part.host)
             self._start(part)
 
     def hold_down(self, host: str) -> None:
@@ -180,6 +190,18 @@ class PartsPlayer(FaultPlayer):
     """As FaultPlayer, also for these processes."""
 
     parts: Parts
+
+
+@cache
+def _authorities() -> tuple[SigningKey, str]:
+    """The key of service accounts, and the root certificate as PEM: as each role reads them from its files."""
+    rng = Rng(AUTHORITIES)
+    return SigningKey.drawn(rng.getrandbits(256)), drawn_authority(rng, datetime.fromtimestamp(0, UTC))
+
+
+def _controllers() -> ControllerConfig:
+    key, root = _authorities()
+    return ControllerConfig(signing_key=key, root_ca_pem=root)
 
 
 def _kubelet(config: KubeletConfig, transport: ApiTransport, clock: Clock, rng: Rng) -> FakeKubelet:

@@ -289,7 +289,7 @@ class Run:
         self.cluster.calm(self.calm_tick_s)
         for place in self.cluster.places:
             place.down = 0
-            self.world.resume(place.host)
+            self.world.resume_wholly(place.host)
             self.cluster.start(place)
         for host in self._clients:
             if self.world.running(host) is None:

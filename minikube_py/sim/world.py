@@ -169,10 +169,15 @@ class World:
             process.loop.pause()
 
     def resume(self, name: str) -> None:
+        """Ends one pause."""
         process = self.machine(name).process
         if process is not None and process.loop.paused:
             self.scheduler.log(f"resume {process.loop.name}")
             process.loop.resume()
+
+    def resume_wholly(self, name: str) -> None:
+        while (process := self.machine(name).process) is not None and process.loop.paused:
+            self.resume(name)
 
     def wipe(self, name: str) -> None:
         """Deletes all files of the machine. Raises: ValueError if something runs there."""

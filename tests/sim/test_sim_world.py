@@ -275,7 +275,8 @@ def test_a_restart_is_another_life_on_the_same_disk():
     assert [names for names, _, _ in lives] == [["life 1"], ["life 1", "life 2"], ["life 3"]]
     assert len({draw for _, draw, _ in lives}) == 3
     assert [later - earlier for (_, _, earlier), (_, _, later) in itertools.pairwise(lives)] == [
-        pytest.approx(1.0, abs=0.02)] * 2
+        pytest.approx(1.0, abs=0.02)
+    ] * 2
     assert [each.how for each in world.machine("p").ends] == ["killed", "killed"]
 
 
@@ -298,6 +299,32 @@ def test_a_stopped_process_does_nothing_and_its_timers_are_late():
 
     world.drive(main)
     assert seen == [0.1, 0.2, 1.25, 1.35]
+
+
+@pytest.mark.parametrize(("first_s", "second_s"), [(10, 20), (20, 10), (10, 3)])
+def test_pauses_that_overlap_end_with_the_last(first_s, second_s):
+    """As those of two faults of one history."""
+    world, seen = World(1), []
+
+    async def live(process):
+        while True:
+            await process.clock.sleep(1)
+            seen.append(world.scheduler.now_s)
+
+    async def main():
+        after = world.scheduler.after
+        world.start("p", live)
+        await asyncio.sleep(0.5)
+        for at_s, act in ((0, world.pause), (first_s, world.resume), (5, world.pause), (5 + second_s, world.resume)):
+            after(at_s, act, "p")
+        await asyncio.sleep(40)
+        world.pause("p")
+        world.pause("p")
+        world.resume_wholly("p")
+        await asyncio.sleep(2)
+
+    world.drive(main)
+    assert seen[0] == pytest.approx(0.5 + max(first_s, 5 + second_s)) and seen[-1] > 41
 
 
 def test_clocks_drift_and_jump_and_monotonic_never_goes_back():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_it_is_restarted_and_its_error_is_known(kind: Callable[..., Main], made:
     with Cluster(nodes=0, clock="virtual") as cluster:
         program = cluster.program(kind(made))
         cluster.advance(0.5)
-        assert program.starts == 1 and program.error is None or kind is by_itself
+        assert (program.starts == 1 and program.error is None) or kind is by_itself
         cluster.advance(60)
         assert program.starts > 2 and program.error is not None and not program.returned
         assert len(cluster.objects("namespaces")) == 4
@@ -97,10 +98,10 @@ def test_a_long_run_ends_the_growth_of_the_delays() -> None:
     with Cluster(nodes=0, clock="virtual") as cluster:
         cluster.program(main)
         cluster.advance(300)
-        short = [round(after - before - lasts_s[0], 6) for before, after in zip(began_s, began_s[1:], strict=False)]
+        short = [round(after - before - lasts_s[0], 6) for before, after in itertools.pairwise(began_s)]
         assert short == sorted(short) and short[-1] > 10
         lasts_s[0], began_s[:] = 700.0, []
         cluster.advance(10_000)
         # The first of them is still about the run before.
-        long = [round(after - before - lasts_s[0], 6) for before, after in zip(began_s[1:], began_s[2:], strict=False)]
+        long = [round(after - before - lasts_s[0], 6) for before, after in itertools.pairwise(began_s)]
         assert len(long) > 5 and max(long) < 1
