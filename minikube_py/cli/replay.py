@@ -13,15 +13,26 @@ import argparse
 import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.cli import flags, virtual
+from minikube_py.cli import flags, forms, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 from minikube_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
+
+LOG, REAL, VIRTUAL = "--from LOG", "a trace in real time", "a trace and --virtual"
+ETCD: Final = ("servers", "cafile", "certfile", "keyfile", "prefix", "compaction_interval")
+HONOURED: Final = {
+    **dict.fromkeys(("log", "until", "port"), (LOG,)),
+    **dict.fromkeys(("virtual", "heartbeats", "members", "page"), (VIRTUAL,)),
+    **dict.fromkeys(("split", "data_dir", *(f"etcd_{name}" for name in ETCD)), (REAL,)),
+    **dict.fromkeys(("departures", "speed", "day", "pods", "tables", "scheduler_config", "plugins"), (REAL, VIRTUAL)),
+    **dict.fromkeys(("results", "seed"), (REAL, VIRTUAL)),
+}
+"""By each flag's destination: the forms of this command that it belongs to."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     port_help = "with --from: port of the API server (default: any free one)"
     parser.add_argument("--port", type=flags.whole_number(0, 65535), default=0, metavar="N", help=port_help)
     parser.add_argument("--departures", action="store_true", help="delete each pod at its time, in the trace's order")
-    speed_help = "with --departures: seconds of the trace per second; 0: as fast as possible (default: 0)"
-    parser.add_argument("--speed", type=flags.seconds, default=0.0, metavar="X", help=speed_help)
+    speed_help = (
+        "with --departures or --day: seconds of the trace per second; 0: as fast as possible (default: 0, with --day 1)"
+    )
+    parser.add_argument("--speed", type=flags.seconds, metavar="X", help=speed_help)
     day_help = "only the pods that arrive on day D of the trace; each is created and deleted at its time"
     parser.add_argument("--day", type=flags.whole_number(0, 10_000), metavar="D", help=day_help)
     beats_help = "with --virtual: elided omits Leases and repeated node statuses, and the digest states this"
@@ -48,24 +61,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_etcd_behind(parser)
     flags.add_run(parser, virtual=True)
     flags.add_page(parser, "with --virtual: the run")
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if (arguments.log is None) == (arguments.trace is None):
+    of_log = hasattr(arguments, "log")
+    if of_log == (arguments.trace is not None):
         raise InvalidRequest("name either a trace (`replay openb`) or a log (`replay --from LOG`)")
-    if flags.etcd_behind(arguments) and (arguments.log is not None or virtual.asked(arguments)):
-        raise InvalidRequest("--etcd-servers: virtual time does not support a real etcd")
-    if arguments.log is not None:
-        if arguments.page is not None:
-            raise InvalidRequest("--page needs a trace and --virtual; it excludes --from")
+    in_virtual_time = hasattr(arguments, "virtual")
+    given = forms.require(arguments, LOG if of_log else VIRTUAL if in_virtual_time else REAL, HONOURED)
+    if of_log:
         return _look(arguments.log, arguments.until, arguments.port)
-    if arguments.until is not None:
-        raise InvalidRequest("--until needs --from LOG")
+    if "speed" in given and not given & {"departures", "day"}:
+        raise InvalidRequest("--speed needs --departures or --day: without them, no pod waits for its time")
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(
         departures=arguments.departures or arguments.day is not None,
-        speed=1.0 if arguments.day is not None and not arguments.speed else arguments.speed,
+        speed=arguments.speed if "speed" in given else float("day" in given),
         pods=arguments.pods,
         tables=arguments.tables,
         day=arguments.day,
@@ -85,15 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
             etcd=flags.etcd_behind(arguments),
         )
 
-    if virtual.asked(arguments):
+    if in_virtual_time:
         from minikube_py.cluster.virtual import VirtualConfig
 
         config = VirtualConfig(heartbeats=arguments.heartbeats, members=arguments.members)
         virtual.run(arguments.seed, replay, config, arguments.page)
-    elif arguments.members > 1:
-        raise InvalidRequest("--members needs --virtual; `minikube-py up --members 3` runs three in real time")
-    elif arguments.heartbeats == "elided":
-        raise InvalidRequest("--heartbeats elided needs --virtual: in real time, silent nodes become NotReady")
     else:
         run_interruptible(replay())
     return 0

@@ -1,0 +1,35 @@
+"""Flags of a command with several forms, of which each honours some: the others are refused by name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Final
+
+from minikube_py.errors import InvalidRequest
+
+USUAL: Final = "usual"
+
+
+def watch(parser: argparse.ArgumentParser) -> None:
+    """After the last flag: from now on those that are not given are not in the namespace until `require` puts their
+    defaults there."""
+    flags = [each for each in parser._actions if each.option_strings and each.dest != "help"]
+    parser.set_defaults(**{USUAL: {each.dest: (each.option_strings[0], each.default) for each in flags}})
+    for each in flags:
+        each.default = argparse.SUPPRESS
+
+
+def require(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    """Those given. `form`: the one that is asked for. `table`: by a flag's destination, the forms that honour it.
+
+    Raises: InvalidRequest for flags of other forms."""
+    usual: dict[str, tuple[str, object]] = getattr(arguments, USUAL)
+    given = [each for each in usual if hasattr(arguments, each)]
+    refused = [f"{usual[each][0]} needs {' or '.join(table[each])}" for each in given if form not in table[each]]
+    if refused:
+        raise InvalidRequest(f"{'; '.join(refused)}; this is {form}")
+    for name, (_, default) in usual.items():
+        if name not in given:
+            setattr(arguments, name, default)
+    return frozenset(given)
