@@ -189,7 +189,7 @@ def _manifests(value: object) -> bool:
     return isinstance(value, str | Path | Mapping) or many
 
 
-def _nodes(value: object) -> bool:
+def are_nodes(value: object) -> bool:
     if _whole(0, NODES_MAX)(value):
         return True
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or len(value) > NODES_MAX:
@@ -268,7 +268,7 @@ Answer = Annotated[
 Main = Annotated[Callable[..., Any], Rule("a function", callable)]
 Nodes = Annotated[
     int | Sequence[NodeSpec],
-    Rule(f"how many, from 0 to {NODES_MAX:,}, or a list of NodeSpec with names of their own", _nodes),
+    Rule(f"how many, from 0 to {NODES_MAX:,}, or a list of NodeSpec with names of their own", are_nodes),
 ]
 Time = Annotated[
     Literal["real", "virtual"],

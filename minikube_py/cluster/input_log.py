@@ -19,11 +19,13 @@ import orjson
 from minikube_py import __version__
 from minikube_py.api.registry import Registry
 from minikube_py.cluster import snapshots
+from minikube_py.cluster.arguments import are_nodes
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.inputs import Input, request_of
 from minikube_py.cluster.kinds import served_kind
 from minikube_py.cluster.snapshots import Snapshot
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
-from minikube_py.cluster.virtual_engine import Input, VirtualEngine, request_of
+from minikube_py.cluster.virtual_engine import VirtualEngine
 from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 from minikube_py.mvcc.types import Event
@@ -85,12 +87,16 @@ class InputLog:
             rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
             head = rows[0]
             nodes = tuple(NodeSpec(**{**each, "taints": tuple(each["taints"])}) for each in head["nodes"])
+            if not are_nodes(nodes):
+                raise ValueError(f"these are no nodes: {head['nodes']}")
             inputs = tuple(map(Input.from_json, rows[1:]))
-            stages = tuple((path, base64.b64decode(text)) for path, text in head.get("stages", ()))
+            stages = tuple((path, base64.b64decode(text, validate=True)) for path, text in head.get("stages", ()))
+            if not all(isinstance(head[each], str) for each in ("seed", "digest", "minikube_py")):
+                raise ValueError("the seed, the digest and the version are texts")
             return InputLog(head["seed"], nodes, head["digest"], head["minikube_py"], inputs, stages)
         except OSError as error:
             raise ClusterError(f"{path}: cannot read the log: {error.strerror}") from error
-        except (orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ClusterError(f"{path}: this is no log of Cluster.save_log(): {error}") from error
 
     def start(self, port: int = 0) -> VirtualEngine:
@@ -172,7 +178,11 @@ class InputLog:
 
 
 def _state(engine: VirtualEngine, given: Input, taken: dict[int, Snapshot]) -> None:
-    """A revision names a state. What failed originally fails again."""
+    """A revision names a state. What failed originally fails again.
+
+    Raises: ClusterError for a state that the log has not taken."""
+    if given.kind == "restore" and given.arguments[0] not in taken:
+        raise ClusterError(f"the log restores revision {given.arguments[0]}, of which it has no snapshot")
     with suppress(ClusterError):
         if given.kind == "snapshot":
             found: Snapshot = engine.within(snapshots.settled, "snapshot")

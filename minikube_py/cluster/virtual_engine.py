@@ -3,7 +3,6 @@ a log of all external inputs, from which the history can be replayed."""
 
 from __future__ import annotations
 
-import base64
 import math
 import threading
 import weakref
@@ -12,7 +11,7 @@ from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import orjson
 
@@ -31,6 +30,7 @@ from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR, GatedServer
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.in_process import SERVER, Answered, answered_of, bearer, plain_transport
+from minikube_py.cluster.inputs import Input, input_of
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.owner import Owner
@@ -54,71 +54,9 @@ REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 TALKS: Final = frozenset(("exec", "attach", "portforward"))
 DRY: Final = ["All"]
 NO_TALK: Final = "a container cannot be used interactively in virtual time: no time would pass meanwhile"
-BODY: Final = 3
 LOOK_AGAIN_S: Final = 0.01
 LOOK_AGAIN_MAX_S: Final = 1.0
 LOOK_AGAIN_FACTOR: Final = 1.2
-
-
-class Input(NamedTuple):
-    """An external input at `at_ns`: `kind` "request" (method, path, query, body, content type, user, as whom, accepted,
-    program, If-None-Match, whether laid out), "advance" (seconds; and nanoseconds, where it was interrupted after
-    those), "fault" (its fields), "all_well"; "code" for what cannot be recorded."""
-
-    at_ns: int
-    kind: str
-    arguments: tuple[Any, ...]
-    digest: str = ""
-    """Of the history before it; "" in logs of earlier versions."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "arguments": [_plain(each) for each in self.arguments]}
-
-    @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Input:
-        arguments = list(row["arguments"])
-        if row["kind"] == "request":
-            # Only bodies are bytes; a query may look like one.
-            arguments[BODY] = base64.b64decode(arguments[BODY]["base64"])
-        return Input(row["at_ns"], row["kind"], tuple(arguments), row.get("digest", ""))
-
-
-def input_of(request: Request) -> tuple[Any, ...]:
-    """Everything the server reads from it."""
-    return (
-        request.method, request.path, dict(request.query), request.body, request.content_type,
-        _user_row(request.user), _user_row(request.wanted),
-        request.accept, request.user_agent, request.if_none_match, request.pretty,
-    )  # fmt: skip
-
-
-def request_of(arguments: Sequence[Any]) -> Request:
-    """The inverse. The first logs had neither programs nor forms of answers."""
-    method, path, query, body, content_type, user, wanted, *more = arguments
-    accept, user_agent, if_none_match, pretty = more or (JSON, "", None, None)
-    found = Request(method, path, query, body, user_of(user), accept, content_type, if_none_match, user_of(wanted))
-    found.user_agent, found.pretty = user_agent, pretty
-    return found
-
-
-def _user_row(user: User | None) -> Any:
-    """The public API's user, not affected by faults, is compared by identity."""
-    if user is None or user is DOOR:
-        return None if user is None else "door"
-    return [user.name, list(user.groups), user.uid, [[key, list(values)] for key, values in user.extra]]
-
-
-def user_of(row: Any) -> User | None:
-    if row is None or row == "door":
-        return None if row is None else DOOR
-    name, groups, uid, extra = row
-    return User(name, tuple(groups), uid, tuple((key, tuple(values)) for key, values in extra))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 class VirtualEngine:

@@ -12,8 +12,9 @@ from minikube_py.cluster.errors import ClusterError
 
 if TYPE_CHECKING:
     # Imported with the first cluster in virtual time.
+    from minikube_py.cluster.inputs import Input
     from minikube_py.cluster.program import Program
-    from minikube_py.cluster.virtual_engine import Input, VirtualEngine
+    from minikube_py.cluster.virtual_engine import VirtualEngine
 
 T = TypeVar("T")
 

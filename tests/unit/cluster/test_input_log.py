@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +238,43 @@ def test_snapshots_and_what_puts_them_back_are_replayed(tmp_path: Path) -> None:
         digest = cluster.digest
     again, _, (_, pods) = played(tmp_path / "log")
     assert again == digest and [each["metadata"]["name"] for each in pods["items"]] == ["a", "b"]
+
+
+ODD: list[Any] = [None, True, -1, 0, 1e308, 2**63, "", "x", [], {}, [[]], "door", {"base64": "!!"}, {"base64": "AA=="}]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Of all parts of a JSON value."""
+    yield path
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(each, (*path, key))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_log_with_any_field_of_another_type_is_refused_or_plays(tmp_path: Path, seed: int) -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply(pod("a"))
+        state = cluster.snapshot()
+        cluster.node("node-0").down(1)
+        cluster.advance(2)
+        cluster.restore(state)
+        cluster.all_well()
+        cluster.save_log(tmp_path / "log")
+    rng = random.Random(seed)
+    rows = [json.loads(each) for each in (tmp_path / "log").read_text().splitlines()]
+    row = rng.choice(rows)
+    *way, last = rng.choice(list(places(row))[1:])
+    where = row
+    for key in way:
+        where = where[key]
+    if rng.random() < 0.8:
+        where[last] = rng.choice(ODD)
+    else:
+        del where[last]
+    (tmp_path / "log").write_text("\n".join(map(json.dumps, rows)))
+    with contextlib.suppress(ClusterError):
+        played(tmp_path / "log")
 
 
 def test_a_log_holds_the_stages_by_which_its_pods_live(tmp_path: Path) -> None:
