@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidRequest("explore needs pytest: pip install pytest")
     installed = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
     only = f"--minikube-seed-only={arguments.seed}" if arguments.seed else f"--minikube-seeds={arguments.seeds}"
-    words = [arguments.test, only, f"--minikube-nodes={arguments.nodes}", *(() if installed else ("-p", PLUGIN))]
+    words = [arguments.test, only, f"--minikube-nodes={arguments.nodes}", "--minikube-only-explored"]
+    words += [] if installed else ["-p", PLUGIN]
     # In a separate process, where pytest rewrites asserts.
     return FAILED if subprocess.call([sys.executable, "-m", "pytest", *words]) else 0

@@ -7,6 +7,7 @@ with which pytest-rerunfailures, too, runs an item again."""
 from __future__ import annotations
 
 import inspect
+import unittest
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,11 +24,13 @@ BEFORE: Final = pytest.StashKey[dict[Any, Any]]()
 
 def prepare(item: pytest.Function) -> None:
     """Replaces pytest's set-up of the item. Raises: UsageError if it cannot be explored."""
-    if type(item).runtest is not pytest.Function.runtest:
+    if isinstance(item.cls, type) and issubclass(item.cls, unittest.TestCase):
         raise pytest.UsageError(f"{MARK} is for test functions and methods, not for those of unittest.TestCase")
-    cluster_of(item)
     if inspect.iscoroutinefunction(inspect.unwrap(item.obj)):
         raise pytest.UsageError(f"{MARK}: write it as `def`, not `async def`: only the program is asynchronous")
+    if type(item).runtest is not pytest.Function.runtest:
+        raise pytest.UsageError(f"{MARK}: no tests that a plugin runs itself, as {type(item).__name__}")
+    cluster_of(item)
     item.setup = lambda: None  # type: ignore[method-assign]
 
 

@@ -34,6 +34,7 @@ CLUSTER: Final = pytest.StashKey["Cluster"]()
 LEFT: Final = pytest.StashKey[list[tuple[str, str]]]()
 """Leftovers when fixtures that use `minikube` had been torn down, or the test had failed without faults."""
 MARK: Final = "minikube_explore"
+ONLY_EXPLORED: Final = "minikube_only_explored"
 SEEDS_USUAL: Final = 50
 SEEDS_MAX: Final = 10_000_000
 CHOICES: Final = {"clock": ("real", "virtual"), "isolation": ("namespace", "snapshot")}
@@ -166,7 +167,7 @@ def seeds_of(item: pytest.Item) -> list[int]:
     one, count = option(item.config, "seed-only"), option(item.config, "seeds")
     marked = None if mark is None else _marked(mark)
     if not any(ours.what == "minikube" for ours in ours_of(item).values()):
-        if mark is not None:
+        if mark is not None or item.config.getoption(ONLY_EXPLORED):
             raise pytest.UsageError(f"{MARK} is for tests that use the fixture `minikube`; this one does not")
         return []
     if one is not None:

@@ -55,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         key = f"minikube_{name.replace('-', '_')}"
         group.addoption(f"--minikube-{name}", dest=key, default=None, help=text)
         parser.addini(key, text, default=default)
+    only_help = "a test that cannot be explored is an error, and so is a run that explores none"
+    group.addoption("--minikube-only-explored", dest=factories.ONLY_EXPLORED, action="store_true", help=only_help)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -96,12 +98,30 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     return True
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, text in getattr(report, "user_properties", ()):
-                if name == factories.MARK and report.when == "call":
-                    terminalreporter.line(f"explored {report.nodeid}: {text}")
+def _explored(config: pytest.Config) -> list[str]:
+    """A line for each test that was explored, also by xdist's workers."""
+    stats = getattr(config.pluginmanager.get_plugin("terminalreporter"), "stats", {})
+    return [
+        f"explored {report.nodeid}: {text}"
+        for reports in stats.values()
+        for report in reports
+        for name, text in getattr(report, "user_properties", ())
+        if name == factories.MARK and report.when == "call"
+    ]
+
+
+def _none_where_some_must(config: pytest.Config) -> bool:
+    return bool(config.getoption(factories.ONLY_EXPLORED)) and not _explored(config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.exitstatus == pytest.ExitCode.OK and _none_where_some_must(session.config):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for line in _explored(config) or (["nothing was explored"] if _none_where_some_must(config) else []):
+        terminalreporter.line(line)
 
 
 class _Records(logging.Handler):

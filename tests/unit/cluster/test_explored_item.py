@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from test_plugin import run
 
@@ -150,6 +152,37 @@ def test_a_mark_where_nothing_can_be_explored_is_a_usage_error(pytester: pytest.
     result.stdout.no_fnmatch_line("*pytest_plugin*")
 
 
+def test_an_asynchronous_test_is_refused_as_such_whoever_runs_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import unittest
+
+        import anyio
+        import pytest
+
+        async def test_auto(minikube): pass
+
+        @pytest.mark.asyncio
+        async def test_asyncio(minikube): pass
+
+        @pytest.mark.anyio
+        @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+        async def test_anyio(minikube, anyio_backend): pass
+
+        class TestOld(unittest.IsolatedAsyncioTestCase):
+            @pytest.fixture(autouse=True)
+            def has(self, minikube): pass
+            async def test_it(self): pass
+        """
+    )
+    for mode in ("auto", "strict"):
+        result = run(pytester, "--minikube-seeds=1", f"--asyncio-mode={mode}")
+        result.assert_outcomes(errors=5)
+        said = [each.partition("UsageError: ")[2] for each in result.outlines if "UsageError: " in each]
+        assert len([each for each in said if "write it as `def`, not `async def`" in each]) == 4, said
+        assert len([each for each in said if "not for those of unittest.TestCase" in each]) == 1, said
+
+
 def test_a_usage_error_of_the_test_itself_keeps_its_traceback(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import pytest\ndef test_it(minikube):\n    raise pytest.UsageError('of the test')")
     result = run(pytester, "--minikube-clock=virtual")
@@ -228,3 +261,23 @@ def test_what_fails_before_and_after_the_test_is_shown_too(pytester: pytest.Pyte
     result.stdout.fnmatch_lines(
         ["*ERROR at teardown of test_after*", "*minikube: objects in test-after-*", "ConfigMap test-after-*/late"]
     )
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("def test_it(): pass", "minikube_explore is for tests that use the fixture `minikube`*"),
+        ("def test_it(minikube_cluster): pass", "minikube_explore is for tests that use the fixture `minikube`*"),
+        ("def test_it(minikube): pytest.skip('not today')", "nothing was explored"),
+        ("@pytest.mark.skip\ndef test_it(minikube): pass", "nothing was explored"),
+        ("@pytest.mark.xfail(run=False)\ndef test_it(minikube): pass", "nothing was explored"),
+    ],
+)
+def test_the_command_fails_where_nothing_is_explored(pytester: pytest.Pytester, test: str, said: str) -> None:
+    path = pytester.makepyfile(f"import pytest\n{test}\ndef test_other(minikube): pass")
+    result = pytester.run(sys.executable, "-m", "minikube_py", "explore", f"{path}::test_it", "--seeds", "2")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"*{said}"])
+    both = pytester.run(sys.executable, "-m", "minikube_py", "explore", str(path), "--seeds", "2")
+    assert both.ret == (1 if "is for" in said else 0)
+    both.stdout.fnmatch_lines(["explored *::test_other: 2 seeds, *"])
