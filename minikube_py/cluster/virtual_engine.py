@@ -424,9 +424,11 @@ def watches(core: ApiServer, request: Request) -> bool:
 
 
 def driven(work: Coroutine[Any, Any, Any]) -> Any:
-    """Returns or raises what it does: it awaits only a `_Stepwise` transport, which never waits."""
+    """Returns or raises what it does: it awaits only a `_Stepwise` transport, which never waits, and gives turns to
+    others, none of which is running."""
     try:
-        work.send(None)
+        while work.send(None) is None:
+            pass
     except StopIteration as end:
         return end.value
     work.close()

@@ -71,6 +71,15 @@ def looked(*, looks: bool) -> tuple[str, list[str]]:
         return cluster.digest, [each.kind for each in cluster.inputs]
 
 
+def test_lists_of_several_pages_are_read_whole() -> None:
+    with virtual(nodes=0) as cluster:
+        names = [f"of-{number:04}" for number in range(1201)]
+        for name in names:
+            cluster.request("POST", "/api/v1/namespaces/default/secrets", b'{"metadata":{"name":"%s"}}' % name.encode())
+        assert [each["metadata"]["name"] for each in cluster.objects("secrets")] == names
+        assert cluster.wait("secrets", until=lambda secret: True)
+
+
 def test_a_look_right_after_a_write_leaves_the_digest_as_it_was() -> None:
     digests = []
     for looks in (False, True):
