@@ -19,6 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from minikube_py.cluster.door import PlainDoor
+    from minikube_py.cluster.isolation import Before
     from minikube_py.cluster.local import Cluster
     from minikube_py.cluster.outside import OutsideCluster
     from minikube_py.cluster.snapshots import Snapshot
@@ -111,7 +112,7 @@ def minikube_noproc(
 
 def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None = None) -> Callable[..., Iterator[Any]]:
     """For one test, on the cluster of the fixture of that name: in a new namespace, deleted afterwards; or on the whole
-    cluster, whose state is restored afterwards."""
+    cluster, whose state is restored afterwards. Its faults, programs and webhooks end with it."""
 
     @pytest.fixture
     def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
@@ -207,9 +208,13 @@ def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[Plai
     view = running.in_namespace(name)
     # Pods need it, and are refused until it exists.
     view.wait("serviceaccount/default")
+    before = _before(running) if running.of_this_process else None
     yield view
     view.client.close()
-    running.delete(f"namespace/{name}")
+    if before is None or before.put_back():
+        from minikube_py.cluster.isolation import delete_namespace
+
+        delete_namespace(running, name)
 
 
 def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
@@ -219,11 +224,19 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
             "minikube_isolation=snapshot is for a cluster of this process; a server from outside has namespaces"
         )
     kept = request.config.stash.setdefault(SNAPSHOTS, {})
-    snapshot = kept.get(running)
+    before = _before(running)
+    snapshot = kept.get(before.engine)
     if snapshot is None:
-        snapshot = kept[running] = running.snapshot()
+        snapshot = kept[before.engine] = running.snapshot()
     yield running
-    running.restore(snapshot)
+    if before.put_back():
+        running.restore(snapshot)
+
+
+def _before(running: Cluster) -> Before:
+    from minikube_py.cluster.isolation import Before
+
+    return Before(running)
 
 
 def option(config: pytest.Config, name: str) -> Any:

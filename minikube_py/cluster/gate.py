@@ -16,6 +16,7 @@ from minikube_py.apiserver.options import parse_bool
 from minikube_py.apiserver.routes import ResourcePath, parse_path, verb_of
 from minikube_py.apiserver.watch_stream import Batch, Stream
 from minikube_py.client.transport import WatchEvent
+from minikube_py.cluster.delays import Delays
 from minikube_py.control_plane.tokens import CONTROLLERS, KUBELET, SCHEDULER
 from minikube_py.control_plane.users import USERS
 from minikube_py.sim.inject_api import Rule
@@ -40,6 +41,7 @@ class Gate:
         self.expired_at: dict[str, int] = {}
         self.stale: dict[str, int] = {}
         self.stalled: dict[str, int] = {}
+        self.delays = Delays()
         self._released = asyncio.Event()
 
     @property
@@ -51,6 +53,7 @@ class Gate:
         self.expired_at.clear()
         self.stale.clear()
         self.stalled.clear()
+        self.delays.end()
         self.release()
 
     def release(self) -> None:
@@ -179,7 +182,7 @@ class GatedServer(ApiServer):
             self._make_stale(request, back)
         delay_s, rule = gate.take(verb, path)
         if delay_s:
-            await self.clock.sleep(delay_s)
+            await gate.delays.wait(delay_s)
         if rule is None:
             return None
         if rule.done:

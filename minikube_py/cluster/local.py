@@ -186,13 +186,16 @@ class Cluster(InVirtualTime):
             self._owner.require()
 
     def _virtual(self) -> VirtualEngine:
-        self._reached()
-        engine = self._engine
-        if engine is None or isinstance(engine, Threaded):
+        engine = self._require_engine()
+        if isinstance(engine, Threaded):
             raise ClusterError('this cluster runs in real time; Cluster(clock="virtual") has a clock to advance')
         return engine
 
     def _reached(self) -> ReachedPlainly:
+        return self._require_engine()
+
+    def _require_engine(self) -> Threaded | VirtualEngine:
+        """Raises: ClusterError if it is not running here."""
         if self._in_loop is not None:
             raise ClusterError("within `async with Cluster() as c`, use c, whose methods are awaited")
         if self._engine is None:

@@ -33,14 +33,20 @@ class Player:
         self._plane, self._clock = plane, clock
         self._ending: dict[asyncio.Task[None], str] = {}
         """Ends of faults that last, with the node that each is about."""
+        self.nodes_down = False
+        """Whether any went down since all was well."""
 
     def check(self, fault: Fault) -> None:
         """Raises: ClusterError for faults of store members, and for an unknown node."""
         if fault.kind not in KINDS:
             raise ClusterError(f"{fault.kind}: no fault of a whole control plane; there are: {', '.join(KINDS)}")
-        kubelet = self._plane.components.get("kubelet")
-        if fault.kind.startswith("node_") and isinstance(kubelet, FakeKubelet) and not kubelet.plays(fault.subject):
+        if fault.kind.startswith("node_") and not self.plays(fault.subject):
             raise ClusterError(f"name: node {fault.subject} is not played here")
+
+    def plays(self, node: str) -> bool:
+        """Whether its kubelet plays it; True without a kubelet."""
+        kubelet = self._plane.components.get("kubelet")
+        return not isinstance(kubelet, FakeKubelet) or kubelet.plays(node)
 
     def begin(self, fault: Fault) -> None:
         """Raises: as `check`."""
@@ -60,9 +66,20 @@ class Player:
         kubelet = self._plane.components.get("kubelet")
         if isinstance(kubelet, FakeKubelet):
             kubelet.power_on_all()
+        self.nodes_down = False
+
+    def served(self) -> dict[str, Webhook]:
+        """The webhooks of the test, by name."""
+        return {} if self.webhooks is None else dict(self.webhooks.served)
+
+    def serve_only(self, hooks: dict[str, Webhook]) -> None:
+        if self.webhooks is not None:
+            self.webhooks.served = dict(hooks)
 
     async def stop(self) -> None:
         self.gate.all_well()
+        if self.webhooks is not None:
+            self.webhooks.all_well()
         ending = list(self._ending)
         for task in ending:
             task.cancel()
@@ -124,6 +141,7 @@ class Player:
             kubelet.power_on(name)
             return
         kubelet.power_off(name)
+        self.nodes_down = True
         if duration_us:
             self._after(duration_us, lambda: kubelet.power_on(name), name)
 
@@ -164,7 +182,7 @@ class GatedPlane(Plane):
         """The API server calls it from now on. Replaces an earlier one of that name."""
         caller = self.core.webhook_caller
         if (webhooks := self.player.webhooks) is None:
-            webhooks = self.player.webhooks = Webhooks(caller.outgoing, self._clock, self.threads)
+            webhooks = self.player.webhooks = Webhooks(caller.outgoing, self.threads)
             caller.outgoing = webhooks
         webhooks.serve(hook)
 

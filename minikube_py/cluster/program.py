@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -58,6 +58,12 @@ class Programs:
         self.running.append(program)
         program.begin()
         return program
+
+    def end(self, programs: Sequence[Program]) -> None:
+        """Those alone, for good."""
+        for each in programs:
+            self.running.remove(each)
+            each.stop()
 
     def stop(self) -> None:
         """Idempotent."""

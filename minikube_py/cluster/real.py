@@ -121,6 +121,17 @@ class Threaded(RealPlane):
     def all_well(self) -> None:
         self.do("", self.plane.player.all_well)
 
+    def failure(self) -> BaseException | None:
+        """Why it cannot continue."""
+        return self.plane.failure()
+
+    def programs_started(self) -> Sequence[Any]:
+        """They are for virtual time."""
+        return ()
+
+    def end_programs(self, but: Sequence[Any]) -> None:
+        """There are none."""
+
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
     ) -> list[dict[str, Any]]:

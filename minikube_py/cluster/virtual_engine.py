@@ -54,6 +54,8 @@ REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 TALKS: Final = frozenset(("exec", "attach", "portforward"))
 DRY: Final = ["All"]
 NO_TALK: Final = "a container cannot be used interactively in virtual time: no time would pass meanwhile"
+ARRIVED_S: Final = 1.0
+"""Longer than a request is on its way, and the store takes to write it."""
 LOOK_AGAIN_S: Final = 0.01
 LOOK_AGAIN_MAX_S: Final = 1.0
 LOOK_AGAIN_FACTOR: Final = 1.2
@@ -339,6 +341,22 @@ class VirtualEngine:
             raise ClusterError(f"a program is a function, not {main!r}")
         given = partial(self.programs.start, begun(main, namespace, name), name)
         return cast(Program, self.given("code", (name,), given))
+
+    def failure(self) -> BaseException | None:
+        """Why it cannot continue."""
+        virtual = self.virtual
+        return virtual.broken or virtual.loop.scheduler._failure or virtual.plane.failure()
+
+    def programs_started(self) -> Sequence[Program]:
+        return () if self._programs is None else tuple(self._programs.running)
+
+    def end_programs(self, but: Sequence[Program]) -> None:
+        """Returns when the requests that were on their way have arrived, too."""
+        ending = [each for each in self.programs_started() if each not in but]
+        if ending:
+            self._given("code", ("programs end",), lambda: self.programs.end(ending))
+            self.all_well()
+            self.advance(ARRIVED_S)
 
     def weather(self, faults: Sequence[Fault], well_after_us: int) -> None:
         """They happen at their times from now on; `well_after_us` after the last of them all faults end."""

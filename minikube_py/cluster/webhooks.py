@@ -17,7 +17,7 @@ import orjson
 from minikube_py.apiserver.outgoing import DEADLINE, Answer, NoAnswer, Outgoing
 from minikube_py.client.transport import JSON
 from minikube_py.cluster.arguments import Checked, Lasting, Times
-from minikube_py.env import Clock
+from minikube_py.cluster.delays import Delays
 
 DOMAIN: Final = ".webhook.invalid"
 """No name below `invalid` is ever resolved (RFC 2606): a call that is not answered here fails."""
@@ -75,21 +75,22 @@ class Webhooks:
     """`Outgoing` that answers for the webhooks of the test, and passes other requests to `others`. `threads`: whether
     functions run on a thread."""
 
-    def __init__(self, others: Outgoing, clock: Clock, threads: bool) -> None:
-        self._others, self._clock, self._threads = others, clock, threads
-        self._served: dict[str, Webhook] = {}
+    def __init__(self, others: Outgoing, threads: bool) -> None:
+        self._others, self._threads = others, threads
+        self._delays = Delays()
+        self.served: dict[str, Webhook] = {}
 
     def serve(self, hook: Webhook) -> None:
-        self._served[hook.name] = hook
+        self.served[hook.name] = hook
 
     def all_well(self) -> None:
-        for hook in self._served.values():
+        for hook in self.served.values():
             hook._well()
+        self._delays.end()
 
     async def post(self, url: str, authority: str, body: bytes, timeout_s: float, via: str = "") -> Answer:
         """Raises: NoAnswer, BadAuthority."""
-        host = urlsplit(url).hostname or ""
-        hook = self._served.get(host.removesuffix(DOMAIN)) if host.endswith(DOMAIN) else None
+        hook = self.served.get(leads_to(url))
         if hook is None:
             return await self._others.post(url, authority, body, timeout_s, via)
         delay_s = hook._next_delay_s()
@@ -101,14 +102,18 @@ class Webhooks:
                     answer = await asyncio.to_thread(hook._respond, body)
         except TimeoutError:
             raise NoAnswer(DEADLINE) from None
-        if delay_s:
-            await self._clock.sleep(min(delay_s, timeout_s))
-        if delay_s >= timeout_s:
+        if delay_s and await self._delays.wait(min(delay_s, timeout_s)) and delay_s >= timeout_s:
             raise NoAnswer(DEADLINE)
         return answer
 
     async def close(self) -> None:
         await self._others.close()
+
+
+def leads_to(url: str) -> str:
+    """The name of the webhook that has this URL; "" for another server's."""
+    host = urlsplit(url).hostname or ""
+    return host.removesuffix(DOMAIN) if host.endswith(DOMAIN) else ""
 
 
 def _response_of(found: Any, uid: str) -> dict[str, Any]:
