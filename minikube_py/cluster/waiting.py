@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,10 @@ from minikube_py.cluster.errors import ClusterError
 
 Object = dict[str, Any]
 Until = Callable[[Object], bool]
-STATUS_SHOWN_MAX: Final = 600
+STATE_SHOWN_MAX: Final = 600
+MANY_SHOWN_MAX: Final = 120
+NOT_SHOWN: Final = ("apiVersion", "kind", "metadata")
+SHOWN_OF_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 EVENTS_SHOWN_MAX: Final = 5
 PODS_SHOWN_MAX: Final = 8
 
@@ -87,15 +91,26 @@ class Waiting:
         if not self.last:
             lines.append("  it was never there" if not self.gone else "")
         elif self.of_many:
-            lines += [f"  {brief(each)}" for each in self.last[:PODS_SHOWN_MAX]]
+            lines += [f"  {brief(each)}{self._state(each, MANY_SHOWN_MAX)}" for each in self.last[:PODS_SHOWN_MAX]]
         else:
             obj = self.last[0]
-            shown = orjson.dumps(obj.get("status") or {}).decode()[:STATUS_SHOWN_MAX]
             revision = obj["metadata"].get("resourceVersion", "?")
-            lines.append(f"  last seen at revision {revision}: {brief(obj)}: {shown}")
+            lines.append(f"  last seen at revision {revision}: {brief(obj)}{self._state(obj, STATE_SHOWN_MAX)}")
         lines += [f"  pod {brief(each)}" for each in pods[:PODS_SHOWN_MAX]]
         lines += [f"  event {event_line(each)}" for each in events[-EVENTS_SHOWN_MAX:]]
         return "\n".join(line for line in lines if line)
+
+    def _state(self, obj: Object, shown_max: int) -> str:
+        """Its status. Of kinds without one, or for `until`: all that it has, since that may be what is waited for."""
+        state = {"status": obj["status"]} if obj.get("status") else {}
+        if not state or self.until is not None:
+            metadata = {name: obj["metadata"][name] for name in SHOWN_OF_METADATA if obj["metadata"].get(name)}
+            state |= metadata | {name: value for name, value in obj.items() if name not in ("status", *NOT_SHOWN)}
+        if obj.get("kind") == "Secret":
+            # It may be of a server from outside.
+            state |= {name: sorted(state[name]) for name in ("data", "stringData") if state.get(name)}
+        text = orjson.dumps(state["status"] if [*state] == ["status"] else state).decode() if state else ""
+        return f": {text[:shown_max]}{'...' if len(text) > shown_max else ''}" if text else ""
 
 
 def ready_of(obj: Mapping[str, Any]) -> int | None:
@@ -148,11 +163,26 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def _source(until: Until) -> str:
+    """A function's name, a lambda's text."""
     name = getattr(until, "__name__", "")
     if name and name != "<lambda>":
         return name
     try:
-        text = " ".join(inspect.getsource(until).split())
-    except (OSError, TypeError):
-        return repr(until)
-    return text[max(0, text.find("lambda")) :].rstrip(",")
+        source = "".join(inspect.findsource(until)[0])
+        places = [each for each in until.__code__.co_positions() if each[3]]
+        lambdas = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Lambda)]
+        # Of nested ones, the innermost.
+        found = min((each for each in lambdas if _within(places, each)), key=_size)
+        text = ast.get_source_segment(source, found) if places else None
+    except (OSError, TypeError, ValueError, SyntaxError, AttributeError):
+        text = None
+    return repr(until) if text is None else " ".join(text.split())
+
+
+def _within(places: Sequence[Any], node: ast.Lambda) -> bool:
+    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    return all(begin <= (line, column) and (to_line, to) <= end for line, to_line, column, to in places)
+
+
+def _size(node: ast.Lambda) -> tuple[int, int]:
+    return (node.end_lineno or 0) - node.lineno, (node.end_col_offset or 0) - node.col_offset
