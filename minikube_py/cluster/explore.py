@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ CLASSES_SHARE: Final = 0.6
 FAILS_CALM: Final = "it fails without faults, in the first run, so no seed was explored"
 NOT_DRAWN: Final = ("node_up",)
 """Rows that end another fault are not faults."""
+
+_ONE_AT_A_TIME: Final = threading.RLock()
 
 Test = Callable[[Cluster], object]
 Failures = tuple[type[BaseException], ...]
@@ -149,7 +152,14 @@ def explore(
 def run_once(
     test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: Failures = (), stages: Paths = ()
 ) -> Outcome:
-    """One run of the test, in a new cluster."""
+    """One run of the test, in a new cluster; one at a time, because a process has one `random`."""
+    with _ONE_AT_A_TIME:
+        return _run_once(test, seed, faults, nodes, failures, stages)
+
+
+def _run_once(
+    test: Test, seed: object, faults: Sequence[Fault], nodes: int, failures: Failures, stages: Paths
+) -> Outcome:
     # A cluster freezes existing objects: garbage of an earlier one is only found here.
     gc.collect()
     kept = random.getstate()

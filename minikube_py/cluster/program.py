@@ -19,12 +19,12 @@ from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.cluster.code_place import place
 from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch
-from minikube_py.cluster.replaced import Replaced
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import Rng
 from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
-from minikube_py.sim.tasks import in_order
+from minikube_py.sim.replaced import Replaced
+from minikube_py.sim.tasks import AS_COMPLETED
 
 READS: Final = frozenset(("GET", "HEAD"))
 DELAY_S: Final = 0.0005
@@ -37,7 +37,6 @@ GOOD_RUN_S: Final = 600.0
 """A run of this length ends the growth of the delays, as a kubelet's: twice its longest delay of 300 s."""
 ERRORS_MAX: Final = 100
 """In a row."""
-AS_COMPLETED: Final = Replaced(asyncio, "as_completed", in_order)
 
 Main = Callable[[Any], Coroutine[Any, Any, object]]
 
@@ -67,13 +66,13 @@ class Programs:
 
     def stop(self) -> None:
         """Idempotent."""
-        try:
-            for each in self.running:
-                each.stop()
-        finally:
-            for attribute in self._replaced:
-                attribute.release()
-            self._replaced.clear()
+        for each in self.running:
+            each.stop()
+
+    def release(self) -> None:
+        """Idempotent; once nothing of them runs any more."""
+        while self._replaced:
+            self._replaced.pop().release()
 
     def replace(self, attribute: Replaced) -> None:
         """Until the last cluster that asked for it has stopped."""
@@ -185,6 +184,7 @@ class _Process:
 
     def __init__(self, programs: Programs, program: Program) -> None:
         self._time = programs.virtual.loop.scheduler
+        self.name, self.fail = program.name, self._time.fail
         self._programs, self._program = programs, program
         self._server = programs.virtual.loop
         self._loop = SimLoop(self._time, program.name, rng=Rng(programs.rng.getrandbits(64)))
@@ -383,6 +383,15 @@ class Remote:
 
     def __init__(self, process: _Process, token: str) -> None:
         self._process, self.token = process, token
+
+    @property
+    def name(self) -> str:
+        """The program's."""
+        return self._process.name
+
+    def fail(self, text: str) -> None:
+        """Ends the cluster's run by a SimFailure."""
+        self._process.fail(text)
 
     def wall_s(self) -> float:
         """The cluster's wall clock."""

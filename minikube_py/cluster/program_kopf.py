@@ -21,8 +21,8 @@ from minikube_py.cluster.in_process import SERVER, Answered, AsyncAnswer, bearer
 from minikube_py.cluster.program import Remote
 from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.cluster.program_plain import Baton, PlainClients
-from minikube_py.cluster.replaced import Replaced
 from minikube_py.errors import MinikubeError
+from minikube_py.sim.replaced import Replaced
 
 DATED: Final = ("_core.actions.progression", "_core.actions.application", "_cogs.clients.events")
 """The modules of kopf that write dates."""
@@ -35,12 +35,9 @@ async def operate(clients: ProgramClients, wall_s: Callable[[], float], registry
     for attribute in _dated():
         clients.transport.replace(attribute)
     _now_s.set(wall_s)
-    threads = 0
 
     def run_in_executor(executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        nonlocal threads
-        threads += 1
-        return loop.create_task(Baton(lambda: func(*args), f"handler {threads}").carry())
+        return loop.create_task(Baton(lambda: func(*args), clients.transport).carry())
 
     loop.run_in_executor = run_in_executor  # type: ignore[method-assign,assignment]
     info = kopf.AiohttpSession(server=SERVER, default_namespace=clients.namespace, aiohttp_session=_Session(clients))

@@ -29,28 +29,43 @@ from minikube_py.cluster.in_process import (
 from minikube_py.cluster.program import Main, Remote
 from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.sim.loop import Killed
+from minikube_py.sim.replaced import Replaced
 
 if TYPE_CHECKING:
     import httpx as of_httpx
     import kubernetes as of_kubernetes
     import lightkube as of_lightkube
 
+KILLS_MAX: Final = 100
+"""So often a function may catch that it is killed, and go on."""
 ONE_THREAD: Final = "a plain program in virtual time has one thread: only the one that it was started on may wait here"
 Errand = Callable[[], Awaitable[Any]]
 _thread = threading.local()
 
 
-class Baton:
-    """Passed between the function's thread and the simulation."""
+def _sleep(seconds: float) -> None:
+    """In a program's thread it takes virtual time."""
+    baton = getattr(_thread, "baton", None)
+    (SLEEP.own if baton is None else baton.sleep)(seconds)
 
-    def __init__(self, main: Callable[[], object], name: str) -> None:
-        self._main = main
-        self._thread = threading.Thread(target=self._body, name=name, daemon=True)
+
+SLEEP: Final = Replaced(time, "sleep", _sleep)
+
+
+class Baton:
+    """Passed between the function's thread and the simulation. A function that cannot be killed fails the run; its
+    thread then waits for good."""
+
+    def __init__(self, main: Callable[[], object], remote: Remote) -> None:
+        remote.replace(SLEEP)
+        self._main, self._remote = main, remote
+        self._thread = threading.Thread(target=self._body, name=remote.name, daemon=True)
         self._to_thread, self._to_loop = threading.Semaphore(0), threading.Semaphore(0)
         self._errand: Errand | None = None
         self._value: Any = None
         self._error: BaseException | None = None
-        self._killed = False
+        self._killed = self._over = False
+        self._caught = 0
 
     async def carry(self) -> object:
         """On the program's loop: returns or raises what the function does."""
@@ -65,9 +80,7 @@ class Baton:
                     self._error = error
                 self._hand_over()
         finally:
-            self._killed = True
-            self._to_thread.release()
-            self._thread.join()
+            self._end()
         if self._error is not None:
             raise self._error
         return self._value
@@ -81,6 +94,10 @@ class Baton:
             self._to_loop.release()
             self._to_thread.acquire()
         if self._killed:
+            self._caught += 1
+            if self._caught > KILLS_MAX:
+                self._to_loop.release()
+                threading.Semaphore(0).acquire()
             raise Killed
         if self._error is not None:
             raise self._error
@@ -90,18 +107,21 @@ class Baton:
         self.wait(lambda: asyncio.sleep(seconds))
 
     def _hand_over(self) -> None:
-        """`time.sleep` in that thread takes virtual time; in all others it is unchanged."""
-        really = time.sleep
+        self._to_thread.release()
+        self._to_loop.acquire()
 
-        def sleep(seconds: float) -> None:
-            (self.sleep if threading.current_thread() is self._thread else really)(seconds)
-
-        time.sleep = sleep  # type: ignore[assignment]
-        try:
-            self._to_thread.release()
+    def _end(self) -> None:
+        self._killed = True
+        self._to_thread.release()
+        while not self._over and self._caught <= KILLS_MAX:
             self._to_loop.acquire()
-        finally:
-            time.sleep = really
+        if self._over:
+            self._thread.join()
+            return
+        self._remote.fail(
+            f"the program {self._remote.name} cannot be killed: it catches that, as by a bare `except:` or `except "
+            f"BaseException:`, and goes on; {KILLS_MAX} times here. Catch Exception instead, or raise it again"
+        )
 
     def _body(self) -> None:
         _thread.baton = self
@@ -115,17 +135,18 @@ class Baton:
         except BaseException as raised:
             error = raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
         self._errand, self._value, self._error = None, value, error
+        self._over = True
         self._to_loop.release()
 
 
-def begun(main: Callable[[Any], object], namespace: str, name: str) -> Main:
+def begun(main: Callable[[Any], object], namespace: str) -> Main:
     """A program that runs `main(clients)`, on a thread unless it is a coroutine function. Its result may still be a
     coroutine, which then runs as one."""
     if iscoroutinefunction(main):
         return lambda transport: main(ProgramClients(transport, namespace))
 
     async def whole(transport: Remote) -> None:
-        baton = Baton(lambda: main(PlainClients(transport, namespace, baton)), name)
+        baton = Baton(lambda: main(PlainClients(transport, namespace, baton)), transport)
         found = await baton.carry()
         if isawaitable(found):
             await found

@@ -13,7 +13,6 @@ modelled: a turn of the loop takes no virtual time."""
 from __future__ import annotations
 
 import gc
-import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -350,13 +349,9 @@ class VirtualCluster:
             raise SimFailure(f"a component ended by itself at {self.now_s:.6f} s: {failure}") from failure
 
     def _end(self) -> None:
-        logged = logging.root.manager.disable
-        # Ignore a killed task's cancellation error.
-        logging.disable(logging.CRITICAL)
         try:
             self._time.finish()
         finally:
-            logging.disable(logged)
             if self._frozen:
                 self._frozen = False
                 gc.unfreeze()

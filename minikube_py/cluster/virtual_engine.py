@@ -7,7 +7,7 @@ import math
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
@@ -87,20 +87,19 @@ class VirtualEngine:
 
     def stop(self, quietly: bool) -> None:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
-        try:
+        self._gateway = None
+        with ExitStack() as ending:
             if self._programs is not None:
-                self._programs.stop()
-        finally:
-            try:
-                self._gateway = None
-                if self._thread is not None:
-                    self._thread.stop()
-            finally:
-                with self._lock, self.virtual.held():
-                    if quietly:
-                        self.virtual.close()
-                    else:
-                        self.virtual.stop()
+                ending.callback(self._programs.release)
+            ending.callback(self._end, quietly)
+            if self._thread is not None:
+                ending.callback(self._thread.stop)
+            if self._programs is not None:
+                ending.callback(self._programs.stop)
+
+    def _end(self, quietly: bool) -> None:
+        with self._lock, self.virtual.held():
+            (self.virtual.close if quietly else self.virtual.stop)()
 
     # -- access -------------------------------------------------------------------------------------------------------
 
@@ -339,7 +338,7 @@ class VirtualEngine:
         """Starts `main(clients)`; on a separate thread if it is a plain function."""
         if not callable(main):
             raise ClusterError(f"a program is a function, not {main!r}")
-        given = partial(self.programs.start, begun(main, namespace, name), name)
+        given = partial(self.programs.start, begun(main, namespace), name)
         return cast(Program, self.given("code", (name,), given))
 
     def failure(self) -> BaseException | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 from asyncio import events
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from minikube_py.sim.replaced import COLLECTING
 
 
 def simulated(loop: object) -> bool:
@@ -16,7 +17,7 @@ def simulated(loop: object) -> bool:
 
 
 @contextmanager
-def around() -> Iterator[None]:
+def around(dropped: Dropped) -> Iterator[None]:
     """Another event loop running here, such as a notebook's, waits meanwhile."""
     outside = events._get_running_loop()
     if simulated(outside):
@@ -25,10 +26,8 @@ def around() -> Iterator[None]:
     if outside and task:
         asyncio.tasks._leave_task(outside, task)
     hooks = sys.get_asyncgen_hooks()
-    collecting = gc.isenabled()
-    # Automatic collections would happen at other moments in another process, and with them the end of lost tasks.
-    gc.disable()
-    sys.set_asyncgen_hooks(firstiter=None, finalizer=_end_generator)
+    COLLECTING.hold()
+    sys.set_asyncgen_hooks(firstiter=None, finalizer=dropped.found)
     try:
         yield
     finally:
@@ -36,15 +35,32 @@ def around() -> Iterator[None]:
         if outside and task:
             asyncio.tasks._enter_task(outside, task)
         sys.set_asyncgen_hooks(*hooks)
-        if collecting:
-            gc.enable()
+        COLLECTING.release()
 
 
-def _end_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    """An async generator that is no longer referenced is closed on the loop that dropped it, as in asyncio."""
-    loop = events._get_running_loop()
-    if loop is not None and simulated(loop) and not loop.is_closed():
-        loop.create_task(_close_generator(generator))
+class Dropped:
+    """Async generators that are no longer referenced: each is closed on the loop that dropped it, as in asyncio. Those
+    that a collection of another thread has found, or one between two runs, wait for the simulation's own. `over`: it
+    has ended."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._kept: list[AsyncGenerator[Any, Any]] = []
+
+    def found(self, generator: AsyncGenerator[Any, Any]) -> None:
+        loop: Any = events._get_running_loop()
+        if self.over:
+            return
+        if not simulated(loop) or loop.scheduler.dropped is not self:
+            self._kept.append(generator)
+        elif not loop.is_closed():
+            loop.create_task(_close_generator(generator))
+
+    def close(self) -> None:
+        """On the running loop, after a collection."""
+        kept, self._kept = self._kept, []
+        for each in kept:
+            self.found(each)
 
 
 async def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:

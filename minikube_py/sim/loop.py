@@ -20,7 +20,6 @@ import contextvars
 import gc
 import math
 import traceback
-import warnings
 import weakref
 from asyncio import events
 from asyncio.events import _set_running_loop
@@ -31,10 +30,11 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikube_py.env import Rng
-from minikube_py.sim.around import around
+from minikube_py.sim.around import Dropped, around
 from minikube_py.sim.aside import BESIDE, Beside
 from minikube_py.sim.interrupts import Interrupts
 from minikube_py.sim.loop_base import LoopBase
+from minikube_py.sim.replaced import unheard
 from minikube_py.sim.tasks import (
     SimFuture,
     SimHandle,
@@ -42,7 +42,6 @@ from minikube_py.sim.tasks import (
     SimTimerHandle,
     close_coroutine,
     describe_callback,
-    unheard,
     waits_at,
 )
 
@@ -121,6 +120,7 @@ class Scheduler:
         self._collect_at = STEPS_PER_COLLECTION
         self.beside = Beside(self, seed)
         self.interrupts = Interrupts()
+        self.dropped = Dropped()
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Scheduler:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Context of everything that runs here. Raises: what a signal's handler raises, at its end."""
-        with around(), self.interrupts.held():
+        with around(self.dropped), self.interrupts.held():
             yield
 
     def run_to(self, when_ns: int, holds: Callable[[], bool] = lambda: False) -> None:
@@ -193,14 +193,14 @@ class Scheduler:
     def finish(self) -> None:
         """Ends all loops. Raises: SimFailure for errors that only show in garbage collection."""
         gc.collect()
-        failure = self._failure
+        self.dropped.over = True
         for loop in list(self.loops.values()):
             loop.kill()
         self._reap()
         self._events.clear()
         self._runnable.clear()
-        if failure is not None:
-            raise failure
+        if self._failure is not None:
+            raise self._failure
 
     def fail(self, text: str) -> None:
         """The run ends after this step; the first failure counts."""
@@ -250,6 +250,7 @@ class Scheduler:
         if self.steps >= self._collect_at:
             self._collect_at = self.steps + STEPS_PER_COLLECTION
             gc.collect()
+            self.dropped.close()
         self._look_at = self.steps + STEPS_PER_LOOK
 
     def _reap(self) -> None:
@@ -538,9 +539,8 @@ class SimLoop(LoopBase):
     def _close_tasks(self) -> None:
         running = events._get_running_loop()
         events._set_running_loop(self)
-        with warnings.catch_warnings(), unheard():
-            # Awaitables from a `finally` after the kill are never awaited.
-            warnings.simplefilter("ignore", RuntimeWarning)
+        # Awaitables from a `finally` after the kill are never awaited.
+        with unheard():
             for task in self.tasks():
                 close_coroutine(task)
         events._set_running_loop(running)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from minikube_py.env import ended
 from minikube_py.sim.loop import LoopOptions, Scheduler, SimLoop
+from minikube_py.sim.replaced import frozen
 
 T = TypeVar("T")
 
@@ -45,19 +45,15 @@ def run_on(loop: SimLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     root: list[asyncio.Task[None]] = []
     loop.call_soon(lambda: root.append(loop.create_task(whole(), name="root")))
-    # Collections walk only objects of the run, not older ones.
-    gc.freeze()
-    try:
-        loop.scheduler.run(over.__len__)
-        root[0].result()
-        # Marks its exception as seen.
-        if not outcome[0].cancelled():
-            outcome[0].exception()
-    finally:
+    with frozen():
         try:
-            loop.scheduler.finish()
+            loop.scheduler.run(over.__len__)
+            root[0].result()
+            # Marks its exception as seen.
+            if not outcome[0].cancelled():
+                outcome[0].exception()
         finally:
-            gc.unfreeze()
+            loop.scheduler.finish()
     return outcome[0].result()
 
 

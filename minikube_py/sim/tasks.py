@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import logging
 import os
-import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from minikube_py.sim.replaced import Replaced
 
 if TYPE_CHECKING:
     from minikube_py.sim.loop import SimLoop
@@ -146,7 +145,6 @@ def _close_generator_at(step: Any) -> None:
 
 
 AWAITED = ("cr_await", "ag_await", "gi_yieldfrom")
-_as_completed: Any = asyncio.as_completed
 
 
 def in_order(fs: Any, **options: Any) -> Any:
@@ -154,9 +152,12 @@ def in_order(fs: Any, **options: Any) -> Any:
     gives it a set): on a simulated loop in the given order, or by their arguments."""
     is_simulated = hasattr(asyncio.get_event_loop(), "next_number")
     if not is_simulated or asyncio.isfuture(fs) or asyncio.iscoroutine(fs):
-        return _as_completed(fs, **options)
+        return AS_COMPLETED.own(fs, **options)
     given = sorted(fs, key=_said_of) if isinstance(fs, set | frozenset) else fs
-    return _as_completed([asyncio.ensure_future(each) for each in given], **options)
+    return AS_COMPLETED.own([asyncio.ensure_future(each) for each in given], **options)
+
+
+AS_COMPLETED = Replaced(asyncio, "as_completed", in_order)
 
 
 def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
@@ -166,18 +167,6 @@ def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
     locals_ = getattr(getattr(each, "cr_frame", None), "f_locals", {})
     plain = sorted((name, str(value)) for name, value in locals_.items() if isinstance(value, str | int | float))
     return 0, getattr(each, "__qualname__", ""), plain
-
-
-@contextmanager
-def unheard() -> Iterator[None]:
-    """Discards a dead process's logs and exceptions that cannot be caught."""
-    manager, hook = logging.root.manager, sys.unraisablehook
-    disabled, sys.unraisablehook = manager.disable, lambda _: None
-    manager.disable = logging.CRITICAL
-    try:
-        yield
-    finally:
-        manager.disable, sys.unraisablehook = disabled, hook
 
 
 def waits_at(task: asyncio.Task[Any]) -> str:

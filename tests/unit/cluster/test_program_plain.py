@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -162,6 +164,94 @@ def test_clients_of_the_other_form_are_refused_by_name() -> None:
             program.stop()
 
 
+SWALLOWS = """
+import sys, threading, time
+from contextlib import suppress
+from minikube_py import Cluster
+from minikube_py.cluster.explore import run_once
+from minikube_py.sim.faults import Fault
+
+def bare(clients):
+    while True:
+        try:
+            time.sleep(1)
+        except:
+            pass
+
+def by_base(clients):
+    http = clients.httpx()
+    while True:
+        with suppress(BaseException):
+            http.post("/api/v1/namespaces/default/configmaps", json={"metadata": {"generateName": "a-"}})
+            time.sleep(1)
+
+def in_a_watch(clients):
+    http = clients.httpx()
+    while True:
+        try:
+            with http.stream("GET", "/api/v1/pods", params={"watch": "true"}) as response:
+                for _ in response.iter_lines():
+                    pass
+        except BaseException:
+            continue
+        finally:
+            with suppress(BaseException):
+                time.sleep(1)
+
+def crash(cluster, program):
+    program.crash()
+    cluster.advance(5)
+
+def stop(cluster, program):
+    program.stop()
+    cluster.advance(5)
+
+def end(cluster, program):
+    pass
+
+for main in (bare, by_base, in_a_watch):
+    for way in (crash, stop, end):
+        try:
+            with Cluster(nodes=0, clock="virtual") as cluster:
+                program = cluster.program(main)
+                cluster.advance(3)
+                way(cluster, program)
+        except Exception as error:
+            print(main.__name__, way.__name__, type(error).__name__, error)
+
+def test(cluster):
+    cluster.program(by_base)
+    cluster.advance(30)
+
+fault = Fault(5_000_000, "crash_client", amount=0)
+for faults in ((), (fault,)):
+    print("explored", repr(run_once(test, 1, faults).error))
+def well(clients):
+    time.sleep(1)
+with Cluster(nodes=0, clock="virtual") as cluster:
+    program = cluster.program(well)
+    cluster.advance(2)
+    print("well", program.returned)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_one_that_cannot_be_killed_is_named_and_everything_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", SWALLOWS], capture_output=True, text=True, timeout=100)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in lines[:9]:
+        main, _, said = line.split(maxsplit=2)
+        assert said.startswith("SimFailure at ") and f"the program {main} cannot be killed: it catches that" in said
+    assert [line.split()[0] for line in lines] == 3 * ["bare"] + 3 * ["by_base"] + 3 * ["in_a_watch"] + [
+        "explored", "explored", "well",
+    ]  # fmt: skip
+    # The calm one at its end, the other where it crashes.
+    at_s = [float(line.split("SimFailure('at ")[1].split()[0]) for line in lines[9:11]]
+    assert at_s[0] > 30 and 5 < at_s[1] < 30
+    assert all("the program by_base cannot be killed" in line for line in lines[9:11]) and lines[11] == "well True"
+
+
 def takes_one_for_both(clients: Any) -> None:
     """Wrong: if it ends between its writes, the second is never done."""
     http = clients.httpx()
@@ -169,7 +259,7 @@ def takes_one_for_both(clients: Any) -> None:
         if http.get(f"{MAPS}/first").status_code == 404:
             for name in ("first", "second"):
                 http.post(MAPS, json={"metadata": {"name": name}}).raise_for_status()
-        clients.sleep(1)
+        time.sleep(1)
 
 
 def looks_for_both(clients: Any) -> None:
@@ -178,7 +268,7 @@ def looks_for_both(clients: Any) -> None:
         for name in ("first", "second"):
             if http.get(f"{MAPS}/{name}").status_code == 404:
                 http.post(MAPS, json={"metadata": {"name": name}}).raise_for_status()
-        clients.sleep(1)
+        time.sleep(1)
 
 
 def test_a_plain_operator_is_explored() -> None:

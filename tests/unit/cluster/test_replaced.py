@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import random
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,10 +21,12 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.cluster.explore import explore
+from minikube_py.sim.replaced import COLLECTING, Replaced, frozen, unheard
 from minikube_py.sim.tasks import in_order
 
 kopf = pytest.importorskip("kopf")
 pytestmark = pytest.mark.real_time("plain handlers on threads of their own")
+MAPS = "/api/v1/namespaces/default/configmaps"
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
@@ -46,6 +51,8 @@ def attributes() -> dict[tuple[str, str], Any]:
     found["sys", "hooks"] = sys.unraisablehook, sys.excepthook, threading.excepthook, sys.get_asyncgen_hooks()
     found["signal", "handlers"] = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     found["gc", "frozen"] = gc.isenabled(), gc.get_freeze_count()
+    found["logging", "disable"] = logging.root.manager.disable
+    found["warnings", "filters"] = list(warnings.filters)
     return found
 
 
@@ -150,6 +157,153 @@ def test_after_exploring() -> None:
     explore(test, [1, 2])
     assert changed(before) == []
     assert random.getstate() == state
+
+
+def plain(clients: Any) -> None:
+    with clients.httpx() as http:
+        for number in range(100):
+            http.post(MAPS, json={"metadata": {"name": f"plain-{number}"}}).raise_for_status()
+            time.sleep(0.05)
+
+
+async def abandons(clients: Any) -> None:
+    """Each watch is left in a cycle."""
+    async with clients.httpx_asyncio() as http:
+        for number in range(10):
+            request = http.build_request("GET", MAPS, params={"watch": "true"})
+            left: list[Any] = [await http.send(request, stream=True)]
+            left += [left, left[0].aiter_lines()]
+            with suppress(Exception):
+                await asyncio.wait_for(anext(left[2]), 0.1)
+            await http.post(MAPS, json={"metadata": {"name": f"watched-{number}"}})
+
+
+def rapidly(*calls: Callable[[], object]) -> None:
+    """Each in a thread; the interpreter changes between them as often as it can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=each) for each in calls]
+    try:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def digest_of(seed: int) -> str:
+    with Cluster(nodes=1, clock="virtual", seed=seed) as cluster:
+        for main in (plain, abandons):
+            cluster.program(main).name  # noqa: B018
+        operated(cluster, handled := [])
+        assert "a" in handled
+        return cluster.digest
+
+
+def test_clusters_in_threads_give_what_each_gives_alone() -> None:
+    seeds = range(3)
+    alone = {seed: digest_of(seed) for seed in seeds}
+    before = attributes()
+    together: dict[int, str] = {}
+    begin = threading.Barrier(len(seeds))
+
+    def work(seed: int) -> None:
+        begin.wait()
+        together[seed] = digest_of(seed)
+
+    rapidly(*[partial(work, seed) for seed in seeds])
+    assert together == alone
+    assert changed(before) == []
+
+
+def test_explorations_in_threads_find_what_each_finds_alone() -> None:
+    """The test and its program draw from `random`, of which a process has one."""
+
+    def explored(seed: int) -> list[str]:
+        def test(cluster: Cluster) -> None:
+            async def draws(clients: Any) -> None:
+                async with clients.httpx_asyncio() as http:
+                    for _ in range(20):
+                        await http.post(MAPS, json={"metadata": {"name": f"of-{random.getrandbits(64)}"}})
+
+            cluster.program(draws)
+            cluster.advance(1)
+            names.extend(each["metadata"]["name"] for each in cluster.objects("configmaps"))
+
+        names: list[str] = []
+        explore(test, [seed])
+        return names
+
+    seeds = range(3)
+    alone = {seed: explored(seed) for seed in seeds}
+    state = random.getstate()
+    together: dict[int, list[str]] = {}
+    rapidly(*[lambda seed=seed: together.update({seed: explored(seed)}) for seed in seeds])
+    assert together == alone and random.getstate() == state
+
+
+def test_it_is_counted_across_threads() -> None:
+    place = SimpleNamespace(value="own")
+    replaced = Replaced(place, "value", "another")
+    seen: list[str] = []
+
+    def often() -> None:
+        for _ in range(3000):
+            replaced.hold()
+            seen.append(place.value)
+            replaced.release()
+
+    rapidly(*[often] * 4)
+    assert set(seen) == {"another"} and place.value == "own"
+
+
+def test_what_others_replace_meanwhile_is_theirs() -> None:
+    place = SimpleNamespace(value=repr)
+    replaced = Replaced(place, "value", ascii)
+    replaced.hold()
+    place.value = str
+    replaced.release()
+    assert place.value is str
+    # They saw ours first, and restore it when nobody holds it.
+    place.value = ascii
+    replaced.hold()
+    assert replaced.own is repr
+    replaced.release()
+    assert place.value is repr
+
+
+def test_only_the_thread_that_asks_is_unheard(caplog: pytest.LogCaptureFixture) -> None:
+    handle, hook = logging.Logger.handle, sys.unraisablehook
+    log = logging.getLogger("a logger first used meanwhile")
+    with unheard():
+        log.error("of the dead")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("of the dead", RuntimeWarning, stacklevel=1)
+        other = threading.Thread(target=log.error, args=("of the living",))
+        other.start()
+        other.join()
+    log.error("afterwards")
+    assert caplog.messages == ["of the living", "afterwards"]
+    assert (logging.Logger.handle, sys.unraisablehook) == (handle, hook)
+
+
+def test_the_collector_is_the_owners() -> None:
+    for wanted in (True, False):
+        (gc.enable if wanted else gc.disable)()
+        try:
+            COLLECTING.hold()
+            assert not gc.isenabled()
+            COLLECTING.release()
+            assert gc.isenabled() == wanted
+        finally:
+            gc.enable()
+    count = gc.get_freeze_count()
+    with frozen():
+        gc.freeze()
+        more = gc.get_freeze_count()
+    assert gc.get_freeze_count() == (more if count else 0)
 
 
 def test_it_notices() -> None:
