@@ -1,7 +1,8 @@
 """Ready-made clients of installed packages: authenticated, with the cluster's authority and namespace.
 
 Those for plain code are closed with the cluster, and so are those for coroutines within `async with Cluster()`;
-elsewhere the caller, who owns the loop, closes the latter."""
+elsewhere the caller, who owns the loop, closes the latter. None uses a proxy of the environment for a server on this
+machine, as kubectl does not."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from minikube_py.cluster.errors import ClusterError
 
@@ -32,8 +34,12 @@ class Clients:
 
     def kubernetes(self) -> of_kubernetes.client.ApiClient:
         """For `kubernetes.client.CoreV1Api(...)` and the like; https://github.com/kubernetes-client/python."""
-        config = _installed("kubernetes").config
-        found: of_kubernetes.client.ApiClient = config.new_client_from_config(str(self._door.kubeconfig_path))
+        package = _installed("kubernetes")
+        settings = type.__call__(package.client.Configuration)
+        package.config.load_kube_config(str(self._door.kubeconfig_path), client_configuration=settings)
+        if self._is_here():
+            settings.proxy = None
+        found: of_kubernetes.client.ApiClient = package.client.ApiClient(settings)
         self._closers += [found.close, found.rest_client.pool_manager.clear]
         return found
 
@@ -42,13 +48,15 @@ class Clients:
         config = _installed("kubernetes_asyncio").config
         found: of_kubernetes_asyncio.client.ApiClient
         found = await config.new_client_from_config(str(self._door.kubeconfig_path))
+        if self._is_here():
+            found.rest_client.pool_manager._trust_env = False
         self._async_closers.append(found.close)
         return found
 
     def kr8s(self) -> of_kr8s.Api:
         """https://docs.kr8s.org."""
         module = _installed("kr8s")
-        found: of_kr8s.Api = module.api(kubeconfig=str(self._door.kubeconfig_path), namespace=self._door.namespace)
+        found: of_kr8s.Api = module._async_utils.as_sync_func(self._kr8s_api)(module.Api)
 
         def close() -> None:
             session = found._session
@@ -61,8 +69,7 @@ class Clients:
 
     async def kr8s_asyncio(self) -> Any:
         """For `kr8s.asyncio`: an Api whose methods are awaited."""
-        module = _installed("kr8s.asyncio")
-        found = await module.api(kubeconfig=str(self._door.kubeconfig_path), namespace=self._door.namespace)
+        found = await self._kr8s_api(_installed("kr8s._api").Api)
 
         async def close() -> None:
             if found._session is not None:
@@ -70,6 +77,24 @@ class Clients:
 
         self._async_closers.append(close)
         return found
+
+    async def _kr8s_api(self, api: Any) -> Any:
+        """As `kr8s.api()`, whose first request is sent before the result could be told of proxies."""
+        path, namespace = str(self._door.kubeconfig_path), self._door.namespace
+        given = {"url": None, "kubeconfig": path, "serviceaccount": None, "namespace": namespace, "context": None}
+        found = api(**given, bypass_factory=True)
+        if self._is_here():
+            create = found._create_session
+
+            async def create_direct() -> None:
+                await create()
+                found._session._mounts.clear()
+
+            found._create_session = create_direct
+        return await found
+
+    def _is_here(self) -> bool:
+        return urlsplit(self._door.url).hostname in ("127.0.0.1", "::1", "localhost")
 
     def lightkube(self) -> of_lightkube.Client:
         """https://lightkube.readthedocs.io."""

@@ -26,6 +26,8 @@ class Folder:
         self._temporary = named is None
         self.owner = Owner()
         self.let_go = let_go
+        self._written: set[str] = set()
+        """Kubeconfigs of this start: a kept folder has those of earlier ones, with their ports."""
         _standing.add(self)
 
     def clear(self) -> None:
@@ -38,7 +40,8 @@ class Folder:
     def kubeconfig(self, namespace: str, access: Access) -> Path:
         """An administrator's, with that namespace as the context's."""
         path = self.path / ("kubeconfig" if namespace == DEFAULT else f"kubeconfig-{namespace}")
-        if not path.exists():
+        if namespace not in self._written or not path.exists():
+            self._written.add(namespace)
             text = kubeconfig_text(access, namespace="" if namespace == DEFAULT else namespace)
             write_private(path, text.encode())
         return path

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
 import sys
 import warnings
+from pathlib import Path
 from typing import Literal
 
 import pytest
+import yaml
 
 from minikube_py import Cluster, ClusterError
+from minikube_py.cluster.clients import Clients
 
 pytestmark = [
     pytest.mark.real_time("real sockets and threads"),
@@ -106,3 +112,69 @@ def test_clients_for_plain_code_are_closed_with_the_cluster() -> None:
             client = cluster.client.httpx()
             client.get("/api/v1/nodes")
         assert client.is_closed
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_no_proxy_of_the_environment_is_used(
+    monkeypatch: pytest.MonkeyPatch, clock: Literal["real", "virtual"]
+) -> None:
+    import kubernetes
+    import kubernetes_asyncio
+    from lightkube.resources.core_v1 import Node
+
+    # Nothing listens there.
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.lower(), "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    environment = dict(os.environ)
+    path = "/api/v1/nodes"
+
+    async def names_by_coroutines(cluster: Cluster) -> list[list[str]]:
+        async with await cluster.client.kubernetes_asyncio() as api, cluster.client.httpx_asyncio() as http:
+            listed = await kubernetes_asyncio.client.CoreV1Api(api).list_node()
+            by_kr8s = await cluster.client.kr8s_asyncio()
+            lightkube = cluster.client.lightkube_asyncio()
+            found = [
+                [each.metadata.name for each in listed.items],
+                [each.name async for each in by_kr8s.get("nodes")],
+                [each.metadata.name async for each in lightkube.list(Node)],
+                [each["metadata"]["name"] for each in (await http.get(path)).json()["items"]],
+            ]
+            await by_kr8s._session.aclose()
+            await lightkube.close()
+            return found
+
+    with Cluster(nodes=1, clock=clock) as cluster:
+        client = cluster.client
+        core = kubernetes.client.CoreV1Api(client.kubernetes())
+        assert [
+            [each.metadata.name for each in core.list_node().items],
+            [each.name for each in client.kr8s().get("nodes")],
+            [each.metadata.name for each in client.lightkube().list(Node)],
+            [each["metadata"]["name"] for each in client.httpx().get(path).json()["items"]],
+            *asyncio.run(names_by_coroutines(cluster)),
+        ] == [["node-0"]] * 8
+        assert set(names_of(Clients)) == {
+            "kubernetes", "kubernetes_asyncio", "kr8s", "kr8s_asyncio", "lightkube", "lightkube_asyncio", "httpx",
+            "httpx_asyncio", "close", "aclose",
+        }  # fmt: skip
+        if shutil.which("kubectl"):
+            assert cluster.kubectl("get", "nodes", "-o", "name").split() == ["node/node-0"]
+    assert dict(os.environ) == environment
+
+
+def names_of(kind: type) -> list[str]:
+    return [name for name in vars(kind) if not name.startswith("_")]
+
+
+def test_kubeconfigs_of_a_kept_folder_are_those_of_this_start(tmp_path: Path) -> None:
+    import kubernetes
+
+    for _ in range(2):
+        with Cluster(nodes=1, data_dir=tmp_path) as cluster:
+            for view in (cluster, cluster.in_namespace("mine")):
+                (there,) = yaml.safe_load(view.kubeconfig_path.read_text())["clusters"]
+                assert there["cluster"]["server"] == cluster.url
+                assert len(kubernetes.client.CoreV1Api(view.client.kubernetes()).list_node().items) == 1
