@@ -71,7 +71,6 @@ def minikube_cluster(
     def fixture(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         from minikube_py.cluster.errors import ClusterError
         from minikube_py.cluster.local import Cluster
-        from minikube_py.control_plane.errors import SetupError
 
         how_many = nodes if nodes is not None else option(pytestconfig, "nodes")
         time = clock or option(pytestconfig, "clock")
@@ -79,7 +78,7 @@ def minikube_cluster(
         paths = stages or option(pytestconfig, "stages") or ()
         try:
             cluster = Cluster(how_many, clock=time, seed=named, stages=paths).start()
-        except (ClusterError, SetupError) as error:
+        except ClusterError as error:
             raise pytest.UsageError(f"minikube_cluster: {error}") from None
         try:
             yield cluster

@@ -30,6 +30,7 @@ from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
+from minikube_py.cluster.start_errors import parameters_named
 from minikube_py.cluster.virtual_time import InVirtualTime
 from minikube_py.control_plane.stage_files import read_stages
 from minikube_py.env import Clock
@@ -80,9 +81,15 @@ class Cluster(InVirtualTime):
     def start(self) -> Self:
         """Returns when its nodes are registered.
 
-        Raises: SetupError, DataDirBusy, Corruption, RoleFailed, SimFailure, ClusterError; nothing is left then."""
+        Raises: ClusterError, SimFailure, RoleFailed; nothing is left then."""
         self._require_new()
         options = self._options
+        with parameters_named(options.data_dir, options.stages):
+            engine = self._started(options)
+        self._engine, self._owner = engine, Owner()
+        return self
+
+    def _started(self, options: Options) -> Threaded | VirtualEngine:
         engine: Threaded | VirtualEngine
         if self.clock == "virtual":
             from minikube_py.cluster.virtual import VirtualConfig
@@ -94,8 +101,7 @@ class Cluster(InVirtualTime):
         else:
             engine = Threaded(options)
         engine.start()
-        self._engine, self._owner = engine, Owner()
-        return self
+        return engine
 
     def stop(self) -> None:
         """Idempotent. Raises: what an orderly end raises."""
@@ -236,10 +242,11 @@ class AsyncCluster(AsyncDoor):
         self._views: list[AsyncNamespaced] = []
 
     async def start(self) -> None:
-        engine = InLoop(self._options)
-        # A second Ctrl-C ends asyncio.run in the middle of a step.
-        atexit.register(engine.folder.clear)
-        await engine.start()
+        with parameters_named(self._options.data_dir, self._options.stages):
+            engine = InLoop(self._options)
+            # A second Ctrl-C ends asyncio.run in the middle of a step.
+            atexit.register(engine.folder.clear)
+            await engine.start()
         self._engine = engine
 
     async def stop(self) -> None:

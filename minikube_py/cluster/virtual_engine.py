@@ -37,6 +37,7 @@ from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
 from minikube_py.cluster.program_plain import begun
+from minikube_py.cluster.start_errors import parameters_named
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import LOOK_S, VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_watch import VirtualWatch, waits
@@ -110,7 +111,13 @@ class VirtualEngine:
             # Its thread must not hold what ends it.
             me, port = weakref.proxy(self), self._port
             self._thread = LoopThread(lambda: Gateway(lambda one: me.answer(one), lambda one: me.asker(one), port))
-            self._gateway = self._thread.start()
+            try:
+                with parameters_named():
+                    self._gateway = self._thread.start()
+            except ClusterError:
+                # It has ended, and would raise the same at the cluster's stop.
+                self._thread = None
+                raise
         return self._gateway
 
     def asker(self, header: str) -> Spoken:

@@ -10,6 +10,8 @@ from minikube_py.control_plane.config import DEFAULT_PORT, LOOPBACK
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.ports.addresses import split_address
 
+CANNOT_LISTEN = "cannot listen on"
+"""How the error begins."""
 ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
@@ -36,7 +38,7 @@ def _try(host: str, port: int) -> tuple[str, int]:
 
 def _taken(host: str, port: int, flag: str, error: OSError) -> SetupError:
     reason = (error.strerror or str(error)).lower()
-    return SetupError(f"cannot listen on {host}:{port}: {reason}; name another with {flag}")
+    return SetupError(f"{CANNOT_LISTEN} {host}:{port}: {reason}; name another with {flag}")
 
 
 class Startable(Protocol):

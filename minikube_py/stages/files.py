@@ -111,7 +111,7 @@ def parsed(files: Sequence[tuple[str, bytes]]) -> Stages:
             if len(found) > STAGES_MAX:
                 raise StageRefused(f"{path}:{document.line}: more than {STAGES_MAX:,} stages")
     if not found:
-        names = ", ".join(path for path, _ in files)
+        names = ", ".join(path for path, _ in files) or "no file ends in .yaml, .yml or .json"
         raise StageRefused(f"{names}: no stages there; a stage is of kind Stage of {API_VERSION}")
     return Stages(tuple(found), tuple(others), tuple(files))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py import Cluster
-from minikube_py.control_plane.errors import SetupError
+from minikube_py import Cluster, ClusterError
 from minikube_py.kubelet.config import NodeSpec
 from minikube_py.kubelet.stage_player import AT_ONCE_MAX
 
@@ -200,8 +199,8 @@ def test_pods_wait_for_addresses_and_those_that_ended_give_theirs_back() -> None
 def test_a_file_that_is_not_understood_is_refused_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(LOOP.replace("phase: TO", "phase: {{ nope }}").replace("IMMEDIATE", "true"))
     for clock in ("virtual", "real"):
-        with pytest.raises(SetupError, match=r"bad.yaml:7: spec.next.statusTemplate: function 'nope' is not"):
+        with pytest.raises(ClusterError, match=r"stages: .*bad.yaml:7: spec.next.status.*'nope' is not"):
             Cluster(nodes=1, clock=clock, stages=tmp_path / "bad.yaml").start()  # type: ignore[arg-type]
     (tmp_path / "bad.yaml").write_text(LOOP.replace("Pod", "Widget").replace("IMMEDIATE", "true"))
-    with pytest.raises(SetupError, match="Widget of v1, which is not a built-in kind"):
+    with pytest.raises(ClusterError, match=r"stages: .*Widget of v1, which is not a built-in kind"):
         Cluster(nodes=1, clock="virtual", stages=tmp_path / "bad.yaml").start()

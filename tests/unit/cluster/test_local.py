@@ -23,7 +23,6 @@ from minikube_py import Cluster, ClusterError
 from minikube_py.apiserver import http_server
 from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import load_kubeconfig
-from minikube_py.control_plane.errors import SetupError
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 NODES = "/api/v1/nodes"
@@ -106,7 +105,7 @@ def test_a_start_that_fails_leaves_no_lock(tmp_path: Path, in_folder: bool) -> N
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         cluster = Cluster(data_dir=data_dir, port=port)
-        with pytest.raises(SetupError, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(ClusterError, match=f"port: cannot listen on 127.0.0.1:{port}"):
             cluster.start()
         cluster.stop()
     with Cluster(data_dir=data_dir) as again:
