@@ -166,11 +166,12 @@ class Cluster(InVirtualTime):
 
     def restore(self, snapshot: State) -> None:
         """Restores that state by forward writes: revisions continue, open watches see the events, and the components
-        have come to rest in it. Nodes that were down are up again."""
+        continue from it as after a restart. Faults end, but nodes that were down at the snapshot are down again."""
         engine = self._reached()
         snapshots.require_own(engine.plane, snapshot)
         engine.all_well()
         engine.within(partial(snapshots.put_back, snapshot=snapshot), "restore", snapshot.revision)
+        engine.plane.player.nodes_down = bool(snapshot.down)
 
     def in_namespace(self, name: Namespace) -> Namespaced:
         """The same cluster with another default namespace."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
 from minikube_py.cluster.life import STOPPED, Life, LivingTransport
@@ -123,7 +124,7 @@ class Threaded(RealPlane):
 
     def failure(self) -> BaseException | None:
         """Why it cannot continue."""
-        return self.plane.failure()
+        return ClusterError(self.life.over) if self.life.over else self.plane.failure()
 
     def programs_started(self) -> Sequence[Any]:
         """They are for virtual time."""

@@ -1,23 +1,31 @@
 """The state of a cluster, saved and restored by forward writes: revisions never decrease, watches see the events.
 
-Leases are excluded: they are the heartbeats of nodes and leaders, which continue."""
+Leases are excluded: they are the heartbeats of nodes and leaders, which continue.
+
+Where objects return to an earlier state, scheduler, controllers and kubelets are stopped meanwhile, and started again
+on what is restored: they then remember nothing of the time in between. Time is not restored: what became due meanwhile
+happens at once."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.control_plane.in_process import to_its_end
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock
+from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.mvcc.types import DeleteRange, Op, Put, RangeRequest, prefix_end
 from minikube_py.store.storage import Storage
 
 OBJECTS: Final = b"/registry/"
 LEASES: Final = b"/registry/coordination.k8s.io/leases/"
+NODES: Final = b"/registry/nodes/"
 OPS_AT_ONCE: Final = 100
+PASSES_MAX: Final = 20
 QUIET_LOOKS: Final = 4
 LOOK_AGAIN_S: Final = 0.002
 LOOKS_MAX: Final = 5_000
@@ -25,18 +33,21 @@ LOOKS_MAX: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every object but leases, as stored, at `revision`; of the control plane `of`."""
+    """Every object but leases, as stored, at `revision`; of the control plane `of`. `down`: the nodes that were."""
 
     revision: int
     objects: Mapping[bytes, bytes] = field(repr=False)
     of: weakref.ref[Plane] = field(repr=False, compare=False)
+    down: frozenset[str] = frozenset()
 
 
 async def take(plane: Plane) -> Snapshot:
     """Raises: Unavailable."""
     found = await plane.storage.range(RangeRequest(OBJECTS, prefix_end(OBJECTS)))
     objects = {kv.key: kv.value for kv in found.kvs if not kv.key.startswith(LEASES)}
-    return Snapshot(found.revision, objects, weakref.ref(plane))
+    kubelet = plane.components.get("kubelet")
+    down: frozenset[str] = kubelet.silent if isinstance(kubelet, FakeKubelet) else frozenset()
+    return Snapshot(found.revision, objects, weakref.ref(plane), down)
 
 
 async def settled(plane: Plane, clock: Clock) -> Snapshot:
@@ -59,20 +70,38 @@ def require_own(plane: Plane, snapshot: Snapshot) -> None:
         raise ClusterError("snapshot is of another cluster: its nodes and uids are not those of this one")
 
 
-async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> int:
-    """Returns the number of writes, once all components are at rest in that state.
+async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
+    """Returns once all components are at rest, and the state is that of the snapshot, or what follows from it.
 
-    Raises: ClusterError if it is another cluster's, or the components keep changing it."""
-    writes = 0
-    for _ in range(LOOKS_MAX):
-        now = await settled(plane, clock)
-        ops = _difference(now.objects, snapshot.objects)
+    Raises: ClusterError if something writes all the time."""
+    for _ in range(PASSES_MAX):
+        ops = _difference((await settled(plane, clock)).objects, snapshot.objects)
+        if snapshot.down or any(isinstance(op, Put) for op in ops):
+            break
         if not ops:
-            return writes
-        writes += len(ops)
-        for start in range(0, len(ops), OPS_AT_ONCE):
-            await plane.storage.txn((), ops[start : start + OPS_AT_ONCE])
-    raise ClusterError("the components do not leave the state of the snapshot as it is")
+            return
+        await _write(plane, ops)
+    # Never halfway: without its components a cluster does nothing.
+    await to_its_end(_with_new_components(plane, snapshot))
+    await settled(plane, clock)
+
+
+async def _with_new_components(plane: Plane, snapshot: Snapshot) -> None:
+    await plane.stop_components()
+    try:
+        for _ in range(PASSES_MAX):
+            # Programs of the user still write.
+            if not (ops := _difference((await take(plane)).objects, snapshot.objects)):
+                break
+            await _write(plane, ops)
+    finally:
+        nodes = [key.removeprefix(NODES).decode() for key in snapshot.objects if key.startswith(NODES)]
+        await plane.start_again(nodes, snapshot.down)
+
+
+async def _write(plane: Plane, ops: Sequence[Op]) -> None:
+    for start in range(0, len(ops), OPS_AT_ONCE):
+        await plane.storage.txn((), ops[start : start + OPS_AT_ONCE])
 
 
 def _difference(now: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> list[Op]:

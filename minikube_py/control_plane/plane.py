@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,8 @@ class Plane:
         self.gates: FeatureGates = NO_GATES
         """Feature gates enabled although upstream's default is off, for `prepare_core`."""
         self._running = AsyncExitStack()
+        self._config: PlaneConfig | None = None
+        self._generators_before = 0
         self._other: Storage | None = None
 
     @property
@@ -143,6 +145,9 @@ class Plane:
 
     async def start_components(self, config: PlaneConfig) -> None:
         """In parallel: each only waits for its lists. Raises: StatusError, RequestError, Unavailable."""
+        if self._config is None:
+            self._running.push_async_callback(self.stop_components)
+        self._config, self._generators_before = config, len(self.generators)
         child, clock, outside = self._child, self._clock, self.outside
         ties = child() if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
@@ -164,13 +169,27 @@ class Plane:
             transport = self.transport(USERS[tokens.SCHEDULER])
             beside = Scheduler(transport, clock, child(), scheduler, outside())
             self.components[f"scheduler {name}"] = beside
-        for component in self.components.values():
-            self._running.push_async_callback(component.stop)
         await asyncio.gather(*(self._start_component(name) for name in self.components))
         self.core.component_metrics, self.core.component_health = self.metrics, self._health
         schedulers = [each for each in self.components.values() if isinstance(each, Scheduler)]
         if schedulers:
             self.core.ask_scheduler = partial(_ask, schedulers)
+
+    async def stop_components(self) -> None:
+        """In reverse order. What they hold in memory is gone."""
+        async with AsyncExitStack() as ending:
+            for component in self.components.values():
+                ending.push_async_callback(component.stop)
+        del self.generators[self._generators_before :]
+
+    async def start_again(self, nodes: Collection[str], down: Collection[str]) -> None:
+        """Starts stopped components as after a restart. The kubelet registers only those of its nodes that are in
+        `nodes`, and those in `down` are silent. Raises: as `start_components`."""
+        config = self._config
+        assert config is not None
+        kept = tuple(each for each in config.kubelet.nodes if each.name in nodes)
+        await self.start_components(replace(config, kubelet=replace(config.kubelet, nodes=kept, down=frozenset(down))))
+        self._config = config
 
     def _child(self) -> Rng:
         made = child_of(self._rng)

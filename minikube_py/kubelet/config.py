@@ -97,6 +97,8 @@ class KubeletConfig:
     renew_interval_s: float = 10.0
     lease_duration_s: int = 40
     status_interval_s: float = 300.0
+    down: frozenset[str] = frozenset()
+    """Nodes that are silent from the start."""
     heartbeats: bool = True
     """False: nodes neither renew Leases nor repeat their status. The node lifecycle controller must be configured for
     that too."""

@@ -112,6 +112,11 @@ class FakeKubelet:
         """Whether this process plays that node, silent or not."""
         return self._nodes.plays(name)
 
+    @property
+    def silent(self) -> frozenset[str]:
+        """The nodes that are powered off."""
+        return self._nodes.silent
+
     def power_off(self, name: str) -> None:
         """The node goes silent: no heartbeats, and its pods do not change. Idempotent.
 

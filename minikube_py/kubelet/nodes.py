@@ -115,6 +115,7 @@ class Nodes:
         self._of_slot = None if config.slot is None else frozenset(spec.name for spec in config.nodes)
         self.played: dict[str, PlayedNode] = {}
         self._silent: dict[str, PlayedNode] = {}
+        self._to_silence = set(config.down)
         self._own: set[str] = {spec.name for spec in config.nodes if self._is_mine(spec.name)}
         self._addresses = address_plan(config, len(self._own))
         self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
@@ -226,6 +227,10 @@ class Nodes:
         if lease is not None:
             # Usually from before a restart of this process.
             node.lease_version, node.claimed = lease.version, True
+        if node.name in self._to_silence:
+            self._to_silence.discard(node.name)
+            self._silent[node.name] = self.played.pop(node.name)
+            return
         # The node lifecycle controller waits no longer than the lease duration, and briefly without a lease.
         self._leases.add(node.name, soon=lease is None or lease.duration_s < self.lease_duration_s())
         self._statuses.add(node.name)
@@ -236,6 +241,10 @@ class Nodes:
 
     def plays(self, name: str) -> bool:
         return name in self.played or name in self._silent
+
+    @property
+    def silent(self) -> frozenset[str]:
+        return frozenset(self._silent)
 
     def power_off(self, name: str) -> None:
         """See FakeKubelet.power_off."""
@@ -289,7 +298,7 @@ class Nodes:
             self._play(played)
             if not view.pod_cidr:
                 self._give_cidr(played)
-        if not view.ready:
+        if not view.ready and view.name not in self._silent:
             self._revive(view, played)
 
     def _keep_off(self, view: NodeView) -> None:

@@ -1,0 +1,113 @@
+"""A restore brings back the life of the state, too: run times go on, and nodes are down that were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pytest
+
+from minikube_py import Cluster
+from minikube_py.cluster.waiting import condition_of
+
+
+def job(run_s: str, **spec: Any) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    template = {"metadata": {"annotations": {"minikube-py.io/run-seconds": run_s}}, "spec": pod}
+    return {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template, **spec},
+    }  # fmt: skip
+
+
+def lasting(objects: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Without what components report as they start."""
+    return {key: value for key, value in objects.items() if not key.startswith(b"/registry/events/")}
+
+
+def ready(cluster: Cluster, name: str) -> str:
+    return condition_of(cluster.get(f"node/{name}"), "Ready")
+
+
+
+@pytest.mark.parametrize("meanwhile", ["it ends", "nothing", "it is deleted", "its node is deleted"])
+def test_a_pod_that_ran_plays_the_rest_of_its_life(meanwhile: str) -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply(job("20"))
+        cluster.wait("pods", ready=1, selector="job-name=job")
+        snapshot = cluster.snapshot()
+        if meanwhile == "it ends":
+            cluster.wait("job/job", condition="Complete")
+        elif meanwhile == "it is deleted":
+            cluster.delete("job/job")
+            cluster.advance(5)
+        elif meanwhile == "its node is deleted":
+            cluster.delete("node/node-0")
+            cluster.advance(60)
+        cluster.restore(snapshot)
+        assert cluster.wait("job/job", condition="Complete", timeout_s=60)["status"]["succeeded"] == 1
+        (pod,) = cluster.objects("pods")
+        assert pod["status"]["phase"] == "Succeeded"
+
+
+def test_deadlines_of_the_restored_objects_count() -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply(job("1000000", activeDeadlineSeconds=30, ttlSecondsAfterFinished=60))
+        cluster.wait("pods", ready=1, selector="job-name=job")
+        snapshot = cluster.snapshot()
+        for _ in range(2):
+            cluster.wait("job/job", condition="Failed", timeout_s=90)
+            cluster.wait("job/job", gone=True, timeout_s=90)
+            cluster.restore(snapshot)
+        cluster.wait("job/job", condition="Failed", timeout_s=90)
+
+
+@pytest.mark.parametrize("since_s", [0, 120])
+def test_nodes_that_were_down_are_down_again(since_s: float) -> None:
+    with Cluster(nodes=2, clock="virtual") as cluster:
+        cluster.node("node-1").down()
+        cluster.advance(since_s)
+        snapshot = cluster.snapshot()
+        before = [ready(cluster, name) for name in ("node-0", "node-1")]
+        cluster.all_well()
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}})
+        cluster.advance(5)
+        begun_s, writes = cluster.now_s, len(snapshot.objects)
+        cluster.restore(snapshot)
+        assert cluster.now_s - begun_s < 1
+        again = cluster.snapshot()
+        assert lasting(again.objects) == lasting(snapshot.objects) and again.revision - snapshot.revision < writes
+        assert [ready(cluster, name) for name in ("node-0", "node-1")] == before
+        cluster.advance(120)
+        assert [ready(cluster, name) for name in ("node-0", "node-1")] == ["True", "Unknown"]
+        cluster.node("node-1").up()
+        cluster.wait("node/node-1", ready=1)
+        cluster.advance(300)
+        assert ready(cluster, "node-1") == "True"
+
+
+def test_a_node_that_was_deleted_before_is_not_registered_again() -> None:
+    with Cluster(nodes=2, clock="virtual") as cluster:
+        cluster.delete("node/node-1")
+        cluster.apply(job("5"))
+        snapshot = cluster.snapshot()
+        cluster.wait("job/job", condition="Complete")
+        cluster.restore(snapshot)
+        cluster.advance(60)
+        assert [each["metadata"]["name"] for each in cluster.objects("nodes")] == ["node-0"]
+
+
+CLOCKS: tuple[Literal["virtual", "real"], ...] = ("virtual", "real")
+
+
+@pytest.mark.real_time("one of the two clocks")
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_components_go_on_under_both_clocks_as_often_as_asked(clock: Literal["virtual", "real"]) -> None:
+    with Cluster(nodes=1, clock=clock) as cluster:
+        cluster.apply(job("0.2"))
+        snapshot = cluster.snapshot()
+        for _ in range(3):
+            cluster.wait("job/job", condition="Complete")
+            cluster.restore(snapshot)
+        cluster.wait("job/job", condition="Complete")
+        generators = cluster._reached().plane.generators
+        assert len(generators) < 10
