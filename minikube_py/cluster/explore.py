@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from minikube_py.cluster.code_place import place
+from minikube_py.cluster.faults import METHODS
 from minikube_py.cluster.local import Cluster
 from minikube_py.cluster.no_cluster import no_cluster
 from minikube_py.cluster.timeline import Timeline
@@ -258,5 +259,12 @@ def described(fault: Fault) -> str:
     """Its row of the registry, with its numbers."""
     about = REGISTRY[fault.kind].about
     about = about.replace("`amount`", f"{fault.amount:g}").replace("`subject`", fault.subject or "everything")
+    about = about.replace("`nth`", ordinal(int(fault.amount) + 1))
+    as_by = f" (as by {METHODS[fault.kind]})" if fault.kind in METHODS else ""
     duration = f" (for {fault.duration_us / S:.3f} s)" if fault.duration_us else ""
-    return f"{fault.kind}: {about}{duration}"
+    return f"{fault.kind}{as_by}: {about}{duration}"
+
+
+def ordinal(number: int) -> str:
+    tens = {1: "st", 2: "nd", 3: "rd"} if number % 100 not in (11, 12, 13) else {}
+    return f"{number}{tens.get(number % 10, 'th')}"

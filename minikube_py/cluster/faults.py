@@ -7,13 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from minikube_py.cluster.arguments import Checked, Flag, Lasting, Name, On, Seconds, Times
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.sim.faults import Fault, S
 
 Inject = Callable[[Fault], None]
+
+METHODS: Final = {
+    "expire": "expire_watches()",
+    "cut_watch": "cut_watches()",
+    "repeat": "repeat_events()",
+    "slow_events": "delay_events()",
+    "unseen": "hide_events()",
+    "stale": "stale_list()",
+    "conflict": "conflict_next()",
+    "fail": "fail_next()",
+    "lost_answer": "fail_next(done=True)",
+    "throttle": "throttle_next()",
+    "slow": "slow()",
+    "no_leader": "no_leader()",
+    "node_down": "node().down()",
+    "node_up": "node().up()",
+    "crash_client": "crash() of the program",
+}
+"""By the name of a fault in reports and `inputs`: the call for it."""
 
 
 class Faults(Checked):

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     # Imported with the first cluster in virtual time.
     from minikube_py.cluster.virtual_engine import VirtualEngine
 
+VIRTUAL_ONLY = (
+    'this cluster runs in real time; virtual time is in Cluster(clock="virtual"), and in the fixtures of pytest with '
+    "--minikube-clock virtual"
+)
 NOT_RUNNING = "the cluster is not running; enter it by `with` or `async with`"
 
 
@@ -195,7 +199,7 @@ class Cluster(InVirtualTime):
     def _virtual(self) -> VirtualEngine:
         engine = self._require_engine()
         if isinstance(engine, Threaded):
-            raise ClusterError('this cluster runs in real time; Cluster(clock="virtual") has a clock to advance')
+            raise ClusterError(VIRTUAL_ONLY)
         return engine
 
     def _reached(self) -> ReachedPlainly:

@@ -41,7 +41,7 @@ class Player:
         if fault.kind not in KINDS:
             raise ClusterError(f"{fault.kind}: no fault of a whole control plane; there are: {', '.join(KINDS)}")
         if fault.kind.startswith("node_") and not self.plays(fault.subject):
-            raise ClusterError(f"name: node {fault.subject} is not played here")
+            raise ClusterError(f"name: no simulated node is named {fault.subject}")
 
     def plays(self, node: str) -> bool:
         """Whether its kubelet plays it; True without a kubelet."""

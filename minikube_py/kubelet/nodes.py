@@ -252,7 +252,7 @@ class Nodes:
             return
         node = self.played.pop(name, None)
         if node is None:
-            raise InvalidRequest(f"node {name} is not played here")
+            raise InvalidRequest(f"no simulated node is named {name}")
         self._silent[name] = node
         self._leases.discard(name)
         self._statuses.discard(name)

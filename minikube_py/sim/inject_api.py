@@ -99,7 +99,7 @@ INJECTIONS: Final = (
          lambda player, fault: player.node(fault.subject, False, fault.duration_us), (1, 400)),
     _row("node_up", "the node `subject` is there again", 1, 1,
          lambda player, fault: player.node(fault.subject, True, 0)),
-    _row("crash_client", "the program under test ends before its next write but `amount`, and is started again", 0, 12,
+    _row("crash_client", "the program under test ends before its `nth` write from then on, and is started again", 0, 12,
          lambda player, fault: player.crash(int(fault.amount))),
 )  # fmt: skip
 KINDS: Final = tuple(row.kind for row in INJECTIONS)

@@ -49,7 +49,7 @@ def test_any_name_that_kubectl_takes_is_one_for_a_fault() -> None:
                 cluster.conflict_next(wrong)
         with pytest.raises(ClusterError, match="did you mean configmap"):
             cluster.conflict_next("configmapz")
-        with pytest.raises(ClusterError, match="node nope is not played here"):
+        with pytest.raises(ClusterError, match="no simulated node is named nope"):
             cluster.node("nope").up()
         # What was refused is no part of the history, which can be made again.
         assert cluster.inputs == before

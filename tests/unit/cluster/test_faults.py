@@ -198,7 +198,7 @@ def test_a_node_goes_down_and_comes_back() -> None:
         cluster.node("node-1").down(100)
         cluster.wait("node/node-1", until=lambda node: "Unknown" in str(node["status"]["conditions"]), timeout_s=90)
         cluster.wait("node/node-1", condition="Ready", timeout_s=100)
-        with pytest.raises(ClusterError, match="node n9 is not played here"):
+        with pytest.raises(ClusterError, match="no simulated node is named n9"):
             cluster.node("n9").down()
 
 

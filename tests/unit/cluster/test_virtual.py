@@ -177,7 +177,7 @@ def test_time_passes_by_hours_minutes_and_seconds() -> None:
 
 
 def test_only_a_node_that_there_is_goes_down() -> None:
-    with VirtualCluster(1, nodes=1) as cluster, pytest.raises(InvalidRequest, match="node n9 is not played here"):
+    with VirtualCluster(1, nodes=1) as cluster, pytest.raises(InvalidRequest, match="no simulated node is named n9"):
         cluster.node_down("n9")
     alone = VirtualCluster(1, config=VirtualConfig(components=()))
     with alone as cluster, pytest.raises(InvalidRequest, match="no kubelet"):

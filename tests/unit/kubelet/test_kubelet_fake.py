@@ -323,7 +323,7 @@ async def test_a_running_pod_that_is_marked_after_its_node_came_back_is_ready_ag
 
 async def test_only_a_node_that_is_played_can_lose_its_power():
     async with World() as w:
-        with pytest.raises(InvalidRequest, match="node n9 is not played here"):
+        with pytest.raises(InvalidRequest, match="no simulated node is named n9"):
             w.kubelet.power_off("n9")
         w.kubelet.power_on("n9")
 
