@@ -252,6 +252,28 @@ def option(config: pytest.Config, name: str) -> Any:
     return int(text) if text else None
 
 
+def check_files(config: pytest.Config) -> None:
+    """Those that the command line names, and the stages of the ini file. Raises: UsageError."""
+    stages = option(config, "stages")
+    kubeconfig, context = config.getoption("minikube_kubeconfig"), config.getoption("minikube_context")
+    if not stages and kubeconfig is None and context is None:
+        return
+    from minikube_py.cluster.outside import OutsideCluster, default_kubeconfig
+    from minikube_py.control_plane.stage_files import read_stages
+    from minikube_py.errors import MinikubeError
+
+    named = "stages"
+    try:
+        if stages:
+            read_stages((Path(stages),))
+        if kubeconfig is not None or context is not None:
+            named = "kubeconfig" if kubeconfig is not None else "context"
+            path = kubeconfig or option(config, "kubeconfig") or default_kubeconfig()
+            OutsideCluster(path, context or option(config, "context") or "")
+    except MinikubeError as error:
+        raise pytest.UsageError(f"minikube_{named}: {error}") from None
+
+
 def is_wrong_use(raised: pytest.ExceptionInfo[BaseException]) -> bool:
     """Whether it is a UsageError of this plugin."""
     of = str(raised.traceback[-1].frame.f_globals.get("__name__", ""))

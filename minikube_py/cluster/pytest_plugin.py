@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("argument --minikube-seeds: not allowed with argument --minikube-seed-only")
     sys.meta_path.insert(0, AsWritten)
     config.add_cleanup(lambda: sys.meta_path.remove(AsWritten))
+    factories.check_files(config)
 
 
 @pytest.hookimpl(tryfirst=True)

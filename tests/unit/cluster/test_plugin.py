@@ -240,10 +240,17 @@ def test_the_factories_of_the_reference(pytester: pytest.Pytester) -> None:
         ("--minikube-seed-only=1.5", "minikube_seed_only is a whole number from 1 on, not '1.5'"),
         ("--minikube-clock=sundial", "minikube_clock is 'real' or 'virtual', not 'sundial'"),
         ("--minikube-isolation=none", "minikube_isolation is 'namespace' or 'snapshot', not 'none'"),
+        ("--minikube-stages=none", "minikube_stages: none: there is no such file"),
+        ("--minikube-stages=.", "minikube_stages: no file ends in .yaml, .yml or .json: no stages there; *"),
+        ("--minikube-kubeconfig=none", "minikube_kubeconfig: none: cannot read the kubeconfig: No such file *"),
+        ("--minikube-context=nobody", "minikube_context: *nobody*"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_before_any_test(pytester: pytest.Pytester, given: str, said: str) -> None:
+def test_an_option_that_cannot_be_is_refused_before_any_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
     pytester.makepyfile("def test_runs(): print('it ran')")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(pytester.path)))
     result = run(pytester, "-s", given)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
@@ -261,9 +268,20 @@ def test_one_seed_and_many_exclude_each_other_on_the_command_line(pytester: pyte
     run(pytester, "--minikube-seed-only=3").assert_outcomes(passed=1)
 
 
+def kubeconfig(folder: Path) -> Path:
+    """Of a server that nobody asks."""
+    (folder / "kube").mkdir()
+    cluster, user = {"server": "https://127.0.0.1:1"}, {"token": "t"}
+    parts = {"clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": user}]}
+    context = {"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}
+    (folder / "kube/config").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **parts, **context}))
+    return folder / "kube/config"
+
+
 def test_a_kubeconfig_that_is_not_there_is_said_in_a_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_outside(minikube_noproc): pass")
-    result = run(pytester, "--minikube-kubeconfig=none.yaml")
+    pytester.makeini("[pytest]\nminikube_kubeconfig = none.yaml")
+    result = run(pytester)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*minikube_noproc: none.yaml: cannot read the kubeconfig: No such file or directory"])
     result.stdout.no_fnmatch_line("*Traceback*")
