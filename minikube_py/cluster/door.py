@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster import arguments as of
 from minikube_py.cluster.clients import Clients
-from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.faults import Faults
 from minikube_py.cluster.kinds import Kinds, served_kind
 from minikube_py.cluster.operations import Operations
@@ -66,6 +66,10 @@ class ReachedPlainly(Reached, Protocol):
     """A runner for synchronous code. `time_passes`: by itself, not only by `advance`."""
 
     time_passes: bool
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has been told to stop."""
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]], *named: Any) -> Any: ...
 
@@ -228,9 +232,15 @@ class PlainDoor(Door):
         """What `kubectl` prints. In virtual time, `delete` does not wait: no time passes meanwhile.
 
         Raises: ClusterError if there is no kubectl, or it fails; with its output."""
-        if arguments[:1] == ("delete",) and not self._reached().time_passes:
+        reached = self._reached()
+        if arguments[:1] == ("delete",) and not reached.time_passes:
             arguments = ("delete", "--wait=false", *arguments[1:])
-        return run_kubectl(self.kubeconfig_path, arguments, input)
+        try:
+            return run_kubectl(self.kubeconfig_path, arguments, input)
+        except ClusterError as error:
+            if reached.ending:
+                raise ClusterError(STOPPED) from error
+            raise
 
     def _do(self, work: Callable[[Operations], Any], reads: bool = False) -> Any:
         return self._reached().call(work, self._operations(), reads)

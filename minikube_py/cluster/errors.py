@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from minikube_py.errors import MinikubeError
+
+STOPPED: Final = "the cluster was stopped"
 
 
 class ClusterError(MinikubeError):

@@ -10,7 +10,6 @@ from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchE
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.errors import MinikubeError
 
-STOPPED: Final = "the cluster was stopped"
 SERVER_ERROR: Final = 500
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.owner import Owner
 
 
@@ -65,6 +65,7 @@ class LoopThread(Generic[L]):
         if not life.owner.is_here:
             self._held.close()
             return
+        life.ending = True
         with suppress(OSError):
             self._held.send(b"\0")
         if self._begun is not None:
@@ -72,7 +73,8 @@ class LoopThread(Generic[L]):
         self._held.close()
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Returns or raises what `main()` does, on the loop; for other threads."""
+        """Returns or raises what `main()` does, on the loop; for other threads. Raises: ClusterError if the thread ends
+        before, whatever `main()` raises then."""
         life = self._life
         if threading.get_ident() == life.ident:
             raise ClusterError("this is the cluster's own loop: await the transport's methods here")
@@ -89,17 +91,27 @@ class LoopThread(Generic[L]):
             try:
                 life.loop.call_soon_threadsafe(call)
             except RuntimeError:
-                raise ClusterError("the cluster has ended") from None
+                raise ClusterError(STOPPED) from None
 
-        on_loop(lambda: tasks.append(life.loop.create_task(whole())))
+        life.asked[answered] = None
         try:
+            on_loop(lambda: tasks.append(life.loop.create_task(whole())))
             found, error = answered.get()
         except BaseException:
-            on_loop(lambda: [each.cancel() for each in tasks])
+            with suppress(ClusterError):
+                on_loop(lambda: [each.cancel() for each in tasks])
             raise
+        finally:
+            del life.asked[answered]
+        if error is not None and life.ending:
+            raise ClusterError(STOPPED) from error
         if error is not None:
             raise error
         return found
+
+    @property
+    def ending(self) -> bool:
+        return self._life.ending
 
 
 class _Life(Generic[L]):
@@ -113,6 +125,9 @@ class _Life(Generic[L]):
         self.begun: SimpleQueue[None] = SimpleQueue()
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._over = False
+        self.ending = False
+        self.asked: dict[SimpleQueue[tuple[Any, BaseException | None]], None] = {}
+        """Where answers are awaited."""
         self._make, self._other = make, other
         self.owner = Owner()
 
@@ -154,6 +169,9 @@ class _Life(Generic[L]):
         self.error, self._over = error, True
         self._other.close()
         self.begun.put(None)
+        for each in list(self.asked):
+            # The loop may have ended before its task began.
+            each.put((None, asyncio.CancelledError()))
         self._ended.put(None)
 
     def _exit(self) -> None:
@@ -168,6 +186,7 @@ class _Life(Generic[L]):
         self.loop = loop
 
         def dropped() -> None:
+            self.ending = True
             loop.remove_reader(self._other)
             task.cancel()
 

@@ -96,6 +96,10 @@ class _Engine:
     def start(self) -> None:
         self._connection = self._thread.start()
 
+    @property
+    def ending(self) -> bool:
+        return self._thread.ending
+
     def stop(self) -> None:
         self._thread.stop()
 

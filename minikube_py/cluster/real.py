@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.client.transport import ApiTransport
-from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
-from minikube_py.cluster.life import STOPPED, Life, LivingTransport
+from minikube_py.cluster.life import Life, LivingTransport
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations, waited
 from minikube_py.cluster.player import GatedControlPlane
@@ -97,6 +97,10 @@ class Threaded(RealPlane):
         """Raises: what the control plane's start raises; nothing is left then."""
         made = self._thread.start()
         self.folder, self.plane, self.clock, self.life = made.folder, made.plane, made.clock, made.life
+
+    @property
+    def ending(self) -> bool:
+        return self._thread.ending
 
     def stop(self, quietly: bool = False) -> None:
         """Idempotent. Raises: what the end raises."""

@@ -26,7 +26,7 @@ from minikube_py.apiserver.options import parse_bool
 from minikube_py.apiserver.routes import parse_path, verb_of
 from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
-from minikube_py.cluster.errors import ClusterError, WaitTimeout
+from minikube_py.cluster.errors import STOPPED, ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR, GatedServer
 from minikube_py.cluster.gateway import Gateway
 from minikube_py.cluster.in_process import SERVER, Answered, answered_of, bearer, plain_transport
@@ -69,6 +69,8 @@ class VirtualEngine:
         self.virtual = VirtualCluster(seed, config=config)
         self.inputs: list[Input] = []
         self._lock = threading.RLock()
+        self.ending = False
+        """It has been told to stop."""
         self._owner = Owner()
         self._port = port
         # For the timeouts of external watches, which are not part of the history.
@@ -88,7 +90,7 @@ class VirtualEngine:
 
     def stop(self, quietly: bool) -> None:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
-        self._gateway = None
+        self._gateway, self.ending = None, True
         with ExitStack() as ending:
             if self._programs is not None:
                 ending.callback(self._programs.release)
@@ -96,7 +98,12 @@ class VirtualEngine:
             if self._thread is not None:
                 ending.callback(self._thread.stop)
             if self._programs is not None:
-                ending.callback(self._programs.stop)
+                ending.callback(self._stop_programs, self._programs)
+
+    def _stop_programs(self, programs: Programs) -> None:
+        """Once no other thread lets time pass."""
+        with self._lock:
+            programs.stop()
 
     def _end(self, quietly: bool) -> None:
         with self._lock, self.virtual.held():
@@ -258,6 +265,8 @@ class VirtualEngine:
     def require_whole(self) -> None:
         """Raises: ClusterError, also in a forked child."""
         self._owner.require()
+        if self.ending:
+            raise ClusterError(STOPPED)
         if (broken := self.virtual.broken) is not None:
             raise ClusterError(
                 f"{broken!r} came in the middle of a step of the simulation, which cannot continue: stop the cluster"
@@ -284,7 +293,8 @@ class VirtualEngine:
             begun_ns, place = virtual.now_ns, len(self.inputs)
             self.inputs.append(Input(begun_ns, "advance", (seconds,), virtual.digest))
             try:
-                virtual.advance_ns(duration_ns)
+                virtual.advance_until(duration_ns, lambda: self.ending)
+                self.require_whole()
             except BaseException:
                 came_ns = virtual.now_ns - begun_ns
                 self.inputs[place] = self.inputs[place]._replace(arguments=(came_ns / NS_PER_S, came_ns))
