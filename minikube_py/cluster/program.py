@@ -19,12 +19,12 @@ from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.cluster.code_place import place
 from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch
+from minikube_py.cluster.surroundings import Surroundings
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import Rng
 from minikube_py.sim.loop import NS_PER_S, SimFailure, SimLoop
 from minikube_py.sim.replaced import Replaced
-from minikube_py.sim.tasks import AS_COMPLETED
 
 READS: Final = frozenset(("GET", "HEAD"))
 DELAY_S: Final = 0.0005
@@ -44,13 +44,12 @@ Main = Callable[[Any], Coroutine[Any, Any, object]]
 class Programs:
     """All programs beside one cluster. `crash_before(n)`: the process with the n-th write from now ends before it."""
 
-    def __init__(self, virtual: VirtualCluster, timeline: Timeline) -> None:
-        self.virtual, self.timeline = virtual, timeline
+    def __init__(self, virtual: VirtualCluster, timeline: Timeline, around: Surroundings) -> None:
+        self.virtual, self.timeline, self.around = virtual, timeline, around
         self.rng = virtual.new_rng()
         self.running: list[Program] = []
         self._writes_left: deque[int] = deque()
         self._replaced: list[Replaced] = []
-        self.replace(AS_COMPLETED)
 
     def start(self, main: Main, name: str) -> Program:
         program = Program(self, main, name)
@@ -190,6 +189,7 @@ class _Process:
         self._loop = SimLoop(self._time, program.name, rng=Rng(programs.rng.getrandbits(64)))
         self._loop.set_exception_handler(self._said)
         self._loop.on_exit = self._exits
+        self._loop.around = self.around = programs.around
         self._rng = Rng(programs.rng.getrandbits(64))
         self._main: asyncio.Task[None] | None = None
         self._ends = False
@@ -392,6 +392,10 @@ class Remote:
     def fail(self, text: str) -> None:
         """Ends the cluster's run by a SimFailure."""
         self._process.fail(text)
+
+    @property
+    def around(self) -> Surroundings:
+        return self._process.around
 
     def wall_s(self) -> float:
         """The cluster's wall clock."""

@@ -69,7 +69,7 @@ class ProgramClients:
     async def kubernetes_asyncio(self) -> of_kubernetes_asyncio.client.ApiClient:
         """For `kubernetes_asyncio.client.CoreV1Api(...)` and `kubernetes_asyncio.watch.Watch()`."""
         module: Any = installed("kubernetes_asyncio").client
-        configuration = module.Configuration(host=SERVER)
+        configuration = module.Configuration(host=self.transport.around.server)
         # Its own constructor opens sockets and reads certificates.
         found: Any = module.ApiClient.__new__(module.ApiClient)
         rest: Any = module.rest.RESTClientObject.__new__(module.rest.RESTClientObject)

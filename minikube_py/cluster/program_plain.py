@@ -125,6 +125,7 @@ class Baton:
 
     def _body(self) -> None:
         _thread.baton = self
+        self._remote.around.on_this_thread()
         self._to_thread.acquire()
         value: object = None
         error: Exception | None = None
@@ -188,7 +189,8 @@ class PlainClients(ProgramClients):
     def kubernetes(self) -> of_kubernetes.client.ApiClient:
         """For `kubernetes.client.CoreV1Api(...)` and `kubernetes.watch.Watch()`."""
         module: Any = installed("kubernetes").client
-        found: of_kubernetes.client.ApiClient = module.ApiClient(module.Configuration(host=SERVER))
+        configuration = module.Configuration(host=self.transport.around.server)
+        found: of_kubernetes.client.ApiClient = module.ApiClient(configuration)
         pool: Any = Pool(self.exchange)
         found.rest_client.pool_manager = pool
         api_client("kubernetes", found, self.transport.token)

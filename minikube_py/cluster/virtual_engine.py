@@ -7,7 +7,7 @@ import math
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
@@ -38,6 +38,7 @@ from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
 from minikube_py.cluster.program_plain import begun
 from minikube_py.cluster.start_errors import parameters_named
+from minikube_py.cluster.surroundings import Surroundings
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import LOOK_S, VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_watch import VirtualWatch, waits
@@ -78,6 +79,7 @@ class VirtualEngine:
         self._gateway: Gateway | None = None
         self._thread: LoopThread[Gateway] | None = None
         self._programs: Programs | None = None
+        self._around: Surroundings | None = None
 
     def start(self) -> None:
         """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
@@ -92,6 +94,8 @@ class VirtualEngine:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
         self._gateway, self.ending = None, True
         with ExitStack() as ending:
+            if self._around is not None:
+                ending.callback(self._around.release)
             if self._programs is not None:
                 ending.callback(self._programs.release)
             ending.callback(self._end, quietly)
@@ -262,6 +266,12 @@ class VirtualEngine:
             self.require_whole()
             yield
 
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Programs may run."""
+        with self._undisturbed(), nullcontext() if self._around is None else self._around.in_force():
+            yield
+
     def require_whole(self) -> None:
         """Raises: ClusterError, also in a forked child."""
         self._owner.require()
@@ -274,7 +284,7 @@ class VirtualEngine:
 
     def given(self, kind: str, arguments: tuple[Any, ...], act: Callable[[], Any]) -> Any:
         """The result of `act`, which is an input of the history."""
-        with self._undisturbed():
+        with self._going_on():
             self.inputs.append(Input(self.virtual.now_ns, kind, arguments, self.virtual.digest))
             try:
                 found = act()
@@ -289,7 +299,7 @@ class VirtualEngine:
         went up to `now_s`."""
         virtual = self.virtual
         duration_ns = virtual.duration_ns(seconds)
-        with self._undisturbed():
+        with self._going_on():
             begun_ns, place = virtual.now_ns, len(self.inputs)
             self.inputs.append(Input(begun_ns, "advance", (seconds,), virtual.digest))
             try:
@@ -307,6 +317,7 @@ class VirtualEngine:
         name, made = getattr(main, "__qualname__", type(main).__name__), main() if callable(main) else main
         if not iscoroutine(made):
             raise ClusterError(f"run() needs a coroutine function, not one that returns {type(made).__name__}")
+        self.virtual.loop.around = self.around
         return self.given("code", (name,), lambda: self.virtual.run(lambda: made, stops=True))
 
     def within(self, work: Callable[[Plane, Clock], Coroutine[Any, Any, Any]], *named: Any) -> Any:
@@ -337,12 +348,19 @@ class VirtualEngine:
     # -- programs under test ------------------------------------------------------------------------------------------
 
     @property
+    def around(self) -> Surroundings:
+        """Created when the first code of the user's is to run there."""
+        if self._around is None:
+            self._around = Surroundings(self.virtual.seed)
+        return self._around
+
+    @property
     def programs(self) -> Programs:
         """The programs beside the control plane, and the record of their actions; created on first use."""
         if self._programs is None:
             virtual = self.virtual
             timeline = Timeline(lambda: virtual.now_ns)
-            self._programs = Programs(virtual, timeline)
+            self._programs = Programs(virtual, timeline, self.around)
             virtual.on_change(timeline.changed)
             virtual.plane.player.on_crash = self._programs.crash_before
         return self._programs

@@ -37,6 +37,8 @@ REFUSED: Final = {
 class LoopBase(Base):
     """Libraries that ask for settings of the loop get those that it has."""
 
+    around: Any = None
+    """What programs on it meet beside it."""
     _handler: Callable[[Any, dict[str, Any]], object] | None = None
 
     def get_debug(self) -> bool:

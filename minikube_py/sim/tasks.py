@@ -160,6 +160,31 @@ def in_order(fs: Any, **options: Any) -> Any:
 AS_COMPLETED = Replaced(asyncio, "as_completed", in_order)
 
 
+def wait_for(fut: Any, timeout: float | None) -> Any:
+    """On a simulated loop as since Python 3.12: before, it took other steps, and so all that follows another order."""
+    if not hasattr(asyncio.get_running_loop(), "next_number"):
+        return WAIT_FOR.own(fut, timeout)
+    return _waited_for(fut, timeout)
+
+
+async def _waited_for(fut: Any, timeout: float | None) -> Any:
+    if timeout is None or timeout > 0:
+        async with asyncio.timeout(timeout):
+            return await fut
+    task = asyncio.ensure_future(fut)
+    if not task.done():
+        task.cancel()
+        # Its outcome is raised below.
+        await asyncio.wait((task,))
+    try:
+        return task.result()
+    except asyncio.CancelledError as error:
+        raise TimeoutError from error
+
+
+WAIT_FOR = Replaced(asyncio, "wait_for", wait_for)
+
+
 def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
     """The description of a waiter that is equal in two runs: a future's number, or a coroutine's name and arguments."""
     if asyncio.isfuture(each):

@@ -1,4 +1,4 @@
-"""Seven workloads in virtual time, each with the conditions at its end for any seed, and their digests.
+"""Workloads in virtual time, each with the conditions at its end for any seed, and their digests.
 
 python virtual_workloads.py SEED [NAME ...] [--plant FAULT]     one line of JSON: name to digest
     python virtual_workloads.py golden                              writes the committed digests again
@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import secrets
 import sys
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,9 @@ import orjson
 from minikube_py.client.leader_election import LeaderElector, Timing
 from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster.program import Programs, Remote
+from minikube_py.cluster.surroundings import Surroundings
+from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.control_plane.leading import Leading
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
@@ -208,6 +214,47 @@ def volumes(cluster: VirtualCluster) -> None:
     assert len(owners) == len(set(owners)) >= 6, owners
 
 
+def program(cluster: VirtualCluster) -> None:
+    """A program whose tasks wait with timeouts, crash now and then, and draw what they write."""
+
+    async def main(remote: Remote) -> None:
+        async def work(number: int) -> None:
+            for turn in range(8):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Queue().get(), 1 + random.randrange(2))
+                drawn = [
+                    random.random(),
+                    secrets.token_hex(4),
+                    numpy.random.rand(),
+                    numpy.random.default_rng().random(),
+                ]
+                made = {
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{number}-{turn}-{uuid.uuid4()}"},
+                    "data": {"drawn": json.dumps(drawn)},
+                }  # fmt: skip
+                await remote.request("POST", f"{NAMESPACE}/configmaps", None, orjson.dumps(made))
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(work(number))
+
+    around = Surroundings(cluster.seed)
+    programs = Programs(cluster, Timeline(lambda: cluster.now_ns), around)
+    try:
+        programs.start(main, "operator")
+        with around.in_force():
+            cluster.advance(7)
+            programs.running[0].crash()
+            cluster.advance(60)
+        assert programs.running[0].returned and programs.running[0].starts == 2
+    finally:
+        programs.stop()
+        programs.release()
+        around.release()
+    found = orjson.loads(cluster.request("GET", f"{NAMESPACE}/configmaps").body)["items"]
+    assert len({each["data"]["drawn"] for each in found if "data" in each and "drawn" in each["data"]}) > 32
+
+
 WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "scale": scale,
     "node-down": node_down,
@@ -217,6 +264,7 @@ WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "rollover": rollover,
     "daemons-and-state": daemons_and_state,
     "volumes": volumes,
+    "program": program,
 }
 FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
 
