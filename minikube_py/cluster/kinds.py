@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
+from minikube_py.api.errors import StatusError
 from minikube_py.api.kind import Kind
-from minikube_py.api.registry import Registry
+from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.cluster.errors import ClusterError
 
 Object = dict[str, Any]
+GROUPS: Final = frozenset(kind.group for kind in REGISTRY.kinds)
+"""Their kinds stay as they are while a server runs."""
+NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,12 @@ class Served:
 
 
 class Kinds:
-    """The served resources, cached, and read again if a name is not found: kinds are added with their definitions."""
+    """The served resources, cached, and read again if a name is not found: kinds are added with their definitions.
+    Those of definitions are confirmed at each use: they may have ended, or been replaced by others of that name."""
 
     def __init__(self) -> None:
         self._served: list[Served] = []
+        self._used: set[str] = set()
 
     async def named(self, client: RestClient, name: str, parameter: str) -> Served:
         """By plural, singular, short name or kind, with or without `.group` or `.version.group`.
@@ -46,6 +52,10 @@ class Kinds:
             return wanted in each.names and group in ("", ref.group, f"{ref.version}.{ref.group}".rstrip("."))
 
         return await self._found(client, fits, f"{parameter}: no resource {name!r}", wanted)
+
+    def was_used(self, name: str) -> bool:
+        """Whether a resource of that name was found before."""
+        return name.lower().partition(".")[0] in self._used
 
     async def of(self, client: RestClient, obj: Mapping[str, Any]) -> Served:
         """Of an object, by its apiVersion and kind. Raises: ClusterError."""
@@ -61,14 +71,20 @@ class Kinds:
         self._served = await _discover(client)
         return self._served
 
-    async def _found(self, client: RestClient, fits: Any, missing: str, wanted: str = "") -> Served:
-        for again in (False, True):
-            if again or not self._served:
-                self._served = await _discover(client)
-            for each in self._served:
-                if fits(each):
-                    return each
-        raise ClusterError(_missing(missing, wanted, (name for each in self._served for name in sorted(each.names))))
+    async def _found(
+        self, client: RestClient, fits: Callable[[Served], bool], missing: str, wanted: str = ""
+    ) -> Served:
+        found = next(filter(fits, self._served), None)
+        if found is not None and found.ref.group not in GROUPS:
+            found = next(filter(fits, await _served_in(client, found.api_version)), None)
+        if found is None:
+            self._served = await _discover(client)
+            found = next(filter(fits, self._served), None)
+        if found is None:
+            known = (name for each in self._served for name in sorted(each.names))
+            raise ClusterError(_missing(missing, wanted, known))
+        self._used |= found.names
+        return found
 
 
 def served_kind(registry: Registry, name: str, parameter: str = "on") -> Kind:
@@ -94,15 +110,24 @@ async def _discover(client: RestClient) -> list[Served]:
         preferred = group["preferredVersion"]["groupVersion"]
         rest = [each["groupVersion"] for each in group["versions"] if each["groupVersion"] != preferred]
         versions += [preferred, *rest]
+    return [each for version in versions for each in await _served_in(client, version)]
+
+
+async def _served_in(client: RestClient, version: str) -> list[Served]:
+    """None if the version is not served any more."""
+    try:
+        rows = (await client.request("GET", f"/apis/{version}" if "/" in version else f"/api/{version}"))["resources"]
+    except StatusError as error:
+        if error.code != NOT_FOUND:
+            raise
+        return []
+    group, _, bare = version.rpartition("/")
     found = []
-    for version in versions:
-        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        for row in (await client.request("GET", path))["resources"]:
-            # Subresources, and reviews, which have no objects.
-            if "/" in row["name"] or "list" not in row["verbs"]:
-                continue
-            group, _, bare = version.rpartition("/")
-            names = {row["name"], row["kind"].lower(), row.get("singularName") or row["name"]}
-            ref = ResourceRef(group, bare, row["name"])
-            found.append(Served(ref, row["kind"], row["namespaced"], frozenset(names | {*row.get("shortNames", ())})))
+    for row in rows:
+        # Subresources, and reviews, which have no objects.
+        if "/" in row["name"] or "list" not in row["verbs"]:
+            continue
+        names = {row["name"], row["kind"].lower(), row.get("singularName") or row["name"]}
+        ref = ResourceRef(group, bare, row["name"])
+        found.append(Served(ref, row["kind"], row["namespaced"], frozenset(names | {*row.get("shortNames", ())})))
     return found

@@ -98,9 +98,16 @@ class Operations:
 
     async def found(self, waiting: Waiting, namespace: str | None, selector: str) -> list[Object]:
         """The current objects that the condition is about."""
-        if waiting.of_many:
-            return await self._all("target", waiting.target, namespace, selector)
-        found = await self._or_none(await self._path("target", waiting.target, namespace))
+        try:
+            if waiting.of_many:
+                return await self._all("target", waiting.target, namespace, selector)
+            path = await self._path("target", waiting.target, namespace)
+        except ClusterError:
+            # The objects of a definition end with it.
+            if waiting.gone and self.kinds.was_used(waiting.target.partition("/")[0]):
+                return []
+            raise
+        found = await self._or_none(path)
         return [] if found is None else [found]
 
     async def wait(
