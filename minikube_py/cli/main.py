@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from minikube_py import __version__
 from minikube_py.control_plane.exit_codes import DAMAGED, DISMISSED, FAILED, INTERRUPTED, USAGE
@@ -51,6 +51,15 @@ COMMANDS = {
 
 class Parser(argparse.ArgumentParser):
     """Reports wrong usage in one line that names the flag and the command that prints help."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Flags that are unknown are reported by the subcommand that was given, whose help lists those known."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parts = [each.choices for each in self._actions if isinstance(each, argparse._SubParsersAction)]
+            own = [choices[found.command] for choices in parts]
+            (own[0] if own else self).error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")

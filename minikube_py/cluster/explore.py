@@ -141,12 +141,17 @@ def explore(
     result = Explored(len(seeds))
     for seed in seeds:
         faults = drawn(f"explore {seed}", calm_run.calm, nodes)
-        outcome = run(seed, faults)
-        result.seeds += 1
-        result.kinds.update(fault.kind for fault in faults)
-        if not outcome.passed:
-            result.found = shrunk(partial(run, seed), seed, outcome)
-            return result
+        try:
+            outcome = run(seed, faults)
+            result.seeds += 1
+            result.kinds.update(fault.kind for fault in faults)
+            if not outcome.passed:
+                result.found = shrunk(partial(run, seed), seed, outcome)
+                return result
+        except BaseException as error:
+            # Of a limit of time, or Ctrl-C.
+            error.add_note(f"it came while seed {seed} was explored")
+            raise
     return result
 
 

@@ -40,6 +40,8 @@ async def operate(clients: ProgramClients, wall_s: Callable[[], float], registry
         return loop.create_task(Baton(lambda: func(*args), clients.transport).carry())
 
     loop.run_in_executor = run_in_executor  # type: ignore[method-assign,assignment]
+    # Without it kopf warns at each start.
+    loop.add_signal_handler = lambda *_: None  # type: ignore[method-assign,assignment]
     info = kopf.AiohttpSession(server=SERVER, default_namespace=clients.namespace, aiohttp_session=_Session(clients))
     vault = installed("kopf._cogs.structs.credentials").Vault({"program": info})
     memo = options.pop("memo", None) or kopf.Memo()

@@ -99,7 +99,9 @@ async def run_demo(
     _tell(replay, asked, figures)
     folder = report.results_folder(results, "demo-split" if split else "demo", datetime.now())
     report.print_written(_write(folder, environment, replay, asked, figures))
-    _tell_next(split)
+    if virtual is None:
+        # Else the digest's line says what is next.
+        _tell_next(split)
 
 
 async def _ask(transport: ApiTransport, asked: list[Asked], wanted_share: float, share: float) -> None:

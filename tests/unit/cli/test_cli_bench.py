@@ -39,3 +39,13 @@ def test_lists_are_read_and_defaults_stand(monkeypatch: pytest.MonkeyPatch) -> N
     assert bench.run(parser.parse_args(given)) == 0
     assert seen[0].nodes == (1000, 20000) and seen[0].matcher == ("columns", "max-tree")
     assert seen[0].store_index == ["a=scan"] and seen[0].sampling is None and seen[0].predicates == "all"
+
+
+@pytest.mark.parametrize("part", bench.PARTS)
+def test_an_unknown_flag_is_reported_by_the_part_whose_help_lists_the_known(
+    part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", part, *(["file.yaml"] if part == "scheduler-perf" else []), "--nope", "3"]
+    assert cli.main(words) == 2
+    said = f"minikube-py bench {part}: unrecognized arguments: --nope 3; see minikube-py bench {part} --help\n"
+    assert capsys.readouterr().err == said

@@ -133,3 +133,19 @@ def test_reports_of_pytest_have_the_programs_and_what_they_did(pytester: pytest.
     for said in ("test_plain", "test_explored"):
         result.stdout.fnmatch_lines([f"*_ {said} _*", "*- minikube: programs -*", program, "reads and writes, *", line])
     result.stdout.fnmatch_lines([f"*{FAILS_CALM}"])
+
+
+@pytest.mark.parametrize("shrinking", [False, True])
+def test_what_ends_the_exploring_names_the_seed(shrinking: bool) -> None:
+    runs = []
+
+    def test(minikube: Any) -> None:
+        runs.append(minikube)
+        if shrinking and len(runs) == 4:
+            raise ValueError("a failure")
+        if len(runs) == 5 or (not shrinking and len(runs) == 4):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        explore(test, range(1, 9))
+    assert raised.value.__notes__ == ["it came while seed 3 was explored"]

@@ -74,7 +74,7 @@ def exposed(operate: Any) -> Any:
     return test
 
 
-def test_an_operator_runs_in_virtual_time_and_repeats(registry: Any) -> None:
+def test_an_operator_runs_in_virtual_time_and_repeats(registry: Any, caplog: pytest.LogCaptureFixture) -> None:
     dates: list[datetime.datetime] = []
 
     @kopf.on.create("replicationcontrollers", registry=registry)
@@ -102,6 +102,7 @@ def test_an_operator_runs_in_virtual_time_and_repeats(registry: Any) -> None:
     assert found[0] == found[1]
     assert {date.year for date in dates} == {2023}, "dates are the cluster's"
     assert threading.active_count() == threads
+    assert "signals" not in caplog.text, "a program has none, which is nothing to warn of"
 
 
 def test_a_careless_operator_is_found_and_a_careful_one_passes(registry: Any) -> None:
