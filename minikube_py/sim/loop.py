@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NS_PER_S = 1_000_000_000
 STEPS_PER_COLLECTION = 200_000
+COLLECTIONS_PER_FULL = 10
 STEPS_PER_LOOK = 1000
 WAITERS_SHOWN_MAX = 50
 TASKS_KEPT_MIN = 256
@@ -118,6 +119,7 @@ class Scheduler:
         self._to_reap: list[SimLoop] = []
         self._failure: SimFailure | None = None
         self._collect_at = STEPS_PER_COLLECTION
+        self._collections = 0
         self.beside = Beside(self, seed)
         self.interrupts = Interrupts()
         self.dropped = Dropped()
@@ -249,7 +251,9 @@ class Scheduler:
             )
         if self.steps >= self._collect_at:
             self._collect_at = self.steps + STEPS_PER_COLLECTION
-            gc.collect()
+            self._collections += 1
+            # Mostly of what is new: all that a cluster of thousands of nodes keeps takes 0.1 s.
+            gc.collect(2 if self._collections % COLLECTIONS_PER_FULL == 0 else 1)
             self.dropped.close()
         self._look_at = self.steps + STEPS_PER_LOOK
 
