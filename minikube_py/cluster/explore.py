@@ -86,25 +86,32 @@ class Outcome:
 
 @dataclass(slots=True)
 class Found:
-    """A failing seed: as drawn, and with the fewest faults that still fail."""
+    """A failing seed: as drawn, once more, and with the fewest faults that still fail. `runs`: of all of them."""
 
     seed: int
     drawn: Outcome
+    again: Outcome
     least: Outcome
     runs: int
-    repeats: bool
+
+    @property
+    def repeats(self) -> bool:
+        return _alike(self.drawn, self.again)
 
     def text(self) -> str:
         error, least = self.least.error, self.least
         lines = [f"seed {self.seed} fails: {type(error).__name__}: {error}".strip()]
-        if not self.repeats:
-            lines.append(
-                "the same seed did not fail again: the program or the test reads time, randomness or an undecided "
-                "order by itself"
-            )
-        count = len(self.drawn.faults)
-        of = f"{len(least.faults)} of {count} faults, {self.runs} runs"
-        lines.append(f"the shortest schedule found that still fails ({of}):")
+        of = f"{len(least.faults)} of {len(self.drawn.faults)} faults, {self.runs} runs"
+        if self.repeats:
+            lines.append(f"the shortest schedule found that still fails ({of}):")
+        else:
+            error = self.again.error
+            came = "did not fail again" if error is None else f"failed otherwise: {type(error).__name__}: {error}"
+            lines += [
+                f"once more, the same seed {came}. The program or the test reads time, randomness or an undecided "
+                "order by itself",
+                f"the schedule that failed ({of}):",
+            ]
         lines += [f"  {fault.at_us / S:10.4f}  {described(fault)}" for fault in least.faults] or ["  no fault at all"]
         lines += least.programs
         lines += ["reads and writes, in virtual seconds since the cluster was ready:", *least.timeline.lines()]
@@ -126,9 +133,7 @@ class Explored:
         return f"{ran}, {many} faults of {len(self.kinds)} kinds"
 
 
-def explore(
-    test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures = (), stages: Paths = ()
-) -> Explored:
+def explore(test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures = (), stages: Paths = ()) -> Explored:
     """Stops at the first seed that fails. `failures`: what the test may raise as its failure besides an Exception.
 
     Raises: what the test raises without any fault, with a note of this and of the programs."""
@@ -229,11 +234,8 @@ def _fitting(rng: Rng, fault: Fault, calm: Calm, nodes: int) -> Fault:
 
 def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcome) -> Found:
     """Removes faults as long as the test still fails in the same way."""
-    least, runs, repeats = outcome, 1, True
-    again = run(outcome.faults)
-    if not _alike(again, outcome):
-        return Found(seed, outcome, again if not again.passed else outcome, 2, False)
-    progress = True
+    least, runs, again = outcome, 2, run(outcome.faults)
+    progress = _alike(again, outcome)
     while progress and least.faults and runs < RUNS_TO_SHRINK_MAX:
         progress = False
         for candidate in _smaller(least.faults):
@@ -242,7 +244,7 @@ def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcom
             if _alike(tried, outcome):
                 least, progress = tried, True
                 break
-    return Found(seed, outcome, least, runs, repeats)
+    return Found(seed, outcome, again, least, runs)
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:

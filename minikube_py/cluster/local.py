@@ -120,6 +120,7 @@ class Cluster(InVirtualTime):
                 engine.stop()
             self._forget()
             return
+        engine.require_outside()
         try:
             for each in (self, *self._views):
                 each.client.close()

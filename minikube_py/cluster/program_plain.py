@@ -43,6 +43,11 @@ Errand = Callable[[], Awaitable[Any]]
 _thread = threading.local()
 
 
+def on_its_thread() -> bool:
+    """Whether a program's function runs on the calling thread."""
+    return getattr(_thread, "baton", None) is not None
+
+
 def _sleep(seconds: float) -> None:
     """In a program's thread it takes virtual time."""
     baton = getattr(_thread, "baton", None)
@@ -173,9 +178,7 @@ class PlainClients(ProgramClients):
         """Plain HTTP: `client.get("/api/v1/pods")`; a watch by `client.stream(...)` and `iter_lines()`."""
         package = installed("httpx")
         transport, headers = plain_transport(package, self.exchange), bearer(self.transport.token)
-        found: of_httpx.Client = package.Client(
-            transport=transport, base_url=SERVER, trust_env=False, headers=headers
-        )
+        found: of_httpx.Client = package.Client(transport=transport, base_url=SERVER, trust_env=False, headers=headers)
         return found
 
     def lightkube(self) -> of_lightkube.Client:

@@ -102,6 +102,12 @@ class Threaded(RealPlane):
     def ending(self) -> bool:
         return self._thread.ending
 
+    def require_outside(self) -> None:
+        """Raises: ClusterError in a webhook's function: a request that runs waits for it."""
+        webhooks = self.plane.player.webhooks
+        if webhooks is not None and webhooks.answer_here:
+            raise ClusterError("a webhook's function cannot stop the cluster, which waits for its answer")
+
     def stop(self, quietly: bool = False) -> None:
         """Idempotent. Raises: what the end raises."""
         self._thread.stop()
@@ -154,9 +160,7 @@ class InLoop(RealPlane):
         )
         memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER)
         self.clock, self.life = SystemClock(), Life()
-        self.plane = GatedControlPlane(
-            config, self.clock, random.Random(), in_memory=memory, fatal=self._store_failed
-        )
+        self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory, fatal=self._store_failed)
 
     def _store_failed(self, message: str) -> None:
         log.critical(message)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from asyncio.events import _get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
@@ -36,7 +37,7 @@ from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.program import Program, Programs
-from minikube_py.cluster.program_plain import begun
+from minikube_py.cluster.program_plain import begun, on_its_thread
 from minikube_py.cluster.start_errors import parameters_named
 from minikube_py.cluster.surroundings import Surroundings
 from minikube_py.cluster.timeline import Timeline
@@ -47,6 +48,7 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, Rng
+from minikube_py.sim.around import simulated
 from minikube_py.sim.aside import TooLong
 from minikube_py.sim.faults import Fault, S
 from minikube_py.sim.loop import NS_PER_S
@@ -55,6 +57,10 @@ READS: Final = frozenset(("GET", "HEAD"))
 REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 TALKS: Final = frozenset(("exec", "attach", "portforward"))
 DRY: Final = ["All"]
+WITHIN: Final = (
+    "a cluster in virtual time cannot be used or stopped from within a simulation, which waits meanwhile: by a "
+    "program, a webhook's function or run(main). A program has its clients, and run(main) the cluster's transport()"
+)
 NO_TALK: Final = "a container cannot be used interactively in virtual time: no time would pass meanwhile"
 ARRIVED_S: Final = 1.0
 """Longer than a request is on its way, and the store takes to write it."""
@@ -83,6 +89,7 @@ class VirtualEngine:
 
     def start(self) -> None:
         """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
+        self.require_outside()
         try:
             self.virtual.start()
             self.virtual.advance(0)
@@ -118,6 +125,7 @@ class VirtualEngine:
     @property
     def gateway(self) -> Gateway:
         """Opened on first use."""
+        self.require_outside()
         if self._gateway is None:
             # Its thread must not hold what ends it.
             me, port = weakref.proxy(self), self._port
@@ -262,6 +270,7 @@ class VirtualEngine:
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
         """One at a time; exceptions of signal handlers are raised at the end."""
+        self.require_outside()
         with self._lock, self.virtual.held():
             self.require_whole()
             yield
@@ -271,6 +280,11 @@ class VirtualEngine:
         """Programs may run."""
         with self._undisturbed(), nullcontext() if self._around is None else self._around.in_force():
             yield
+
+    def require_outside(self) -> None:
+        """Raises: ClusterError within a simulation, or on a program's thread: it waits for what runs there."""
+        if simulated(_get_running_loop()) or on_its_thread():
+            raise ClusterError(WITHIN)
 
     def require_whole(self) -> None:
         """Raises: ClusterError, also in a forked child."""
@@ -314,6 +328,7 @@ class VirtualEngine:
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """On the cluster's loop; its actions cannot be recorded."""
+        self.require_outside()
         name, made = getattr(main, "__qualname__", type(main).__name__), main() if callable(main) else main
         if not iscoroutine(made):
             raise ClusterError(f"run() needs a coroutine function, not one that returns {type(made).__name__}")

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +26,9 @@ DOMAIN: Final = ".webhook.invalid"
 """No name below `invalid` is ever resolved (RFC 2606): a call that is not answered here fails."""
 Act = Callable[[Callable[[], None]], None]
 Answering = Callable[[dict[str, Any]], bool | Mapping[str, Any]]
+
+
+_thread = threading.local()
 
 
 class Webhook(Checked):
@@ -99,12 +105,37 @@ class Webhooks:
                 answer = hook._respond(body)
             else:
                 async with asyncio.timeout(timeout_s):
-                    answer = await asyncio.to_thread(hook._respond, body)
+                    answer = await self._on_a_thread(hook, body)
         except TimeoutError:
             raise NoAnswer(DEADLINE) from None
         if delay_s and await self._delays.wait(min(delay_s, timeout_s)) and delay_s >= timeout_s:
             raise NoAnswer(DEADLINE)
         return answer
+
+    async def _on_a_thread(self, hook: Webhook, body: bytes) -> Answer:
+        """Nothing waits for the thread: the function may run for longer than the cluster."""
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer] = loop.create_future()
+
+        def settle(answer: Answer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        def work() -> None:
+            _thread.answers_for = self
+            answer = hook._respond(body)
+            # The loop may have ended.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, answer)
+
+        run = copy_context().run
+        threading.Thread(target=run, args=(work,), name=f"webhook {hook.name}", daemon=True).start()
+        return await answered
+
+    @property
+    def answer_here(self) -> bool:
+        """Whether the calling thread runs one of the functions, for which a request waits."""
+        return getattr(_thread, "answers_for", None) is self
 
     async def close(self) -> None:
         await self._others.close()

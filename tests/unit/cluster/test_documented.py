@@ -12,6 +12,8 @@ import pytest
 from minikube_py import Cluster
 from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.faults import Faults, Node
+from minikube_py.cluster.program_clients import OUTSIDE
+from minikube_py.cluster.program_kopf import OperatorClients
 from minikube_py.cluster.webhooks import Webhook
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
@@ -49,6 +51,22 @@ def parameters_of(method: Any) -> set[str]:
     """With `*` where some are keywords alone."""
     found = {name: each for name, each in inspect.signature(method).parameters.items() if name not in LEFT_OUT}
     return {*found, *("*" for each in found.values() if each.kind is each.KEYWORD_ONLY)}
+
+
+def test_every_client_that_a_page_names_is_there() -> None:
+    """`clients` is what a program gets, `cluster.client` what a test has."""
+    # Both forms, for handlers.
+    offered = {"clients": {*dir(OperatorClients), *OUTSIDE}, "client": set(dir(Clients))}
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    used = re.findall(r"(?<![\w./])(?:cluster\.|c\.|minikube\.|memo\.)?(clients?)\.(\w+)\(", "".join(map(_text, pages)))
+    assert {("clients", "httpx_asyncio"), ("clients", "kopf"), ("client", "httpx")} <= set(used)
+    assert [each for each in used if each[1] not in offered[each[0]] | {"get", "post", "stream"}] == []
+    assert [each for each in re.findall(r"`clients\.(\w+)", _text(ROOT / "docs/how-to/explore.md"))
+            if each not in offered["clients"]] == []  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def test_every_public_name_of_a_cluster_is_on_the_page() -> None:

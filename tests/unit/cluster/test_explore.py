@@ -142,7 +142,28 @@ def test_what_fails_only_once_is_said_to() -> None:
 
     found = explore(test, range(1, 3)).found
     assert found is not None and not found.repeats
-    assert "did not fail again" in found.text()
+    assert "once more, the same seed did not fail again." in found.text() and "shortest" not in found.text()
+
+
+@pytest.mark.parametrize("faults", [0, 1, 2, 5])
+@pytest.mark.parametrize("repeats", [True, False])
+def test_every_run_is_counted_and_another_failure_is_told(faults: int, repeats: bool) -> None:
+    calm = run_once(lambda minikube: None, 3, ())
+    errors: list[BaseException] = []
+
+    def run(given: Sequence[Fault]) -> Outcome:
+        try:
+            raise (KeyError("first") if repeats or not errors else ValueError("second"))
+        except (KeyError, ValueError) as error:
+            errors.append(error)
+        return Outcome(tuple(given), errors[-1], calm.timeline, calm.calm)
+
+    drawn = tuple(Fault(at_us, "conflict", amount=1.0) for at_us in range(faults))
+    found = shrunk(run, 3, run(drawn))
+    assert found.runs == len(errors) and found.repeats == repeats
+    assert f"{len(errors)} runs):" in found.text() and found.text().startswith("seed 3 fails: KeyError: 'first'")
+    if not repeats:
+        assert "once more, the same seed failed otherwise: ValueError: second." in found.text()
 
 
 async def of_httpx(clients: Any) -> None:

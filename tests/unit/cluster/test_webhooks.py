@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -124,8 +125,102 @@ def test_only_in_real_time_it_may_use_the_cluster(cluster: Cluster) -> None:
         assert found is None
     else:
         assert found is not None
-        assert "a simulation cannot run inside another one" in found[1]
+        assert "ClusterError: a cluster in virtual time cannot be used or stopped from within a simulation" in found[1]
         assert "a" not in [each["metadata"]["name"] for each in cluster.objects("configmaps")]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        Cluster.stop,
+        lambda cluster: cluster.__exit__(None, None, None),
+        lambda cluster: cluster.wait("nodes", ready=0),
+        lambda cluster: cluster.apply(config_map("b")),
+        lambda cluster: cluster.fail_next(),
+        lambda cluster: cluster.snapshot(),
+        lambda cluster: cluster.client.httpx().get("/api"),
+        lambda cluster: cluster.kubectl("get", "nodes"),
+        lambda cluster: cluster._virtual().gateway,
+        lambda cluster: cluster.advance(1),
+        lambda cluster: cluster.run(lambda: asyncio.sleep(1)),
+        lambda cluster: Cluster(nodes=0, clock="virtual").start(),
+    ],
+)
+def test_what_cannot_work_in_a_function_is_refused(use: Callable[[Cluster], object]) -> None:
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        hook = cluster.webhook("guard", lambda _: bool(use(cluster)) or True)
+        cluster.apply(configuration(hook))
+        inputs = len(cluster.inputs)
+        found = refusal(lambda: cluster.apply(config_map("a")))
+        assert found is not None and "ClusterError: a cluster in virtual time cannot be used or stopped" in found[1]
+        assert len(cluster.inputs) == inputs + 1, "only the create"
+        assert cluster.objects("nodes") == []
+
+
+def test_a_program_or_coroutine_cannot_use_the_cluster_that_runs_it() -> None:
+    with Cluster(nodes=0, clock="virtual") as cluster:
+
+        async def as_coroutine(clients: Any) -> None:
+            cluster.stop()
+
+        for main in (as_coroutine, lambda clients: cluster.objects("nodes"), lambda clients: cluster.stop()):
+            program = cluster.program(main)
+            cluster.advance(0.01)
+            assert isinstance(program.error, ClusterError) and "from within a simulation" in str(program.error)
+            program.stop()
+
+        async def stops() -> None:
+            cluster.stop()
+
+        with pytest.raises(ClusterError, match="from within a simulation"):
+            cluster.run(stops)
+        assert cluster.objects("nodes") == []
+
+
+def test_in_real_time_a_function_cannot_stop_the_cluster_and_all_else_works() -> None:
+    with Cluster(nodes=0) as cluster:
+        said: list[str] = []
+
+        def answer(request: dict[str, Any]) -> bool:
+            if request["name"] == "a":
+                with pytest.raises(ClusterError) as refused:
+                    cluster.stop()
+                said.append(str(refused.value))
+                cluster.apply(config_map("b"))
+                cluster.snapshot()
+            return True
+
+        hook = cluster.webhook("guard", answer)
+        cluster.apply(configuration(hook, timeout_s=20))
+        assert refusal(lambda: cluster.apply(config_map("a"))) is None
+        assert said == ["a webhook's function cannot stop the cluster, which waits for its answer"]
+        assert {"a", "b"} <= {each["metadata"]["name"] for each in cluster.objects("configmaps")}
+
+
+@pytest.mark.timeout(60)
+def test_the_end_does_not_wait_for_a_function() -> None:
+    """In both forms; the functions end when the test says so."""
+    goes_on, ended = threading.Event(), threading.Semaphore(0)
+
+    def answer(request: dict[str, Any]) -> bool:
+        goes_on.wait()
+        ended.release()
+        return True
+
+    async def in_a_loop() -> None:
+        async with Cluster(nodes=0) as cluster:
+            await cluster.apply(configuration(cluster.webhook("guard", answer)))
+            with pytest.raises(StatusError, match="context deadline exceeded"):
+                await cluster.apply(config_map("a"))
+
+    with Cluster(nodes=0) as cluster:
+        cluster.apply(configuration(cluster.webhook("guard", answer)))
+        assert refusal(lambda: cluster.apply(config_map("a"))) == (500, LATE)
+    asyncio.run(in_a_loop())
+    assert not ended.acquire(blocking=False)
+    goes_on.set()
+    for _ in range(2):
+        assert ended.acquire(timeout=30)
 
 
 def test_it_converts(cluster: Cluster) -> None:
