@@ -73,7 +73,7 @@ async def run_replay(
     figures = _figures(replay, options)
     _tell(figures)
     folder = report.results_folder(results, "replay-openb", datetime.now())
-    report.print_written(_write(folder, environment, replay, figures))
+    report.print_written(_write(folder, environment, replay, figures, virtual is not None))
 
 
 def _figures(replay: Replay, options: ReplayOptions) -> dict[str, Any]:
@@ -104,7 +104,9 @@ def _tell(figures: Mapping[str, Any]) -> None:
     report.print_latencies(figures["latencies"])
 
 
-def _write(folder: Path, environment: Environment, replay: Replay, figures: Mapping[str, Any]) -> list[Path]:
+def _write(
+    folder: Path, environment: Environment, replay: Replay, figures: Mapping[str, Any], virtual: bool
+) -> list[Path]:
     latencies = {**figures["latencies"]["by_call"], **figures["latencies"]["stages"]}
     paths = [report.write_json(folder, "replay", environment, {**figures, "perf_data": report.perf_data(latencies)})]
     if not plots.available():
@@ -116,5 +118,8 @@ def _write(folder: Path, environment: Environment, replay: Replay, figures: Mapp
     else:
         plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are (%)", "nodes, fullest first")
     plots.draw_latency_bars(axes[0][1], latencies, "Pod latency, creation to Running")
+    if virtual:
+        axes[0][0].set_xlabel("virtual seconds since the first pod")
+        axes[0][1].set_ylabel("milliseconds of virtual time")
     figure.text(0.01, -0.06, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return [*paths, plots.save(figure, folder / "replay.png")]

@@ -135,6 +135,9 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
     }
 
 
+LEGEND = "grey: one seed each, from first to second; points: means over the seeds; bars: 95 % of bootstrap means"
+
+
 def draw(comparison: Comparison, path: Path) -> Path:
     """One panel per measure: each seed as a line from first to second, and both means with intervals."""
     rows = -(-len(comparison.measures) // COLUMNS)
@@ -155,4 +158,5 @@ def draw(comparison: Comparison, path: Path) -> Path:
         panel.set_title(f"{measure.name}{chance}")
     for panel in panels[len(comparison.measures) :]:
         panel.set_visible(False)
+    figure.text(0.01, -0.03, LEGEND, fontsize=8, color=plots.GREY)
     return plots.save(figure, path)
