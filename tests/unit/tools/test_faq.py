@@ -33,7 +33,7 @@ FOUND = {
     "Pending": ("reference/commands.md", "what would have to change"),
     "How many": ("performance.md", "405 MB"),
     "in CI": ("reference/pytest.md", "session (of each xdist worker)"),
-    "API fail": ("reference/cluster.md", "fail_next(on, times=1)"),
+    "API fail": ("reference/cluster.md", "fail_next(on, *, times=1)"),
     "container crash": ("reference/cluster.md", "end_container"),
     "real kube-scheduler": ("how-to/a-real-etcd.md", "--etcd-servers"),
     "metrics and logs": ("reference/metrics.md", "/metrics"),
