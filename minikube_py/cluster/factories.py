@@ -34,6 +34,7 @@ CLUSTER: Final = pytest.StashKey["Cluster"]()
 """The run of an explored test."""
 LEFT: Final = pytest.StashKey[list[tuple[str, str]]]()
 """Leftovers when fixtures that use `minikube` had been torn down, or the test had failed without faults."""
+RUINED: Final = "minikube_cluster_ruined"
 MARK: Final = "minikube_explore"
 ONLY_EXPLORED: Final = "minikube_only_explored"
 SEEDS_USUAL: Final = 50
@@ -80,10 +81,9 @@ def minikube_cluster(
             cluster = Cluster(how_many, clock=time, seed=named, stages=paths).start()
         except ClusterError as error:
             raise pytest.UsageError(f"minikube_cluster: {error}") from None
-        try:
-            yield cluster
-        finally:
-            cluster.stop()
+        yield cluster
+        # What ruined it has been reported.
+        cluster._stop(quietly=bool(cluster._ruin()))
 
     return _ours(fixture, Ours("cluster", nodes, stages=stages))
 
@@ -133,6 +133,21 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
                 request.node.stash.setdefault(LEFT, []).extend(sections(door))
 
     return _ours(fixture, Ours("minikube", cluster=cluster))
+
+
+def end_ruined(item: pytest.Item) -> None:
+    """Clusters that the test has stopped or broken, with all fixtures that use them: pytest sets them up again for the
+    next test."""
+    for name, ours in ours_of(item).items():
+        name = ours.cluster or name
+        for definition in (item.session._fixturemanager.getfixturedefs(name, item) or ())[-1:]:
+            if OURS.get(getattr(definition, "func", None), ours).what != "cluster" or not definition.cached_result:
+                continue
+            cluster = definition.cached_result[0]
+            if cluster is not None and (ruin := cluster._ruin()):
+                said = f"{name} was started again after {item.nodeid}: {ruin}"
+                item.user_properties.append((RUINED, said))
+                definition.finish(item._request)  # type: ignore[attr-defined]
 
 
 def _ours(fixture: F, ours: Ours) -> F:

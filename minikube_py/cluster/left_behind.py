@@ -7,6 +7,7 @@ from typing import Any, Final
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import Object, RestClient
 from minikube_py.cluster.door import PlainDoor
+from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.timeline import TIMELINE
 from minikube_py.cluster.virtual_engine import VirtualEngine
@@ -36,7 +37,11 @@ def sections(view: PlainDoor) -> list[tuple[str, str]]:
 
 def programs(view: PlainDoor) -> list[tuple[str, str]]:
     """How the programs under test go, and what they read and wrote; of a cluster in virtual time."""
-    engine = view._reached()
+    try:
+        engine = view._reached()
+    except ClusterError:
+        # The test has stopped it.
+        return []
     if not isinstance(engine, VirtualEngine) or not (lines := engine.programs_told()):
         return []
     return [("minikube: programs", "\n".join([*lines, TIMELINE, *engine.programs.timeline.lines()]))]

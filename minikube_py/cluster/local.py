@@ -197,6 +197,13 @@ class Cluster(InVirtualTime):
         if self._engine is not None:
             self._owner.require()
 
+    def _ruin(self) -> str:
+        """Why it cannot go on; "" while it can."""
+        if self._engine is None:
+            return "it was stopped"
+        error = self._engine.failure()
+        return "" if error is None else f"{type(error).__name__}: {error}"
+
     def _virtual(self) -> VirtualEngine:
         engine = self._require_engine()
         if isinstance(engine, Threaded):

@@ -123,6 +123,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for line in _explored(config) or (["nothing was explored"] if _none_where_some_must(config) else []):
         terminalreporter.line(line)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, said in getattr(report, "user_properties", ()):
+                if name == factories.RUINED and report.when == "teardown":
+                    terminalreporter.line(said)
 
 
 class _Records(logging.Handler):
@@ -149,6 +154,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:
+        factories.end_ruined(item)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -240,3 +240,62 @@ def test_a_test_may_delete_its_namespace(pytester: pytest.Pytester) -> None:
             minikube.delete(f"namespace/{minikube.namespace}")
             minikube.wait(f"namespace/{minikube.namespace}", gone=True)
     """).assert_outcomes(passed=1)  # fmt: skip
+
+
+RUINS = """
+    import asyncio
+    import gc
+
+    import pytest
+
+    POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+           "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+    @pytest.fixture(scope="session")
+    def prepared(minikube_cluster):
+        minikube_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prepared"}})
+        yield
+        ended.append(minikube_cluster)
+
+    ended = []
+
+    def works(minikube):
+        assert minikube.get("namespace/prepared")
+        minikube.apply(POD)
+        minikube.wait("pod/a", phase="Running")
+
+    def breaks(minikube):
+        async def main():
+            async def bad():
+                raise RuntimeError("boom")
+            asyncio.get_running_loop().create_task(bad())
+            await asyncio.sleep(1)
+        minikube.run(main)
+        gc.collect()
+        minikube.advance(1)
+
+    def test_breaks(prepared, minikube):
+        works(minikube)
+        if HOW == "breaks":
+            breaks(minikube)
+        else:
+            getattr(minikube, "cluster", minikube).stop()
+
+    @pytest.mark.parametrize("number", range(2))
+    def test_works(prepared, minikube, number):
+        works(minikube)
+        assert len(ended) == 1
+"""
+
+
+@pytest.mark.parametrize("isolation", ["namespace", "snapshot"])
+@pytest.mark.parametrize(("clock", "how"), [("virtual", "breaks"), ("virtual", "stops"), ("real", "stops")])
+def test_a_cluster_that_a_test_ruined_is_replaced(
+    pytester: pytest.Pytester, clock: str, how: str, isolation: str
+) -> None:
+    options = (f"--minikube-clock={clock}", f"--minikube-isolation={isolation}")
+    result = run(pytester, RUINS.replace("HOW", repr(how)), *options)
+    broken = how == "breaks"
+    result.assert_outcomes(passed=2 + (not broken), failed=int(broken))
+    why = "SimFailure: *never retrieved*" if broken else "it was stopped"
+    result.stdout.fnmatch_lines([f"minikube_cluster was started again after test_it.py::test_breaks: {why}"])
