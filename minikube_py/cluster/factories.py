@@ -42,6 +42,10 @@ SEEDS_MAX: Final = 10_000_000
 CHOICES: Final = {"clock": ("real", "virtual"), "isolation": ("namespace", "snapshot")}
 LEAST: Final = {"nodes": 0, "seeds": 1, "seed-only": 1}
 DIGITS_MAX: Final = 19
+UNSEEN: Final = (
+    "a test that asks for `minikube` by getfixturevalue cannot be explored: let it, or a fixture of its, take it as an "
+    "argument"
+)
 
 
 class Ours(NamedTuple):
@@ -118,6 +122,8 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
         if (explored := request.node.stash.get(CLUSTER, None)) is not None:
             yield explored
             return
+        if option(request.config, "seeds") or option(request.config, "seed-only"):
+            raise pytest.UsageError(UNSEEN)
         running = request.getfixturevalue(cluster)
         how = isolation or option(request.config, "isolation")
         if how not in CHOICES["isolation"]:

@@ -329,3 +329,12 @@ def test_asserts_of_the_control_plane_are_not_rewritten(pytester: pytest.Pyteste
         """,
     )
     run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_fixture_that_exploring_cannot_see_is_refused(pytester: pytest.Pytester) -> None:
+    """It passed without being explored."""
+    pytester.makepyfile("def test_it(request): request.getfixturevalue('minikube')")
+    run(pytester).assert_outcomes(passed=1)
+    result = run(pytester, "--minikube-seeds=2")
+    assert result.parseoutcomes().get("passed", 0) == 0
+    result.stdout.fnmatch_lines(["*UsageError: a test that asks for `minikube` by getfixturevalue cannot be explored*"])
