@@ -28,6 +28,7 @@ from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.faults import Fault, Plan, S, chosen, of_each_kind, takes_part
 from minikube_py.sim.inject_api import KINDS
 from minikube_py.sim.loop import SimFailure
+from minikube_py.sim.replaced import frozen
 
 COUNTS: Final = (1, 1, 2, 2, 3, 3, 4, 6)
 """The number of faults per seed."""
@@ -165,14 +166,15 @@ def run_once(
 ) -> Outcome:
     """One run of the test, in a new cluster; one at a time, because a process has one `random`."""
     with _ONE_AT_A_TIME:
-        return _run_once(test, seed, faults, nodes, failures, stages)
+        # Garbage of an earlier run is only found before the freeze.
+        gc.collect()
+        with frozen():
+            return _run_once(test, seed, faults, nodes, failures, stages)
 
 
 def _run_once(
     test: Test, seed: object, faults: Sequence[Fault], nodes: int, failures: Failures, stages: Paths
 ) -> Outcome:
-    # A cluster freezes existing objects: garbage of an earlier one is only found here.
-    gc.collect()
     kept = random.getstate()
     # The seed also determines the program's own random draws.
     random.seed(f"explore {seed}")

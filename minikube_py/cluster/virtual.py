@@ -12,7 +12,6 @@ modelled: a turn of the loop takes no virtual time."""
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -125,7 +124,6 @@ class VirtualCluster:
         self.history = HistoryDigest(lambda: self._time.now_ns)
         self._rng = rng
         self._plane: GatedPlane | None = None
-        self._frozen = False
         self.members: VirtualMembers | None = None
         """Of the store, if there are several."""
         # Drawn separately, so that other draws from the seed are unchanged.
@@ -178,6 +176,12 @@ class VirtualCluster:
                 if self.broken is None:
                     self.run(self._stop)
             finally:
+                self._end()
+
+    def drop(self) -> None:
+        """At once, without its orderly end: nobody holds it. Idempotent."""
+        if self._time.loops:
+            with suppress(Exception):
                 self._end()
 
     def close(self) -> None:
@@ -251,7 +255,6 @@ class VirtualCluster:
         early.
 
         Raises: SimFailure."""
-        self._freeze()
         return self.loop.run_until_complete(main(), stops)
 
     def look(self, main: Callable[[], Coroutine[Any, Any, T]], limit_s: float = LOOK_S) -> T:
@@ -259,7 +262,6 @@ class VirtualCluster:
         While it waits, time passes for it alone, up to `limit_s`.
 
         Raises: TooLong if it would have to wait longer, or for the stopped history; SimFailure."""
-        self._freeze()
         return self._time.beside.look(self.loop, main, limit_s)
 
     def held(self) -> AbstractContextManager[None]:
@@ -271,12 +273,6 @@ class VirtualCluster:
     def broken(self) -> BaseException | None:
         """The error that hit the simulation in the middle of a step: it is not usable any more."""
         return self._time.interrupts.error
-
-    def _freeze(self) -> None:
-        if not self._frozen:
-            # Collections walk only objects of the run, not older ones.
-            gc.freeze()
-            self._frozen = True
 
     # -- the API ------------------------------------------------------------------------------------------------------
 
@@ -349,9 +345,4 @@ class VirtualCluster:
             raise SimFailure(f"a component ended by itself at {self.now_s:.6f} s: {failure}") from failure
 
     def _end(self) -> None:
-        try:
-            self._time.finish()
-        finally:
-            if self._frozen:
-                self._frozen = False
-                gc.unfreeze()
+        self._time.finish()

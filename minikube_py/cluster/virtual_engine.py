@@ -4,6 +4,7 @@ a log of all external inputs, from which the history can be replayed."""
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import weakref
 from asyncio.events import _get_running_loop
@@ -99,15 +100,23 @@ class VirtualEngine:
 
     def stop(self, quietly: bool) -> None:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
+        self._over(partial(self._end, quietly), self._thread)
+
+    def __del__(self) -> None:
+        """Nobody holds the cluster. The gateway's thread ends by itself; at the end of the process, all does."""
+        if not (self.ending or sys.is_finalizing() or on_its_thread()) and self._owner.is_here:
+            self._over(self.virtual.drop, None)
+
+    def _over(self, end: Callable[[], None], thread: LoopThread[Gateway] | None) -> None:
         self._gateway, self.ending = None, True
         with ExitStack() as ending:
             if self._around is not None:
                 ending.callback(self._around.release)
             if self._programs is not None:
                 ending.callback(self._programs.release)
-            ending.callback(self._end, quietly)
-            if self._thread is not None:
-                ending.callback(self._thread.stop)
+            ending.callback(end)
+            if thread is not None:
+                ending.callback(thread.stop)
             if self._programs is not None:
                 ending.callback(self._stop_programs, self._programs)
 

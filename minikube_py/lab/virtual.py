@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.lab.environment import Environment, describe_virtual
+from minikube_py.sim.replaced import frozen
 from minikube_py.ui.recording import Recording
 
 T = TypeVar("T")
@@ -66,7 +67,8 @@ def in_virtual_time(
     if recording is not None:
         cluster.on_change(recording.take)
     try:
-        result = cluster.run(lambda: main(cluster))
+        with frozen():
+            result = cluster.run(lambda: main(cluster))
         told = History(
             seed,
             cluster.digest,

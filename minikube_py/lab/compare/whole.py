@@ -15,6 +15,7 @@ from minikube_py.lab.measure import PodRecorder
 from minikube_py.lab.nodes import wait_ready
 from minikube_py.lab.workload import RUN_LABEL
 from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.sim.replaced import frozen
 from minikube_py.ui.recording import Recording
 
 QUIET_S = 60.0
@@ -29,7 +30,8 @@ def run_whole(workload: Workload, config: SchedulerConfig, seed: int, recording:
     if recording is not None:
         cluster.on_change(recording.take)
     try:
-        return cluster.run(lambda: _run(cluster, workload))
+        with frozen():
+            return cluster.run(lambda: _run(cluster, workload))
     finally:
         cluster.close()
 

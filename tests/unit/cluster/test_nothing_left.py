@@ -34,6 +34,35 @@ async def main():
     assert asyncio.all_tasks() == {asyncio.current_task()}
 asyncio.run(main())
 """,
+    "dropped in virtual time": """
+import asyncio, time
+names = lambda: (time.sleep, asyncio.as_completed, asyncio.wait_for, os.urandom, gc.isenabled(), gc.get_freeze_count())
+own = names()
+def use(cyclic):
+    c = Cluster(nodes=1, clock="virtual").start()
+    c.objects("nodes", **{})
+    c.client.httpx().get("/api/v1/nodes")
+    async def program(clients):
+        cyclic and c.now_s
+        async with clients.httpx_asyncio() as http:
+            await http.get("/api/v1/pods")
+            await asyncio.sleep(1000)
+    def plain(clients):
+        clients.httpx().get("/api/v1/pods")
+        time.sleep(1000)
+    c.program(program)
+    c.program(plain)
+    c.webhook("guard", lambda request: c is not None) if cyclic else None
+    c.advance(10)
+    c.url
+for cyclic in (False, True):
+    use(cyclic)
+    gc.collect()
+    # The gateway's thread ends by itself.
+    for each in threading.enumerate():
+        each is threading.main_thread() or each.join()
+    assert names() == own
+""",
     "folder": f"""
 import shutil
 with Cluster(nodes=3, data_dir={"tempfile.gettempdir()"} + "/data") as c: c.objects('nodes')
@@ -114,6 +143,7 @@ def test_nothing_stays(name: str, tmp_path: Path) -> None:
     out, said = (process := run(COUNTED + CASES[name] + CHECKED, tmp_path / "tmp")).communicate()
     assert (process.returncode, out.strip()) == (0, "nothing left"), said
     assert "ResourceWarning" not in said and "never awaited" not in said and "Task was destroyed" not in said, said
+    assert "Exception ignored" not in said, said
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
