@@ -4,10 +4,10 @@ kubeconfigs."""
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,13 @@ class Folder:
     def __init__(self, named: Path | None, let_go: Callable[[], None]) -> None:
         self.path = named or Path(tempfile.mkdtemp(prefix="minikube-py-"))
         self._temporary = named is None
+        if self._temporary:
+            try:
+                # For its removal: a start may fail for want of descriptors.
+                self._reserved = os.open(self.path, os.O_RDONLY)
+            except OSError:
+                self.path.rmdir()
+                raise
         self.owner = Owner()
         self.let_go = let_go
         self._written: set[str] = set()
@@ -34,8 +41,9 @@ class Folder:
         """Idempotent."""
         _standing.discard(self)
         if self._temporary and self.owner.is_here:
-            shutil.rmtree(self.path, ignore_errors=True)
             self._temporary = False
+            os.close(self._reserved)
+            _remove(self.path)
 
     def kubeconfig(self, namespace: str, access: Access) -> Path:
         """An administrator's, with that namespace as the context's."""
@@ -45,6 +53,19 @@ class Folder:
             text = kubeconfig_text(access, namespace="" if namespace == DEFAULT else namespace)
             write_private(path, text.encode())
         return path
+
+
+def _remove(folder: Path) -> None:
+    """As far as it is possible, by one descriptor at a time: shutil.rmtree needs two for each level."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            each = folder / name
+            if each.is_dir() and not each.is_symlink():
+                _remove(each)
+            else:
+                with suppress(OSError):
+                    each.unlink()
+        folder.rmdir()
 
 
 _standing: weakref.WeakSet[Folder] = weakref.WeakSet()

@@ -45,7 +45,11 @@ class Gateway:
 
     def __init__(self, answer: Answer, asker: Asker, port: int) -> None:
         self.folder = Folder(None, self._let_go)
-        self._credentials = ensure_credentials(ControlPlaneConfig(self.folder.path))
+        try:
+            self._credentials = ensure_credentials(ControlPlaneConfig(self.folder.path))
+        except BaseException:
+            self.folder.clear()
+            raise
         self._port = port
         self._core = _Core(answer, asker, users_by_token(self._credentials.by_role))
         self._http: HttpServer | None = None

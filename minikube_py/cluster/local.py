@@ -133,7 +133,8 @@ class Cluster(InVirtualTime):
             self._forget()
 
     def _forget(self) -> None:
-        self._engine, self._views = None, []
+        # Views may be used after the next start: their clients are closed with it again.
+        self._engine = None
 
     def __enter__(self) -> Self:
         return self.start()

@@ -93,6 +93,30 @@ async def main():
         assert len(await one.objects("nodes")) == 1 and len(await two.objects("nodes")) == 2
 asyncio.run(main())
 """,
+    "view from before": """
+c = Cluster(nodes=1).start()
+view = c.in_namespace("default")
+c.stop()
+for _ in range(2):
+    c.start()
+    view.client.httpx().get("/api/v1/nodes")
+    c.stop()
+""",
+    "few descriptors": """
+import resource
+with Cluster(nodes=1, clock="virtual") as c: c.url
+before = held()
+used, (soft, hard), failed = before[0] - 1, resource.getrlimit(resource.RLIMIT_NOFILE), 0
+for clock in ("real", "virtual"):
+    for free in range(6, 12):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + free, hard))
+        try:
+            with Cluster(nodes=1, clock=clock) as c: c.url
+        except Exception: failed += 1
+        finally: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert held() == before, (clock, free, held(), before)
+assert failed
+""",
     "uvloop": """
 import uvloop
 async def main():
