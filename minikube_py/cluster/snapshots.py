@@ -2,7 +2,7 @@
 
 Leases are excluded: they are the heartbeats of nodes and leaders, which continue.
 
-Where objects return to an earlier state, scheduler, controllers and kubelets are stopped meanwhile, and started again
+Where objects with a status return to an earlier state, scheduler, controllers and kubelets are stopped meanwhile, and started again
 on what is restored: they then remember nothing of the time in between. Time is not restored: what became due meanwhile
 happens at once."""
 
@@ -74,9 +74,11 @@ async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     """Returns once all components are at rest, and the state is that of the snapshot, or what follows from it.
 
     Raises: ClusterError if something writes all the time."""
+    # Components remember nothing of the time in between about objects without a status, as ConfigMaps.
+    lives = tuple(kind.prefix for kind in plane.core.registry.kinds if kind.has_status)
     for _ in range(PASSES_MAX):
         ops = _difference((await settled(plane, clock)).objects, snapshot.objects)
-        if snapshot.down or any(isinstance(op, Put) for op in ops):
+        if snapshot.down or any(isinstance(op, Put) and op.key.startswith(lives) for op in ops):
             break
         if not ops:
             return

@@ -111,3 +111,37 @@ def test_components_go_on_under_both_clocks_as_often_as_asked(clock: Literal["vi
         cluster.wait("job/job", condition="Complete")
         generators = cluster._reached().plane.generators
         assert len(generators) < 10
+
+
+@pytest.mark.parametrize(
+    ("made", "restarts"),
+    [
+        ({"kind": "ConfigMap", "metadata": {"name": "a"}}, False),
+        ({"kind": "Secret", "metadata": {"name": "a"}}, False),
+        ({"kind": "ServiceAccount", "metadata": {"name": "a"}}, False),
+        ({"kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}, True),
+        ({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, True),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+)
+@pytest.mark.parametrize("deleted", [False, True])
+def test_components_are_started_again_for_what_they_remember(
+    made: dict[str, Any], restarts: bool, deleted: bool
+) -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply({"apiVersion": "v1", **made})
+        cluster.advance(5)
+        snapshot = cluster.snapshot()
+        components = dict(cluster._require_engine().plane.components)
+        name = f"{made['kind']}/a"
+        if deleted:
+            cluster.delete(name)
+            cluster.wait(name, gone=True)
+        else:
+            cluster.apply({"apiVersion": "v1", **made, "metadata": {"name": "a", "labels": {"a": "b"}}})
+        cluster.restore(snapshot)
+        cluster.advance(5)
+        now = cluster._require_engine().plane.components
+        assert (now["kubelet"] is not components["kubelet"]) is restarts
+        assert cluster.get(name)["metadata"].get("labels") is None
+        assert lasting(cluster.snapshot().objects) == lasting(snapshot.objects)
