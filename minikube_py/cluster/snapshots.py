@@ -2,9 +2,9 @@
 
 Leases are excluded: they are the heartbeats of nodes and leaders, which continue.
 
-Where objects with a status return to an earlier state, scheduler, controllers and kubelets are stopped meanwhile, and started again
-on what is restored: they then remember nothing of the time in between. Time is not restored: what became due meanwhile
-happens at once."""
+Where objects with a status return to an earlier state, scheduler, controllers and kubelets are stopped meanwhile, and
+started again on what is restored: they then remember nothing of the time in between. Time is not restored: what became
+due meanwhile happens at once."""
 
 from __future__ import annotations
 
