@@ -20,6 +20,7 @@ from minikube_py.sim.replaced import Replaced
 from minikube_py.sim.tasks import AS_COMPLETED, WAIT_FOR
 
 _thread: Final = threading.local()
+_one_at_a_time: Final = threading.RLock()
 
 
 def _urandom(size: int) -> bytes:
@@ -62,8 +63,12 @@ class Surroundings:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Programs run meanwhile. `random` and numpy have one state in a process, which clusters on several threads
-        share."""
+        """Programs run meanwhile, and those of no other cluster, because `random` and numpy have one state in a
+        process."""
+        with _one_at_a_time:
+            yield from self._exchanging()
+
+    def _exchanging(self) -> Iterator[None]:
         numpy = sys.modules.get("numpy.random")
         if numpy is not None and self._states[1] is None:
             self._states[1] = numpy.RandomState(self.rng.getrandbits(32)).get_state()

@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,19 @@ def test_what_it_draws_is_the_seeds(kind: Callable[[Cluster, list[object]], None
     own = os.urandom
     assert drawn(5, 1) == drawn(5, 2) != drawn(6, 1)
     assert os.urandom is own and random._urandom is own  # type: ignore[attr-defined]
+
+
+def test_clusters_on_several_threads_draw_what_each_draws_alone() -> None:
+    def drawn(seed: int) -> list[object]:
+        found: list[object] = []
+        with Cluster(nodes=0, clock="virtual", seed=seed) as cluster:
+            for _ in range(20):
+                asynchronous(cluster, found)
+        return found
+
+    alone = [drawn(seed) for seed in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(drawn, range(3))) == alone
 
 
 def test_what_a_client_discovers_stays_in_its_cluster() -> None:
