@@ -1,9 +1,12 @@
 """A cluster in a test: how long it takes to start and to stop, and what heartbeats cost in virtual time.
 
-    python tests/bench/bench_door.py [--rows start,heartbeats] [--turns N] [--watches N] [--nodes N] [--members 1,3]
-                                     [--window-s S] [--out FILE]
+    python tests/bench/bench_door.py [--rows start,fresh,upstream,restore,heartbeats] [--turns N] [--watches N]
+                                     [--nodes N] [--members 1,3] [--window-s S] [--out FILE]
 
 `start`: wall and processor milliseconds of `start()` and `stop()` with `--watches` watches open over HTTPS.
+`fresh`: processor milliseconds of a new process that imports the package and starts a cluster of three nodes.
+`upstream`: those of etcd and kube-apiserver, as envtest starts them, until the API server is ready.
+`restore`: processor milliseconds of `restore()` after 100 pods were created, and after 100 ConfigMaps were changed.
 `heartbeats`: virtual seconds per second of processor time, with every heartbeat of `--nodes` idle nodes written, over a
 window of `--window-s` virtual seconds, by number of store members. Rows take turns, so that other load falls on all of
 them alike. Prints the median and the range of each figure, with the load average; `--out` writes all of it as JSON.
@@ -15,6 +18,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,13 +30,16 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "support"))
 
 from minikube_py import Cluster
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.kubelet.config import numbered_nodes
 from minikube_py.lab import environment
 
-ROWS = ("start", "heartbeats")
+ROWS = ("start", "fresh", "upstream", "restore", "heartbeats")
+FRESH = "import time; from minikube_py import Cluster; Cluster(nodes=3).start(); print(time.process_time())"
+OBJECTS = 100
 Figures = dict[str, float]
 
 
@@ -73,10 +80,50 @@ def heartbeats(members: int, nodes: int, window_s: float) -> Figures:
     return {"times real time": window_s / processor_s, "changes per virtual s": changes / window_s}
 
 
+def fresh() -> Figures:
+    # As installed: pip compiles modules.
+    compiles = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", FRESH]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=compiles)
+    return {"start processor ms": 1000 * float(ran.stdout)}
+
+
+def upstream() -> Figures:
+    figures: Figures = {}
+    # Ours alone needs no binaries.
+    import servers
+
+    begun_s = time.perf_counter()
+    with servers.original() as server:
+        figures["start wall ms"] = 1000 * (time.perf_counter() - begun_s)
+        figures["start processor ms"] = 1000 * sum(server.cpu_s().values())
+    return figures
+
+
+def restore() -> Figures:
+    figures: Figures = {}
+    settings = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{n}"}} for n in range(OBJECTS)]
+    shape = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pods = [{**shape, "metadata": {"name": f"p{n}"}} for n in range(OBJECTS)]
+    with Cluster(nodes=1) as cluster:
+        cluster.apply(settings)
+        snapshot = cluster.snapshot()
+        cluster.apply(pods)
+        cluster.wait("pods", ready=OBJECTS)
+        with timed(figures, "100 pods created"):
+            cluster.restore(snapshot)
+        cluster.apply([{**each, "data": {"a": "b"}} for each in settings])
+        with timed(figures, "100 maps changed"):
+            cluster.restore(snapshot)
+    return figures
+
+
 def works_of(options: argparse.Namespace) -> dict[str, Callable[[], Figures]]:
     found: dict[str, Callable[[], Figures]] = {}
     if "start" in options.rows:
         found[f"start and stop, {options.watches} watches"] = lambda: start_and_stop(options.watches)
+    plain = {"fresh": fresh, "upstream": upstream, "restore": restore}
+    found |= {name: work for name, work in plain.items() if name in options.rows}
     if "heartbeats" in options.rows:
         for each in options.members:
             name = f"heartbeats of {options.nodes} nodes, {each} member{'s' if each > 1 else ''}"
@@ -97,7 +144,7 @@ def measured(works: dict[str, Callable[[], Figures]], turns: int) -> dict[str, d
 
 def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=lambda text: text.split(","), default=list(ROWS), metavar="ROW,...")
+    parser.add_argument("--rows", type=lambda text: text.split(","), default=["start", "heartbeats"], metavar="ROW,...")
     parser.add_argument("--turns", type=int, default=5, metavar="N")
     parser.add_argument("--watches", type=int, default=10, metavar="N")
     parser.add_argument("--nodes", type=int, default=1213, metavar="N")
