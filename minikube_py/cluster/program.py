@@ -6,6 +6,7 @@ A process is a loop of `minikube_py.sim`; when killed, it stops running and lose
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -355,7 +356,7 @@ class _Watch:
         self.last_ns = 0
         self.on_its_way: deque[Arrival] = deque()
         self.arrived: asyncio.Queue[list[WatchEvent] | None] = asyncio.Queue()
-        self._process = process
+        self._process: _Process = weakref.proxy(process)
         self._lines: deque[bytes] = deque()
 
     def deliver(self, item: list[WatchEvent] | None) -> None:
@@ -382,7 +383,9 @@ class Remote:
     HTTP."""
 
     def __init__(self, process: _Process, token: str) -> None:
-        self._process, self.token = process, token
+        # A plain program's thread holds this, and nothing that leads to its cluster: what nobody holds can then end.
+        self._process: _Process = weakref.proxy(process)
+        self.token = token
 
     @property
     def name(self) -> str:

@@ -103,7 +103,9 @@ def happen(cluster: Cluster, what: str, seconds: float) -> None:
         cluster.all_well()
     elif kind == "scale":
         for each in cluster.objects("deployments"):
-            cluster.apply({**each, "spec": {**each["spec"], "replicas": 5}})
+            # Without the version: the controller may have written since the list.
+            named = {"name": each["metadata"]["name"]}
+            cluster.apply({**each, "metadata": named, "spec": {**each["spec"], "replicas": 5}})
     cluster.advance(seconds)
 
 
