@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import socket
 import threading
 from _thread import start_new_thread
@@ -33,30 +32,11 @@ class Living(Protocol):
 L = TypeVar("L", bound=Living)
 
 
-class _Held:
-    """An end of two connected sockets, closed when nobody holds it. (A socket would warn that it was not closed.)"""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._fd = end.detach()
-
-    def drop(self) -> None:
-        os.write(self._fd, b"\0")
-
-    def close(self) -> None:
-        """Idempotent."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    __del__ = close
-
-
 class LoopThread(Generic[L]):
     """`make` and the methods of its result are called on the loop, and must not refer to the owner of this."""
 
     def __init__(self, make: Callable[[], L]) -> None:
-        held, other = socket.socketpair()
-        self._held = _Held(held)
+        self._held, other = socket.socketpair()
         self._life = _Life(make, other)
         self._begun: int | None = None
 
@@ -87,7 +67,7 @@ class LoopThread(Generic[L]):
             return
         life.ending = True
         with suppress(OSError):
-            self._held.drop()
+            self._held.send(b"\0")
         if self._begun is not None:
             life.wait()
         self._held.close()

@@ -6,7 +6,6 @@ A process is a loop of `minikube_py.sim`; when killed, it stops running and lose
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
@@ -356,7 +355,7 @@ class _Watch:
         self.last_ns = 0
         self.on_its_way: deque[Arrival] = deque()
         self.arrived: asyncio.Queue[list[WatchEvent] | None] = asyncio.Queue()
-        self._process: _Process = weakref.proxy(process)
+        self._process = process
         self._lines: deque[bytes] = deque()
 
     def deliver(self, item: list[WatchEvent] | None) -> None:
@@ -383,9 +382,7 @@ class Remote:
     HTTP."""
 
     def __init__(self, process: _Process, token: str) -> None:
-        # A plain program's thread holds this, and nothing that leads to its cluster: what nobody holds can then end.
-        self._process: _Process = weakref.proxy(process)
-        self.token = token
+        self._process, self.token = process, token
 
     @property
     def name(self) -> str:

@@ -53,7 +53,6 @@ from minikube_py.sim.around import simulated
 from minikube_py.sim.aside import TooLong
 from minikube_py.sim.faults import Fault, S
 from minikube_py.sim.loop import NS_PER_S
-from minikube_py.sim.replaced import UNRAISABLE, Replaced
 
 READS: Final = frozenset(("GET", "HEAD"))
 REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
@@ -79,7 +78,6 @@ class VirtualEngine:
         self.inputs: list[Input] = []
         self._lock = threading.RLock()
         self.ending = False
-        self._held: list[Replaced] = []
         """It has been told to stop."""
         self._owner = Owner()
         self._port = port
@@ -93,14 +91,11 @@ class VirtualEngine:
     def start(self) -> None:
         """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
         self.require_outside()
-        UNRAISABLE.hold()
-        self._held = [UNRAISABLE]
         try:
             self.virtual.start()
             self.virtual.advance(0)
         except BaseException:
             self.virtual.close()
-            self._release()
             raise
 
     def stop(self, quietly: bool) -> None:
@@ -110,16 +105,11 @@ class VirtualEngine:
     def __del__(self) -> None:
         """Nobody holds the cluster. The gateway's thread ends by itself; at the end of the process, all does."""
         if not (self.ending or sys.is_finalizing() or on_its_thread()) and self._owner.is_here:
-            held, self._held = self._held, []
             self._over(self.virtual.drop, None)
-            # The collector has cut the loop's weak references to its tasks, and destroys them next.
-            for each in held:
-                each.release_after_collection()
 
     def _over(self, end: Callable[[], None], thread: LoopThread[Gateway] | None) -> None:
         self._gateway, self.ending = None, True
         with ExitStack() as ending:
-            ending.callback(self._release)
             if self._around is not None:
                 ending.callback(self._around.release)
             if self._programs is not None:
@@ -129,10 +119,6 @@ class VirtualEngine:
                 ending.callback(thread.stop)
             if self._programs is not None:
                 ending.callback(self._stop_programs, self._programs)
-
-    def _release(self) -> None:
-        while self._held:
-            self._held.pop().release()
 
     def _stop_programs(self, programs: Programs) -> None:
         """Once no other thread lets time pass."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import sys
 import threading
 import warnings
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-PACKAGE: Final = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 # A finalizer may release while its thread holds or releases.
 _lock = threading.RLock()
 
@@ -44,16 +42,6 @@ class Replaced:
             if not self._holders and getattr(self._owner, self._name) is self._value:
                 setattr(self._owner, self._name, self.own)
 
-    def release_after_collection(self) -> None:
-        """As `release`, once the current collection or the next one is over."""
-
-        def over(phase: str, _: object) -> None:
-            if phase == "stop":
-                gc.callbacks.remove(over)
-                self.release()
-
-        gc.callbacks.append(over)
-
 
 class _Collector:
     @property
@@ -75,10 +63,7 @@ _quiet: Final = _Quiet()
 
 
 def _unraisable(unraisable: Any) -> None:
-    code = getattr(unraisable.object, "cr_code", None) or getattr(unraisable.object, "ag_code", None)
-    # The collector destroys a dropped simulation in any order, and its coroutines before those that they wait for.
-    dropped = code is not None and code.co_filename.startswith(PACKAGE)
-    if not (_quiet.depth or dropped):
+    if not _quiet.depth:
         UNRAISABLE.own(unraisable)
 
 
