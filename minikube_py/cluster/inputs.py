@@ -59,12 +59,12 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < NS_MAX
 
 
-def _places(value: object) -> bool:
-    return isinstance(value, list) and all(map(_whole, value))
-
-
 def _list_of(fits: Callable[[Any], bool], value: object) -> bool:
     return isinstance(value, list) and all(map(fits, value))
+
+
+def _places(value: object) -> bool:
+    return _list_of(_whole, value)
 
 
 def _extra(value: object) -> bool:
@@ -79,11 +79,10 @@ def _user(value: object) -> bool:
 
 
 def _fits(forms: Sequence[Sequence[Callable[[Any], bool]]], arguments: Sequence[Any]) -> bool:
-    return any(len(form) == len(arguments) and all(map(_holds, form, arguments)) for form in forms)
+    def holds(form: Sequence[Callable[[Any], bool]]) -> bool:
+        return len(form) == len(arguments) and all(fits(each) for fits, each in zip(form, arguments, strict=True))
 
-
-def _holds(fits: Callable[[Any], bool], value: Any) -> bool:
-    return fits(value)
+    return any(map(holds, forms))
 
 
 def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:

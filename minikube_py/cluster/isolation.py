@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.api.errors import StatusError
-from minikube_py.cluster.operations import NOT_FOUND
+from minikube_py.cluster.kinds import NOT_FOUND
 from minikube_py.cluster.webhooks import leads_to
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from minikube_py.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
 from minikube_py.cluster.arguments import Manifests
 from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.faults import ended_status
-from minikube_py.cluster.kinds import Kinds
+from minikube_py.cluster.kinds import NOT_FOUND, Kinds
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.manifests import objects_of, patch_for, with_last_applied
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.env import Clock
 
 LOOK_AGAIN_S: Final = 0.01
-NOT_FOUND: Final = 404
 ALREADY_EXISTS: Final = 409
 UNSUPPORTED: Final = 415
 
