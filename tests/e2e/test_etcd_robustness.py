@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etcd_load import DoorCluster, EtcdLoad, Watching
+from etcd_load import NOT_TOLD, DoorCluster, EtcdLoad, Watching, name_compactions
 from patience import until
 from store_cluster import make_secrets
 from test_three_members_store import SCENARIOS, Torture
+
+from minikube_py.errors import Compacted, FutureRevision
+from minikube_py.mvcc.types import Compact, CompactResult, Put, PutResult, RangeRequest
+from minikube_py.sim.checkers import transactions
+from minikube_py.sim.history import History, Operation
 
 RUNS = int(os.environ.get("MINIKUBE_PY_ROBUSTNESS", "0"))
 """How many to play in all; 0: the short choice."""
@@ -74,6 +79,22 @@ async def test_what_etcd_promises_holds_under_faults(
     assert verdicts["transactions"].ok and verdicts["members"].ok and verdicts["durability"].ok, verdicts
     assert verdicts["watches"].ok, verdicts
     assert counts["watch events"] and counts["progress"] and counts["done"]
+
+
+@pytest.mark.parametrize(("taken", "found"), [(True, "ok"), (False, "violation")])
+def test_a_refused_read_names_a_compaction_that_took_place(taken: bool, found: str) -> None:
+    """The higher one, of a future revision, was refused."""
+    compacts = [Operation(2, 5, 6, Compact(9), "refused", None, FutureRevision(9, 3))]
+    if taken:
+        compacts.append(Operation(1, 5, 6, Compact(3), "done", CompactResult(3)))
+    history = History([
+        Operation(1, 1, 2, Put(b"a", b"1"), "done", PutResult(2)),
+        Operation(1, 3, 4, Put(b"a", b"2"), "done", PutResult(3)),
+        *compacts,
+        Operation(1, 7, 8, RangeRequest(b"a", revision=2), "refused", None, Compacted(2, NOT_TOLD)),
+    ])  # fmt: skip
+    name_compactions(history)
+    assert transactions.check(history).verdict.outcome == found
 
 
 async def test_an_event_that_is_left_out_is_noticed(

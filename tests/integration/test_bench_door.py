@@ -28,4 +28,4 @@ def test_each_row_is_measured_each_turn(tmp_path: Path, capsys: pytest.CaptureFi
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         bench_door.options_of(["--rows", "start,stops"])
-    assert "stops: there are start, heartbeats" in capsys.readouterr().err
+    assert "stops: there are start, fresh, upstream, restore, heartbeats" in capsys.readouterr().err

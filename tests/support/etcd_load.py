@@ -56,6 +56,8 @@ SILENT_S: Final = 4.0
 """A member silent on a watch for this long is left: it may be stopped."""
 STREAMED: Final = 0.4
 """Share of the lists that use RangeStream."""
+NOT_TOLD: Final = 0
+"""etcd refuses a read as compacted without a revision; `name_compactions` fills it in."""
 BRIEF_S: Final = 1.5
 BRIEF_WATCHES: Final = 4
 
@@ -74,10 +76,9 @@ WORDING: Final = Wording(SameKeys())
 
 
 class Seen:
-    """The shared knowledge of one run's clients: the highest revision they asked to compact."""
+    """What one run's clients count together."""
 
     def __init__(self) -> None:
-        self.compacts = 0
         self.progress = 0
         self.without_previous = 0
         self.streamed = 0
@@ -119,7 +120,7 @@ class EtcdAccess:
             return await self._asked(request, serializable)
         except InvalidRequest as error:
             if str(error) == COMPACTED[1] and isinstance(request, RangeRequest):
-                raise Compacted(request.revision, self._seen.compacts) from None
+                raise Compacted(request.revision, NOT_TOLD) from None
             raise
 
     async def _asked(self, request: Any, serializable: bool) -> Any:
@@ -138,7 +139,6 @@ class EtcdAccess:
         if isinstance(request, Put | DeleteRange):
             return await self._single(request)
         if isinstance(request, Compact):
-            self._seen.compacts = max(self._seen.compacts, request.revision)
             answer = await client.write("KV/Compact", pb.CompactionRequest(revision=request.revision))
             return CompactResult(answer.header.revision)
         if isinstance(request, LeaseGrant):
@@ -343,6 +343,7 @@ class EtcdLoad(StoreLoad):
         await cast(EtcdAccess, life.access).end()
 
     def judged(self, history: History, views: Sequence[MemberView], bounds: Bounds) -> dict[str, Verdict]:
+        name_compactions(history)
         self.seen.without_previous = fill_in(history)
         return super().judged(history, views, bounds)
 
@@ -351,6 +352,18 @@ class EtcdLoad(StoreLoad):
             "progress": self.seen.progress, "lists in parts": self.seen.streamed,
             "compacted prev_kv": self.seen.without_previous,
         })  # fmt: skip
+
+
+def name_compactions(history: History) -> None:
+    """Names the compaction each read was refused for: the highest that was requested before the refusal and was not
+    refused itself, as one of a future revision is. If there is none, the refusal stays without."""
+    compacts = [each for each in history.operations if isinstance(each.request, Compact) and each.status != "refused"]
+    for place, operation in enumerate(history.operations):
+        error, return_us = operation.error, operation.return_us
+        if isinstance(error, Compacted) and error.compact_revision == NOT_TOLD and return_us is not None:
+            asked = (cast(Compact, each.request).revision for each in compacts if each.call_us <= return_us)
+            named = Compacted(error.requested, max(asked, default=NOT_TOLD))
+            history.operations[place] = operation._replace(error=named)
 
 
 def fill_in(history: History) -> int:
