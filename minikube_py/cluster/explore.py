@@ -29,6 +29,7 @@ from minikube_py.sim.faults import Fault, Plan, S, chosen, of_each_kind, takes_p
 from minikube_py.sim.inject_api import KINDS
 from minikube_py.sim.loop import SimFailure
 from minikube_py.sim.replaced import frozen
+from minikube_py.sim.shrinking import Rounds, fewest
 
 COUNTS: Final = (1, 1, 2, 2, 3, 3, 4, 6)
 """The number of faults per seed."""
@@ -236,32 +237,26 @@ def _fitting(rng: Rng, fault: Fault, calm: Calm, nodes: int) -> Fault:
 
 def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcome) -> Found:
     """Removes faults as long as the test still fails in the same way."""
-    least, runs, again = outcome, 2, run(outcome.faults)
-    progress = _alike(again, outcome)
-    while progress and least.faults and runs < RUNS_TO_SHRINK_MAX:
-        progress = False
-        for candidate in _smaller(least.faults):
-            runs += 1
-            tried = run(candidate)
-            if _alike(tried, outcome):
-                least, progress = tried, True
-                break
-    return Found(seed, outcome, again, least, runs)
+    least, again, rounds = outcome, run(outcome.faults), Rounds(RUNS_TO_SHRINK_MAX)
+
+    def fails(faults: tuple[Fault, ...]) -> Outcome | None:
+        nonlocal least
+        tried = run(faults)
+        if not _alike(tried, outcome):
+            return None
+        least = tried
+        return tried
+
+    asked = rounds.limited(fails)
+    # None at all first: then the interleaving alone is the cause.
+    if _alike(again, outcome) and outcome.faults and asked(()) is None:
+        fewest(outcome.faults, asked)
+    return Found(seed, outcome, again, least, 2 + RUNS_TO_SHRINK_MAX - rounds.left)
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:
     """By type and place: two failed asserts are two bugs."""
     return type(one.error) is type(other.error) and place(one.error) == place(other.error)
-
-
-def _smaller(faults: tuple[Fault, ...]) -> list[tuple[Fault, ...]]:
-    """None at all first: then the interleaving alone is the cause."""
-    found: list[tuple[Fault, ...]] = [()]
-    size = len(faults) // 2
-    while size:
-        found += [faults[:start] + faults[start + size :] for start in range(0, len(faults), size)]
-        size //= 2
-    return list(dict.fromkeys(found))
 
 
 def described(fault: Fault) -> str:

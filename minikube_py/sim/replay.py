@@ -8,16 +8,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TextIO
 
 from minikube_py.sim.fault_schedule import named_schedule
 from minikube_py.sim.histories import NAMES, STORE, Histories, histories
 from minikube_py.sim.run import Outcome, Run, RunOptions, drawn_faults
+from minikube_py.sim.shrinking import fewest
 
 OPERATIONS_MIN = 8
+_DRAWN = re.compile(r"""b?'[^']*'|b?"[^"]*"|\d+""")
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
@@ -48,13 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--of", choices=NAMES, default=NAMES[0], help="of what (default: the store)")
     parser.add_argument("--until", type=float, metavar="S", help="tell nothing after this second of virtual time")
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
-    parser.add_argument("--without", type=_names, metavar="NAME,NAME", help="faults of the schedule to leave out")
+    names = lambda text: [name for name in text.split(",") if name]  # noqa: E731
+    parser.add_argument("--without", type=names, metavar="NAME,NAME", help="faults of the schedule to leave out")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller history that fails in the same way")
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
 
 
 def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None) -> int:
@@ -91,14 +91,12 @@ def _shrink(of: Histories, options: RunOptions, out: TextIO) -> int:
     if not first.violations:
         print(f"seed {options.seed} does not fail: there is nothing to shrink", file=out)
         return 0
-    kinds = set(first.violations)
+    wanted = kinds_of(first)
 
-    def still_wrong(outcome: Outcome) -> bool:
-        return bool(kinds & outcome.violations.keys())
+    def still_wrong(options: RunOptions) -> bool:
+        return not wanted.isdisjoint(kinds_of(of.run(options).go()))
 
-    smallest = shrunk(
-        options, lambda each: still_wrong(of.run(each).go()), lambda text: print(text, file=out, flush=True)
-    )
+    smallest = shrunk(options, still_wrong, lambda text: print(text, file=out, flush=True))
     left = len(drawn_faults(smallest))
     print(f"\n{left} faults and {smallest.operations} requests still go wrong:\n  {command(smallest, of)}", file=out)
     for name, text in of.run(smallest).go().violations.items():
@@ -117,32 +115,38 @@ def command(options: RunOptions, of: Histories = STORE) -> str:
     return " ".join(words)
 
 
+def kinds_of(outcome: Outcome) -> set[tuple[str, str]]:
+    """Its violations by checker and wording without what was drawn: two sentences of one checker are two bugs."""
+    return {(name, _DRAWN.sub("#", text.partition("\n")[0])) for name, text in outcome.violations.items()}
+
+
 def shrunk(
     options: RunOptions, wrong: Callable[[RunOptions], bool], tell: Callable[[str], None] = lambda text: None
 ) -> RunOptions:
-    """Fewer faults first, in halves, then one by one; then fewer requests; until nothing can be removed."""
-    progress = True
-    while progress:
-        progress = False
-        for candidate in _smaller(options):
-            if wrong(candidate):
-                options, progress = candidate, True
-                tell(f"{len(drawn_faults(options)):3d} faults, {options.operations:4d} requests")
+    """Fewer faults first, none at all or by `fewest`; then fewer requests; until nothing can be removed."""
+    names = tuple(named_schedule(options.seed, options.plan))
+
+    def tried(candidate: RunOptions) -> RunOptions | None:
+        nonlocal options
+        if not wrong(candidate):
+            return None
+        options = candidate
+        tell(f"{len(drawn_faults(options)):3d} faults, {options.operations:4d} requests")
+        return options
+
+    def fails(left: tuple[str, ...]) -> RunOptions | None:
+        return tried(replace(options, without=frozenset(names) - frozenset(left)))
+
+    before = None
+    while options != before:
+        before = options
+        left = tuple(name for name in names if name not in options.without)
+        if left and fails(()) is None:
+            fewest(left, fails)
+        for operations in (int(options.operations * share) for share in (0.3, 0.6, 0.9)):
+            if operations >= OPERATIONS_MIN and tried(replace(options, operations=operations)):
                 break
     return options
-
-
-def _smaller(options: RunOptions) -> Iterator[RunOptions]:
-    present = [name for name in named_schedule(options.seed, options.plan) if name not in options.without]
-    size = len(present) // 2
-    while size:
-        for start in range(0, len(present), size):
-            yield replace(options, without=options.without | frozenset(present[start : start + size]))
-        size //= 2
-    for share in (0.3, 0.6, 0.9):
-        operations = int(options.operations * share)
-        if operations >= OPERATIONS_MIN:
-            yield replace(options, operations=operations)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from dataclasses import replace
 import pytest
 
 from minikube_py.sim import replay, swarm
+from minikube_py.sim.checkers.verdict import Verdict
 from minikube_py.sim.fault_schedule import named_schedule
 from minikube_py.sim.journal import Done, Journal, code_hash
-from minikube_py.sim.run import drawn_faults, drawn_options, run_seed
+from minikube_py.sim.run import Outcome, drawn_faults, drawn_options, run_seed
 from minikube_py.sim.swarm import Report
 
 SEEDS = (3, 14, 92)
@@ -76,6 +77,15 @@ def test_shrinking_keeps_what_is_needed():
     words = replay.command(smallest).split()
     parsed = replay._parser().parse_args(words[3:])
     assert replace(options, operations=parsed.operations, without=frozenset(parsed.without)) == smallest
+
+
+def test_a_violation_is_known_by_its_wording_without_what_was_drawn():
+    def kinds(text):
+        return replay.kinds_of(Outcome(1, {"transactions": Verdict("violation", text)}))
+
+    one = kinds("revision 7: b'a' has lease 3, which was not requested\n  of client 1")
+    assert one == kinds("revision 12: b'key/1' has lease 4, which was not requested\n  of client 2")
+    assert one != kinds("revision 7: b'a' has lease 3, which had ended")
 
 
 def test_faults_are_left_out_by_name():

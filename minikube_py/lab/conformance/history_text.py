@@ -23,7 +23,7 @@ from minikube_py.lab.conformance.history import (
     where_of,
 )
 from minikube_py.lab.conformance.program import Broken, shown_value
-from minikube_py.lab.conformance.shrinking import Rounds, fewest
+from minikube_py.sim.shrinking import Rounds, fewest
 
 
 def shrink(build: BuildIndex[Any], history: History, broken: Broken, rounds: int = 1500) -> tuple[History, Broken]:

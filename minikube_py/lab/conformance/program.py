@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Loading, Point, Structure, Versioned
-from minikube_py.lab.conformance.shrinking import Rounds, fewest
+from minikube_py.sim.shrinking import Rounds, fewest
 
 Build = Callable[[int], Structure]
 """From the number of dimensions to an empty structure."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from minikube_py.lab.conformance.check import Failure, Part
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.lab.conformance.shrinking import Rounds, fewest
 from minikube_py.scheduler.prediction.predictor import FloatArray, Past, PredictionError, asked, predictor_named
+from minikube_py.sim.shrinking import Rounds, fewest
 
 Say = Callable[[str], None]
 WHERE: Final = "a node"

@@ -1,4 +1,4 @@
-"""Minimises failing step sequences: removes chunks, from halves down to single steps, while it helps."""
+"""Minimises what fails, such as steps of a program or faults of a history: removes chunks, from halves down to one."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ class Rounds:
 
 
 def fewest(steps: tuple[S, ...], fails: Callable[[tuple[S, ...]], F | None]) -> tuple[S, ...]:
-    """Steps of which none can be removed, in their original order (delta debugging, Zeller 1999).
+    """Steps of which none can be removed, in their original order, and at least one (delta debugging, Zeller 1999).
 
     `fails`: what the steps show, None if not the wanted failure."""
     piece = max(1, len(steps) // 2)
     while piece:
-        place = 0
+        place, before = 0, len(steps)
         while place < len(steps):
             fewer = (*steps[:place], *steps[place + piece :])
             if fewer and fails(fewer) is not None:
                 steps = fewer
             else:
                 place += piece
-        piece //= 2
+        # A step may only become removable once a later one is gone.
+        if piece > 1 or len(steps) == before:
+            piece //= 2
     return steps
