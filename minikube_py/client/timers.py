@@ -9,10 +9,19 @@ import heapq
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from minikube_py.env import Clock
 
 logger = logging.getLogger(__name__)
+
+ROUNDING_S: Final = 1e-6
+
+
+def has_passed(duration_s: float, since_s: float, now_s: float) -> bool:
+    """For loops that poll. A duration that is a multiple of the period has passed after that many rounds, as upstream,
+    whose rounds take time: in virtual time they take none, and the times are rounded."""
+    return now_s - since_s > duration_s - ROUNDING_S
 
 
 class Timer:

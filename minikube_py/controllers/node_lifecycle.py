@@ -17,7 +17,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.events import NORMAL, WARNING, timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import LEASES, NODES, PODS, Object, path_of
-from minikube_py.client.timers import Timer
+from minikube_py.client.timers import Timer, has_passed
 from minikube_py.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from minikube_py.controllers.base import BY_NODE, ControllerContext, QueueWorkers, involved
 from minikube_py.controllers.node_health import Health, grace_s, observe, silent_conditions
@@ -215,7 +215,7 @@ class NodeLifecycleController:
             age_s = 0.0 if node.has_ready else wall_s - (parse_time_s(node.created) or wall_s)
             health = known[name] = observe(known.get(name), node, lease, now_s, age_s)
             ready[name] = node.ready
-            if now_s > health.heard_s + grace_s(node, lease, startup_s, usual_s):
+            if has_passed(grace_s(node, lease, startup_s, usual_s), health.heard_s, now_s):
                 silent.append(node)
         return silent
 

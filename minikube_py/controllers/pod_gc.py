@@ -17,6 +17,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NODES, PODS, Object, delete_options, path_of
+from minikube_py.client.timers import has_passed
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
 from minikube_py.controllers.base import BY_NODE, ControllerContext
 from minikube_py.controllers.views import NodeView, PodView
@@ -110,7 +111,7 @@ class PodGarbageCollector:
         self._missing_since_s = {name: self._missing_since_s.get(name, now_s) for name in missing}
         deleted = []
         for name in missing:
-            if now_s - self._missing_since_s[name] < self._config.pod_gc_quarantine_s:
+            if not has_passed(self._config.pod_gc_quarantine_s, self._missing_since_s[name], now_s):
                 continue
             try:
                 await self._client.get(NODES, name)

@@ -1,5 +1,6 @@
 """Garbage collection: background, foreground, orphan, blocked owners, absent owners; and pod GC."""
 
+import pytest
 from controller_world import World
 from step_clock import settle
 
@@ -229,14 +230,17 @@ async def test_finished_pods_above_the_threshold_go_oldest_first():
         assert set(w.api.kind("pods")) == {"a/p2", "a/p3", "a/alive"}
 
 
-async def test_pods_of_a_deleted_node_fail_and_go_after_a_quarantine():
-    async with World(POD_GC) as w:
+@pytest.mark.parametrize("started_s", [0.0, 0.1, 420_587.765_074_066])
+async def test_pods_of_a_deleted_node_fail_and_go_after_a_quarantine(started_s):
+    w = World(POD_GC)
+    w.clock.now_s = started_s
+    async with w:
         w.api.make("nodes", "there")
         w.api.make("pods", "a/x", spec={"nodeName": "gone"}, status={"phase": "Running"})
         w.api.make("pods", "a/y", spec={"nodeName": "there"}, status={"phase": "Running"})
-        await w.clock.advance(39)
-        assert "a/x" in w.api.kind("pods")
-        await w.clock.advance(42)
+        await w.clock.advance(59)
+        assert "a/x" in w.api.kind("pods"), "missed at 20 s"
+        await w.clock.advance(2)
         assert list(w.api.kind("pods")) == ["a/y"]
         last = [r.new for r in w.api.history if r.kind.plural == "pods" and r.new["metadata"]["name"] == "x"][-1]
         assert last["status"]["phase"] == "Failed"

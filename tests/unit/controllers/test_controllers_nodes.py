@@ -1,5 +1,6 @@
 """Node lifecycle and taint eviction: silence, taints, zones, tolerations, recovery."""
 
+import pytest
 from controller_world import World
 from step_clock import settle
 
@@ -59,6 +60,21 @@ async def test_a_silent_node_becomes_unknown_after_its_grace_and_is_tainted():
         assert ("NodeNotReady", "Node n2 status is now: NodeNotReady") in w.reasons()
 
 
+@pytest.mark.parametrize("started_s", [0.0, 0.1, 1 / 3, 12_345.678, 420_587.765_074_066])
+async def test_a_grace_of_ten_periods_has_passed_after_ten_periods(started_s):
+    """A pass takes no time here, and the times of passes are rounded."""
+    w = World(LIFECYCLE)
+    w.clock.now_s = started_s
+    async with w:
+        node(w, "n1")
+        node(w, "n2")
+        await live(w, 5, "n1", "n2")
+        await live(w, 49, "n1")
+        assert ready(w, "n2") == "True", "seen at 5 s"
+        await live(w, 1.5, "n1")
+        assert ready(w, "n2") == "Unknown"
+
+
 async def test_a_status_heartbeat_is_a_sign_of_life_too():
     async with World(LIFECYCLE) as w:
         node(w, "n1")
@@ -76,7 +92,7 @@ async def test_time_in_which_this_process_stood_still_is_not_held_against_nodes(
         await live(w, 20, "n1")
         # Stopped and continued: the clock moved, and nobody could be heard.
         w.clock.now_s += 300
-        await live(w, 45)
+        await live(w, 40)
         assert ready(w, "n1") == "True"
         await live(w, 30)
         assert ready(w, "n1") == "Unknown"
