@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -32,19 +33,26 @@ VICTIM_BUCKETS = exponential(1, 2, 7)
 DURATION_BUCKETS = exponential(0.01, 2, 20)
 
 
+@dataclass(slots=True, eq=False)
+class Evictions:
+    """Of one preemption; `last`: its last victim, once all others are evicted."""
+
+    last: PodInfo | None = None
+
+
 class Preemptions:
     def __init__(self, scheduler: Scheduler, metrics: Metrics) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # By preemptor uid, its last victim once all others are evicted.
-        self._running: dict[str, PodInfo | None] = {}
+        # By preemptor uid, its newest: as soon as the last victim is gone, the pod may preempt again.
+        self._running: dict[str, Evictions] = {}
 
     def is_running(self, uid: str) -> bool:
         """Whether the pod must wait for its evictions."""
         if uid not in self._running:
             return False
-        last = self._running[uid]
+        last = self._running[uid].last
         if last is None:
             return True
         known = self._scheduler.pod(last.key)
@@ -56,8 +64,8 @@ class Preemptions:
         if not staying:
             return
         self._metrics.histogram("scheduler_preemption_victims", VICTIM_BUCKETS).observe(len(victims))
-        self._running[pod.uid] = None
-        task = asyncio.get_running_loop().create_task(self._run(run, pod, node_name, staying))
+        evictions = self._running[pod.uid] = Evictions()
+        task = asyncio.get_running_loop().create_task(self._run(run, pod, node_name, staying, evictions))
         self._tasks[task] = None
         task.add_done_callback(self._ended)
 
@@ -72,14 +80,17 @@ class Preemptions:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a preemption failed", exc_info=error)
 
-    async def _run(self, run: ProfileRun, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+    async def _run(
+        self, run: ProfileRun, pod: PodInfo, node_name: str, victims: Sequence[PodInfo], evictions: Evictions
+    ) -> None:
         since_s = self._scheduler.clock.monotonic_s()
         well = False
         try:
             well = await self._clear_lower(pod, node_name)
-            well &= await self._evict_all(run, pod, node_name, victims)
+            well &= await self._evict_all(run, pod, node_name, victims, evictions)
         finally:
-            del self._running[pod.uid]
+            if self._running.get(pod.uid) is evictions:
+                del self._running[pod.uid]
         labels = (("result", "success" if well else "error"),)
         self._metrics.count("scheduler_preemption_goroutines_execution_total", labels)
         took_s = self._scheduler.clock.monotonic_s() - since_s
@@ -104,7 +115,9 @@ class Preemptions:
                 well = False
         return well
 
-    async def _evict_all(self, run: ProfileRun, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> bool:
+    async def _evict_all(
+        self, run: ProfileRun, pod: PodInfo, node_name: str, victims: Sequence[PodInfo], evictions: Evictions
+    ) -> bool:
         *first, last = victims
         told = await asyncio.gather(
             *(self._evict(run, pod, node_name, victim) for victim in first), return_exceptions=True
@@ -115,7 +128,7 @@ class Preemptions:
                 return False
             if failure is not None:
                 raise failure
-        self._running[pod.uid] = last
+        evictions.last = last
         try:
             await self._evict(run, pod, node_name, last)
         except MinikubeError as error:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scheduler_objects import pod
 from scheduler_world import FakeApi, ManualClock, failure, settle
 
+from minikube_py.scheduler.metrics import Metrics
 from minikube_py.scheduler.nominations import Nominations
+from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.scheduler import Scheduler
 
 LOW: dict[str, Any] = {"priority": 0, "nodeName": "n1"}
@@ -176,3 +180,38 @@ def test_nominations_follow_what_was_decided_until_the_api_says_otherwise() -> N
     assert kept.rivals(pod("p", priority=5)) == {}
     kept.update(told, cleared)
     assert not kept
+
+
+async def test_a_pod_may_preempt_again_before_the_first_time_has_ended() -> None:
+    """Its last victim is gone, but the answer to the deletion is not yet here."""
+    answers, woken = [asyncio.Event(), asyncio.Event()], []
+
+    class Client:
+        def __init__(self) -> None:
+            self.deleted = 0
+
+        async def raw(self, method: str, *_: Any) -> None:
+            if method == "DELETE":
+                self.deleted += 1
+                await answers[self.deleted - 1].wait()
+
+    scheduler: Any = SimpleNamespace(
+        clock=ManualClock(), nominations=Nominations(), client=Client(), pod=lambda key: None,
+        reject_waiting_pod=lambda *_: False, wake=lambda: woken.append(True),
+    )  # fmt: skip
+    run: Any = SimpleNamespace(events=SimpleNamespace(about=lambda *_: None))
+    metrics = Metrics()
+    preemptions = Preemptions(scheduler, metrics)
+    high, low, other = map(pod, ("high", "low", "other"))
+    preemptions.start(run, high, "n1", [low])
+    await settle()
+    assert not preemptions.is_running(high.uid), "its last victim is gone"
+    preemptions.start(run, high, "n2", [other])
+    answers[0].set()
+    await settle()
+    assert len(woken) == 1
+    answers[1].set()
+    await settle()
+    assert len(woken) == 2 and not preemptions.is_running(high.uid)
+    assert metrics.collect({})['scheduler_preemption_goroutines_execution_total{result="success"}'] == 2
+    await preemptions.stop()
