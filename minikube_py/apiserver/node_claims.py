@@ -103,6 +103,14 @@ class NodeClaims:
         # The usual case, found without decoding either.
         return True
 
+    def stays_shared(self, node: str, key: bytes, judged: list[Entry | None]) -> bool:
+        """`is_shared` for renewals of a Lease that a shared kubelet holds. `key`: the Node's; `judged`: the Node last
+        found to be shared. If the Lease was written by another, the renewal conflicts."""
+        entry = self._cache.of(NODES).entries.get(key)
+        if entry is not judged[0] and self.is_shared(node):
+            judged[0] = entry
+        return entry is judged[0]
+
 
 def _player_of(entry: Entry) -> str:
     """Search for the annotation's key first: most objects lack it and need no decoding."""

@@ -84,7 +84,7 @@ class _Admission:
             return None
         if isinstance(self._nodes, OneNode) or lease["metadata"]["namespace"] != LEASE_NAMESPACE:
             return admits_renewals(name, lease)
-        return partial(self._claims.is_shared, name)
+        return partial(self._claims.stays_shared, name, NODES.key("", name), [None])
 
     # --- pods -------------------------------------------------------------------------------------------------------
 

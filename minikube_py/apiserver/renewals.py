@@ -55,7 +55,8 @@ class _Said:
         head = b"%b%d%b" % (self._head, self.stored.mod_revision, self._middle)
         start = len(head)
         end = start + _TIME_BYTES
-        if not body.startswith(head) or body[end:] != self._tail or self._sender != sender:
+        same = self._sender is sender or self._sender == sender
+        if not same or not body.startswith(head) or body[end:] != self._tail:
             return None
         time = body[start:end]
         if _TIME.fullmatch(time) is None:

@@ -59,12 +59,12 @@ class HistoryDigest:
         self.revision = batch.revision
 
     def _add(self, now_ns: int, events: Sequence[Event]) -> None:
+        parts: list[bytes] = []
         for event in events:
             kv = event.kv
             put = PUT if event.type == "PUT" else DELETED
-            self._sum.update(HEAD.pack(now_ns, kv.mod_revision, put, len(kv.key), len(kv.value)))
-            self._sum.update(kv.key)
-            self._sum.update(kv.value)
-            self.changes += 1
+            parts += (HEAD.pack(now_ns, kv.mod_revision, put, len(kv.key), len(kv.value)), kv.key, kv.value)
             if self.on_change is not None:
                 self.on_change(now_ns, event)
+        self._sum.update(b"".join(parts))
+        self.changes += len(events)

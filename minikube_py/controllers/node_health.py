@@ -18,20 +18,22 @@ HEARTBEAT_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPr
 @dataclass(slots=True)
 class Health:
     """`heard_s` (monotonic): when the status or the lease last changed. Their own timestamps are ignored: the node's
-    clock may be wrong."""
+    clock may be wrong. `node`, `lease`: as last observed."""
 
     heard_s: float
-    has_ready: bool
-    heartbeat: str
+    node: NodeView
+    lease: LeaseView | None = None
     renewed: str = ""
+    grace_s: float = 0.0
 
 
 def observe(health: Health | None, node: NodeView, lease: LeaseView | None, now_s: float, age_s: float) -> Health:
     """The health after observing the node, which is `age_s` old."""
     if health is None:
-        health = Health(now_s if node.has_ready else now_s - age_s, node.has_ready, node.heartbeat)
-    elif health.has_ready is not node.has_ready or health.heartbeat != node.heartbeat:
-        health.heard_s, health.has_ready, health.heartbeat = now_s, node.has_ready, node.heartbeat
+        health = Health(now_s if node.has_ready else now_s - age_s, node)
+    elif health.node.has_ready is not node.has_ready or health.node.heartbeat != node.heartbeat:
+        health.heard_s = now_s
+    health.node, health.lease = node, lease
     if lease is not None and lease.renew_time > health.renewed:
         health.renewed = lease.renew_time
         health.heard_s = now_s

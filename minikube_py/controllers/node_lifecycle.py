@@ -31,7 +31,7 @@ from minikube_py.controllers.node_taints import (
 )
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import LeaseView, NodeView, PodView, project_node
-from minikube_py.controllers.zones import ZoneQueue, ZoneState, eviction_rate_per_s, zone_of, zone_state
+from minikube_py.controllers.zones import ZoneQueue, ZoneState, eviction_rate_per_s, zone_state
 from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
 
@@ -207,15 +207,17 @@ class NodeLifecycleController:
     ) -> list[NodeView]:
         """Returns nodes silent for too long; stores each node's reported readiness in `ready`."""
         silent: list[NodeView] = []
-        leases, known = self._leases.store, self._health
+        lease_of, known = self._leases.store.get, self._health
         startup_s, usual_s = self._config.node_startup_grace_s, self._config.node_monitor_grace_s
         for node in nodes:
             name = node.name
-            lease = leases.get(f"{LEASE_NAMESPACE}/{name}")
-            age_s = 0.0 if node.has_ready else wall_s - (parse_time_s(node.created) or wall_s)
-            health = known[name] = observe(known.get(name), node, lease, now_s, age_s)
             ready[name] = node.ready
-            if has_passed(grace_s(node, lease, startup_s, usual_s), health.heard_s, now_s):
+            lease, health = lease_of(f"{LEASE_NAMESPACE}/{name}"), known.get(name)
+            if health is None or health.lease is not lease or health.node is not node:
+                age_s = 0.0 if node.has_ready else wall_s - (parse_time_s(node.created) or wall_s)
+                health = known[name] = observe(health, node, lease, now_s, age_s)
+                health.grace_s = grace_s(node, lease, startup_s, usual_s)
+            if has_passed(health.grace_s, health.heard_s, now_s):
                 silent.append(node)
         return silent
 
@@ -263,7 +265,7 @@ class NodeLifecycleController:
         """NoExecute taints: swapped or removed at once, added at the rate of the node's zone."""
         for node in nodes:
             status = ready[node.name]
-            zone = self._zones[zone_of(node.labels)]
+            zone = self._zones[node.zone]
             present = taint_ids(node.taints) & UNHEALTHY
             add, remove = unhealthy_changes(status)
             if not status:
@@ -306,26 +308,22 @@ class NodeLifecycleController:
     # --- zones ------------------------------------------------------------------------------------------------------
 
     async def _update_zones(self, nodes: Sequence[NodeView], ready: dict[str, str]) -> None:
-        counts: dict[str, tuple[int, int]] = {}
-        present: set[str] = set()
+        counts: dict[str, list[int]] = {}
         async for part in self._in_slices(nodes):
             for node in part:
-                labels = node.labels
-                name = zone_of(labels)
-                if name not in present:
-                    present.add(name)
-                    if name not in self._zones:
+                count = counts.get(node.zone)
+                if count is None:
+                    count = counts[node.zone] = [0, 0]
+                    if node.zone not in self._zones:
                         rate = self._config.node_eviction_rate_per_s
-                        self._zones[name] = ZoneQueue(rate, at_s=self._clock.monotonic_s())
-                if EXCLUDED in labels:
-                    continue
-                up, down = counts.get(name, (0, 0))
-                counts[name] = (up + 1, down) if ready[node.name] == "True" else (up, down + 1)
-        for name in [name for name, zone in self._zones.items() if name not in present and not zone.waiting]:
+                        self._zones[node.zone] = ZoneQueue(rate, at_s=self._clock.monotonic_s())
+                if EXCLUDED not in node.labels:
+                    count[ready[node.name] != "True"] += 1
+        for name in [name for name, zone in self._zones.items() if name not in counts and not zone.waiting]:
             del self._zones[name]
+        sizes = {name: sum(count) for name, count in counts.items() if any(count)}
         share = self._config.unhealthy_zone_share
-        states = {name: zone_state(up, down, share) for name, (up, down) in counts.items()}
-        sizes = {name: up + down for name, (up, down) in counts.items()}
+        states = {name: zone_state(up, down, share) for name, (up, down) in counts.items() if name in sizes}
         self._change_states(nodes, states, sizes, ready)
 
     def _change_states(

@@ -18,6 +18,7 @@ from minikube_py.api.selectors import LabelSelector, selector_from_map
 from minikube_py.api.service_tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared, shared_labels
+from minikube_py.controllers.zones import zone_of
 from minikube_py.fields.resource_requests import repeats
 
 Labels = Mapping[str, str]
@@ -95,7 +96,8 @@ def owner_refs(metadata: Mapping[str, Any]) -> tuple[OwnerRef, ...]:
     references = metadata.get("ownerReferences")
     if not references:
         return ()
-    told = tuple([(*r, *r.values()) for r in references])
+    first = references[0]
+    told = (*first, *first.values()) if len(references) == 1 else tuple([(*r, *r.values()) for r in references])
     return _owners.known(told) or _owners(told, _owner_refs(references))
 
 
@@ -337,8 +339,10 @@ class NodeView(MetaView):
     """Status of the Ready condition; "" without one."""
     heartbeat: str = field(init=False)
     """The last heartbeat of that condition; "" if it has none."""
+    zone: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.zone = zone_of(self.labels)
         condition = self.conditions.get("Ready")
         self.has_ready = condition is not None
         self.ready = str(condition.get("status", "")) if condition else ""

@@ -42,6 +42,9 @@ class Path(NamedTuple):
     nested: tuple[Path, ...]
 
 
+_DONE, _NOT_DONE = Path(True, ()), Path(False, ())
+
+
 def is_single(txn: Txn) -> bool:
     """Whether it is one put under compares of numbers, with reads of one key each in the other branch, all valid and in
     bounds. One quick check for nearly every write of an API server: of an object, and of one in a namespace."""
@@ -125,7 +128,7 @@ def path(txn: Txn, index: KeyIndex) -> Path:
             succeeded = False
             break
     if txn.plain:
-        return Path(succeeded, ())
+        return _DONE if succeeded else _NOT_DONE
     ops = txn.success if succeeded else txn.failure
     return Path(succeeded, tuple([path(op, index) for op in ops if type(op) is Txn]))
 
