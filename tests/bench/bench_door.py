@@ -6,7 +6,8 @@
 `start`: wall and processor milliseconds of `start()` and `stop()` with `--watches` watches open over HTTPS.
 `fresh`: processor milliseconds of a new process that imports the package and starts a cluster of three nodes.
 `upstream`: those of etcd and kube-apiserver, as envtest starts them, until the API server is ready.
-`restore`: processor milliseconds of `restore()` after 100 pods were created, and after 100 ConfigMaps were changed.
+`restore`: processor milliseconds of `restore()` after 100 pods were created, 100 ConfigMaps changed, and 100 pods
+changed: objects with a status, for which the components start again.
 `heartbeats`: virtual seconds per second of processor time, with every heartbeat of `--nodes` idle nodes written, over a
 window of `--window-s` virtual seconds, by number of store members. Rows take turns, so that other load falls on all of
 them alike. Prints the median and the range of each figure, with the load average; `--out` writes all of it as JSON.
@@ -114,6 +115,12 @@ def restore() -> Figures:
             cluster.restore(snapshot)
         cluster.apply([{**each, "data": {"a": "b"}} for each in settings])
         with timed(figures, "100 maps changed"):
+            cluster.restore(snapshot)
+        cluster.apply(pods)
+        cluster.wait("pods", ready=OBJECTS)
+        snapshot = cluster.snapshot()
+        cluster.apply([{**each, "metadata": {**each["metadata"], "labels": {"a": "b"}}} for each in pods])
+        with timed(figures, "100 pods changed"):
             cluster.restore(snapshot)
     return figures
 
