@@ -1,10 +1,7 @@
 """Runs one test of a program under many seeds, each with another interleaving and other faults, drawn from the
-registry.
+registry and aimed at the steps that the program took in a first run without faults (`aims`).
 
-A first run without faults measures how long the test takes, and when the program reads and writes which resources. A
-seed's faults happen near those moments. For a failing seed it searches the shortest schedule of faults that still
-fails, by halves and then one by one. Source of the classes of faults: Sun and others, Automatic reliability testing for
-cluster management controllers, OSDI 2022 (intermediate, stale and unobserved states)."""
+For a failing seed it searches the shortest schedule of faults that still fails, by halves and then one by one."""
 
 from __future__ import annotations
 
@@ -18,41 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from minikube_py.cluster.aims import Aimed, Calm, drawn
 from minikube_py.cluster.code_place import place
-from minikube_py.cluster.faults import METHODS
 from minikube_py.cluster.local import Cluster
 from minikube_py.cluster.no_cluster import no_cluster
-from minikube_py.cluster.timeline import Timeline
-from minikube_py.env import Rng
-from minikube_py.sim.fault_schedule import REGISTRY
-from minikube_py.sim.faults import Fault, Plan, S, chosen, of_each_kind, takes_part
-from minikube_py.sim.inject_api import KINDS
+from minikube_py.cluster.timeline import NS_PER_S, Timeline
+from minikube_py.cluster.weather import Weather
 from minikube_py.sim.loop import SimFailure
 from minikube_py.sim.replaced import frozen
 from minikube_py.sim.shrinking import Rounds, fewest
 
-COUNTS: Final = (1, 1, 2, 2, 3, 3, 4, 6)
-"""The number of faults per seed."""
-AMONG: Final = 12
-"""So many kinds share the count, also when the registry grows."""
-NEAR_SHARE: Final = 0.8
-NEAR_US: Final = (-50_000, 150_000)
-NODE_DOWN_MAX_US: Final = 60 * S
-WELL_AFTER_US: Final = S
 RUNS_TO_SHRINK_MAX: Final = 120
-CLASSES: Final[tuple[tuple[str, ...], ...]] = (
-    ("crash_client",),
-    ("crash_client", "stale"),
-    ("stale", "cut_watch", "slow_events"),
-    ("unseen", "cut_watch", "expire"),
-    ("conflict", "lost_answer", "fail", "no_leader"),
-    ("crash_client", "unseen", "conflict", "slow"),
-)
-"""Those that break operators: intermediate, stale and unobserved states; writes refused or answered wrongly."""
-CLASSES_SHARE: Final = 0.6
 FAILS_CALM: Final = "it fails without faults, in the first run, so no seed was explored"
-NOT_DRAWN: Final = ("node_up",)
-"""Rows that end another fault are not faults."""
 
 _ONE_AT_A_TIME: Final = threading.RLock()
 
@@ -62,24 +36,17 @@ Paths = Path | str | Sequence[Path | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
-    """Observations of the run without faults: when the program read, wrote or was notified, and of what."""
-
-    span_us: int
-    moments_us: tuple[int, ...]
-    plurals: tuple[str, ...]
-    writes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run. `error`: None if the test passed. `programs`: how each went, a line each."""
+    """Of one run. `error`: None if the test passed. `programs`: how each went, a line each. `begun`: the faults that
+    began, with their time in nanoseconds. `met`: the kinds of those that had an effect."""
 
-    faults: tuple[Fault, ...]
+    faults: tuple[Aimed, ...]
     error: BaseException | None
     timeline: Timeline
     calm: Calm
     programs: tuple[str, ...] = ()
+    begun: tuple[tuple[int, Aimed], ...] = ()
+    met: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -114,7 +81,7 @@ class Found:
                 "order by itself",
                 f"the schedule that failed ({of}):",
             ]
-        lines += [f"  {fault.at_us / S:10.4f}  {described(fault)}" for fault in least.faults] or ["  no fault at all"]
+        lines += [f"  {at_ns / NS_PER_S:10.4f}  {fault}" for at_ns, fault in least.begun] or ["  no fault at all"]
         lines += least.programs
         lines += ["reads and writes, in virtual seconds since the cluster was ready:", *least.timeline.lines()]
         return "\n".join(lines)
@@ -122,7 +89,7 @@ class Found:
 
 @dataclass(slots=True)
 class Explored:
-    """`seeds`: how many ran, of `asked`. `kinds`: how many faults of each were injected."""
+    """`seeds`: how many ran, of `asked`. `kinds`: how many faults of each had an effect."""
 
     asked: int
     seeds: int = 0
@@ -151,7 +118,7 @@ def explore(test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures
         try:
             outcome = run(seed, faults)
             result.seeds += 1
-            result.kinds.update(fault.kind for fault in faults)
+            result.kinds.update(outcome.met)
             if not outcome.passed:
                 result.found = shrunk(partial(run, seed), seed, outcome)
                 return result
@@ -163,7 +130,7 @@ def explore(test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures
 
 
 def run_once(
-    test: Test, seed: object, faults: Sequence[Fault], nodes: int = 1, failures: Failures = (), stages: Paths = ()
+    test: Test, seed: object, faults: Sequence[Aimed], nodes: int = 1, failures: Failures = (), stages: Paths = ()
 ) -> Outcome:
     """One run of the test, in a new cluster; one at a time, because a process has one `random`."""
     with _ONE_AT_A_TIME:
@@ -174,7 +141,7 @@ def run_once(
 
 
 def _run_once(
-    test: Test, seed: object, faults: Sequence[Fault], nodes: int, failures: Failures, stages: Paths
+    test: Test, seed: object, faults: Sequence[Aimed], nodes: int, failures: Failures, stages: Paths
 ) -> Outcome:
     kept = random.getstate()
     # The seed also determines the program's own random draws.
@@ -186,7 +153,8 @@ def _run_once(
         with no_cluster(), Cluster(nodes, clock="virtual", seed=f"explore {seed}", stages=stages) as cluster:
             engine = cluster._virtual()
             timeline = engine.programs.timeline
-            engine.weather(faults, WELL_AFTER_US)
+            weather = Weather(engine.programs, engine.plane.player, faults)
+            weather.start()
             try:
                 test(cluster)
             except failed as raised:
@@ -197,49 +165,16 @@ def _run_once(
         error = error or raised
     finally:
         random.setstate(kept)
-    plurals = tuple(sorted(each for each in timeline.plurals if each))
-    moments = tuple(each // 1000 for each in timeline.moments_ns)
-    calm = Calm(max(span_us, 1), moments, plurals, timeline.writes)
-    return Outcome(tuple(faults), error, timeline, calm, programs)
+    calm = Calm(max(span_us, 1), dict(engine.programs.steps))
+    met = tuple([faults[place].kind for place in weather.met])
+    return Outcome(tuple(faults), error, timeline, calm, programs, tuple(weather.begun), met)
 
 
-def drawn(seed: object, calm: Calm, nodes: int) -> tuple[Fault, ...]:
-    """In order of time. Each kind draws from a stream of its own, so that a new kind leaves the others their faults."""
-    of_plan, among = Rng(f"faults {seed}"), 0.0
-    if of_plan.random() < CLASSES_SHARE:
-        kinds = chosen(seed, CLASSES)
-    else:
-        share = of_plan.choice((0.2, 0.5, 0.9))
-        kinds = tuple([each for each in KINDS if each not in NOT_DRAWN and takes_part(seed, each, share)])
-        among = share * AMONG
-    faults: list[Fault] = []
-    for kind, rng in of_each_kind(seed, Plan(count=of_plan.choice(COUNTS), kinds=kinds, among=among)):
-        at_us = rng.randrange(calm.span_us)
-        if calm.moments_us and rng.random() < NEAR_SHARE:
-            at_us = max(0, rng.choice(calm.moments_us) + rng.randrange(*NEAR_US))
-        if nodes or not kind.startswith("node_"):
-            faults += [_fitting(rng, each, calm, nodes) for each in REGISTRY[kind].draw(rng, Plan(), at_us)]
-    return tuple(sorted(faults, key=lambda fault: fault.at_us))
-
-
-def _fitting(rng: Rng, fault: Fault, calm: Calm, nodes: int) -> Fault:
-    """Matches the program's reads and writes, and lasts no longer than a test waits."""
-    if fault.kind == "node_down":
-        return fault._replace(
-            subject=f"node-{rng.randrange(nodes)}", duration_us=min(fault.duration_us, NODE_DOWN_MAX_US)
-        )
-    if fault.kind == "crash_client":
-        amount = float(rng.randrange(max(1, calm.writes)))
-        # Counted from the start, so that it is equally likely to stop before each of its writes.
-        return fault._replace(amount=amount, at_us=rng.choice((0, fault.at_us)))
-    return fault._replace(subject=rng.choice(("", *calm.plurals)))
-
-
-def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcome) -> Found:
+def shrunk(run: Callable[[Sequence[Aimed]], Outcome], seed: int, outcome: Outcome) -> Found:
     """Removes faults as long as the test still fails in the same way."""
     least, again, rounds = outcome, run(outcome.faults), Rounds(RUNS_TO_SHRINK_MAX)
 
-    def fails(faults: tuple[Fault, ...]) -> Outcome | None:
+    def fails(faults: tuple[Aimed, ...]) -> Outcome | None:
         nonlocal least
         tried = run(faults)
         if not _alike(tried, outcome):
@@ -257,18 +192,3 @@ def shrunk(run: Callable[[Sequence[Fault]], Outcome], seed: int, outcome: Outcom
 def _alike(one: Outcome, other: Outcome) -> bool:
     """By type and place: two failed asserts are two bugs."""
     return type(one.error) is type(other.error) and place(one.error) == place(other.error)
-
-
-def described(fault: Fault) -> str:
-    """Its row of the registry, with its numbers."""
-    about = REGISTRY[fault.kind].about
-    about = about.replace("`amount`", f"{fault.amount:g}").replace("`subject`", fault.subject or "everything")
-    about = about.replace("`nth`", ordinal(int(fault.amount) + 1))
-    as_by = f" (as by {METHODS[fault.kind]})" if fault.kind in METHODS else ""
-    duration = f" (for {fault.duration_us / S:.3f} s)" if fault.duration_us else ""
-    return f"{fault.kind}{as_by}: {about}{duration}"
-
-
-def ordinal(number: int) -> str:
-    tens = {1: "st", 2: "nd", 3: "rd"} if number % 100 not in (11, 12, 13) else {}
-    return f"{number}{tens.get(number % 10, 'th')}"

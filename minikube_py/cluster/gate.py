@@ -4,8 +4,9 @@ the public API, are not affected."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from minikube_py.api.errors import GroupResource, StatusError, conflict, expired
@@ -19,10 +20,11 @@ from minikube_py.client.transport import WatchEvent
 from minikube_py.cluster.delays import Delays
 from minikube_py.control_plane.tokens import CONTROLLERS, KUBELET, SCHEDULER
 from minikube_py.control_plane.users import USERS
-from minikube_py.sim.inject_api import Rule
+from minikube_py.sim.inject_api import Rule, unnoticed
 
 DOOR: Final = replace(ADMIN)
 """An administrator, compared by identity: the public methods, which faults do not affect."""
+Met = Callable[[], object]
 COMPONENTS: Final = frozenset(USERS[role].name for role in (SCHEDULER, CONTROLLERS, KUBELET))
 TEXTS: Final = {
     500: ("InternalError", "Internal error occurred: injected by the test"),
@@ -38,8 +40,8 @@ class Gate:
     def __init__(self) -> None:
         self.rules: list[Rule] = []
         self.watches: dict[GatedStream, None] = {}
-        self.expired_at: dict[str, int] = {}
-        self.stale: dict[str, int] = {}
+        self.expired_at: dict[str, tuple[int, Met]] = {}
+        self.stale: dict[str, tuple[int, Met]] = {}
         self.stalled: dict[str, int] = {}
         self.delays = Delays()
         self._released = asyncio.Event()
@@ -65,6 +67,9 @@ class Gate:
         one use is consumed."""
         matching = [each for each in self.rules if verb in each.verbs and each.subject in ("", path.plural)]
         rule = next((each for each in matching if each.status), None)
+        for each in matching:
+            if each.delay_s:
+                each.met()
         if rule is not None:
             place = self.rules.index(rule)
             self.rules[place : place + 1] = [rule._replace(times=rule.times - 1)] if rule.times > 1 else []
@@ -85,7 +90,10 @@ class GatedStream:
 
     def __init__(self, stream: Stream, gate: Gate, plural: str) -> None:
         self.stream, self.plural = stream, plural
+        self.coming: Callable[[list[Batch]], None] | None = None
+        """Called with events before they pass."""
         self._gate = gate
+        self._waits = False
         self._last: list[WatchEvent] = []
 
     @property
@@ -112,21 +120,32 @@ class GatedStream:
         self._gate.watches.pop(self, None)
         self.stream.close()
 
-    def repeat(self) -> None:
-        if self._last and not self.ended:
+    @property
+    def held(self) -> bool:
+        """Whether events wait for the end of a delay."""
+        return self._waits or self.stream.queued_events > 0
+
+    def repeat(self) -> bool:
+        """Whether there was any event to repeat."""
+        repeats = bool(self._last) and not self.ended
+        if repeats:
             self.stream.push(Batch(list(self._last)))
+        return repeats
 
     async def next(self, *limits: int) -> list[Batch]:
         await self._gate.unstalled(self.plural)
         batches = await self.stream.next(*limits)
-        if self._gate.stalled:
-            await self._gate.unstalled(self.plural)
-            if self.ended:
-                # Events taken meanwhile are not delivered: the watch has ended.
-                return await self.stream.next(*limits)
+        over = self.ended
         for batch in batches:
             self._last = [each for each in batch.events if each.type not in ("BOOKMARK", "ERROR")] or self._last
-        return batches
+        if self.coming is not None:
+            self.coming(batches)
+        if self._gate.stalled:
+            over, self._waits = False, True
+            await self._gate.unstalled(self.plural)
+            self._waits = False
+        # Events taken meanwhile are not delivered if a fault has ended the watch.
+        return await self.stream.next(*limits) if self.ended and not over else batches
 
 
 class GatedServer(ApiServer):
@@ -178,8 +197,9 @@ class GatedServer(ApiServer):
             return self._too_old(gate, path, request)
         # Lists that name the revision they want are never stale.
         exact = request.query.get("continue") or request.query.get("resourceVersionMatch")
-        if verb == "list" and not exact and (back := gate.stale.pop(path.plural, 0) or gate.stale.pop("", 0)):
-            self._make_stale(request, back)
+        if verb == "list" and not exact and (old := gate.stale.pop(path.plural, None) or gate.stale.pop("", None)):
+            self._make_stale(request, old[0])
+            old[1]()
         delay_s, rule = gate.take(verb, path)
         if delay_s:
             await gate.delays.wait(delay_s)
@@ -191,12 +211,15 @@ class GatedServer(ApiServer):
                 return done
         elif request.receive is not None:
             await request.receive()
+        rule.met()
         return error_response(_error(rule, path))
 
     def _too_old(self, gate: Gate, path: ResourcePath, request: Request) -> Response | None:
         since = request.query.get("resourceVersion", "")
-        last = max(gate.expired_at.get(path.plural, 0), gate.expired_at.get("", 0))
+        expired_at = [gate.expired_at[each] for each in (path.plural, "") if each in gate.expired_at]
+        last, met = max(expired_at, key=itemgetter(0), default=(0, unnoticed))
         if since.isdigit() and 0 < int(since) <= last:
+            met()
             return error_response(expired(f"too old resource version: {since} ({last + 1})"))
         return None
 

@@ -10,27 +10,30 @@ from typing import Any
 from minikube_py.api.errors import expired
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.cluster.errors import ClusterError
-from minikube_py.cluster.gate import Gate, GatedServer
+from minikube_py.cluster.gate import Gate, GatedServer, Met
 from minikube_py.cluster.webhooks import Webhook, Webhooks
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.sim.faults import Fault
-from minikube_py.sim.inject_api import KINDS, Rule
+from minikube_py.sim.inject_api import KINDS, Rule, unnoticed
 from minikube_py.store.storage import Storage
 
 US_PER_S = 1_000_000
 
 
 class Player:
-    """`on_crash` is called with the number of writes that the program under test may still make."""
+    """`on_crash` is called with the number of writes that the program under test may still make, and what to call when
+    it crashes."""
 
     def __init__(self, plane: Plane, gate: Gate, clock: Clock) -> None:
         self.gate = gate
-        self.on_crash: Callable[[int], None] | None = None
+        self.on_crash: Callable[[int, Met], None] | None = None
         self.webhooks: Webhooks | None = None
         self._plane, self._clock = plane, clock
+        self._met: Met = unnoticed
+        """Of the fault that begins now."""
         self._ending: dict[asyncio.Task[None], str] = {}
         """Ends of faults that last, with the node that each is about."""
         self.nodes_down = False
@@ -48,12 +51,13 @@ class Player:
         kubelet = self._plane.components.get("kubelet")
         return not isinstance(kubelet, FakeKubelet) or kubelet.plays(node)
 
-    def begin(self, fault: Fault) -> None:
-        """Raises: as `check`."""
+    def begin(self, fault: Fault, met: Met = unnoticed) -> None:
+        """`met` is called each time the fault has an effect. Raises: as `check`."""
         self.check(fault)
         # Created lazily: it has the faults of all machines, and most clusters use none.
         from minikube_py.sim.fault_schedule import REGISTRY
 
+        self._met = met
         REGISTRY[fault.kind].begin(self, fault)  # type: ignore[arg-type]
 
     def all_well(self) -> None:
@@ -88,45 +92,54 @@ class Player:
     # -- for the rows of the registry ---------------------------------------------------------------------------------
 
     def rule(self, rule: Rule, duration_us: int) -> None:
-        gate = self.gate
+        gate, rule = self.gate, rule._replace(met=self._met)
         gate.rules.append(rule)
         if duration_us:
             self._after(duration_us, lambda: gate.rules.remove(rule) if rule in gate.rules else None)
 
     def expire(self, subject: str) -> None:
-        self.gate.expired_at[subject] = revision = self._revision()
+        self._expire(subject, self._met)
+
+    def _expire(self, subject: str, met: Met) -> None:
+        self.gate.expired_at[subject] = self._revision(), met
+        self._end(subject, met, gone=True)
+
+    def _end(self, subject: str, met: Met, gone: bool) -> None:
+        revision = self._revision()
+        error = expired(f"too old resource version: {revision} ({revision + 1})") if gone else None
         for each in self.gate.of(subject):
-            each.stream.fail(expired(f"too old resource version: {revision} ({revision + 1})"))
+            each.stream.fail(error)
+            met()
 
     def cut(self, subject: str) -> None:
-        for each in self.gate.of(subject):
-            each.stream.fail(None)
+        self._end(subject, self._met, gone=False)
 
     def stall(self, subject: str, duration_us: int, expire: bool) -> None:
-        stalled = self.gate.stalled
+        stalled, met = self.gate.stalled, self._met
         stalled[subject] = stalled.get(subject, 0) + 1
 
         def over() -> None:
+            if any(each.held for each in self.gate.of(subject)):
+                met()
             left = stalled.get(subject, 0) - 1
             if left > 0:
                 stalled[subject] = left
             else:
                 stalled.pop(subject, None)
             if expire:
-                self.expire(subject)
+                self._expire(subject, met)
             self.gate.release()
 
         self._after(duration_us, over)
 
     def repeat(self, subject: str) -> None:
         for each in self.gate.of(subject):
-            each.repeat()
+            if each.repeat():
+                self._met()
 
     def stale(self, subject: str, revisions: int, duration_us: int) -> None:
-        self.gate.stale[subject] = revisions
-        revision = self._revision()
-        for each in self.gate.of(subject):
-            each.stream.fail(expired(f"too old resource version: {revision} ({revision + 1})"))
+        self.gate.stale[subject] = revisions, self._met
+        self._end(subject, self._met, gone=True)
         if duration_us:
             self.stall(subject, duration_us, False)
 
@@ -142,13 +155,14 @@ class Player:
             return
         kubelet.power_off(name)
         self.nodes_down = True
+        self._met()
         if duration_us:
             self._after(duration_us, lambda: kubelet.power_on(name), name)
 
     def crash(self, writes: int) -> None:
         if self.on_crash is None:
             raise ClusterError("crash_client is for a program that Cluster.program() started")
-        self.on_crash(writes)
+        self.on_crash(writes, self._met)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -6,18 +6,21 @@ A process is a loop of `minikube_py.sim`; when killed, it stops running and lose
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlencode
 
 from minikube_py.apiserver.asking import answer_of
 from minikube_py.apiserver.http1 import Head
 from minikube_py.apiserver.inprocess import USER_AGENT
 from minikube_py.apiserver.messages import parse_query
-from minikube_py.apiserver.watch_stream import Stream
+from minikube_py.apiserver.routes import parse_path, verb_of
+from minikube_py.apiserver.watch_stream import Batch, Stream
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.cluster.code_place import place
+from minikube_py.cluster.gate import GatedStream, Met
 from minikube_py.cluster.in_process import Answered, answered_of, bearer, head_of, is_watch
 from minikube_py.cluster.surroundings import Surroundings
 from minikube_py.cluster.timeline import Timeline
@@ -38,17 +41,31 @@ GOOD_RUN_S: Final = 600.0
 ERRORS_MAX: Final = 100
 """In a row."""
 
+EVENTS: Final = ("ADDED", "MODIFIED", "DELETED")
+
 Main = Callable[[Any], Coroutine[Any, Any, object]]
 
 
+class Step(NamedTuple):
+    """The `nth` request of programs with this verb for such resources, or the `nth` event of this type on its way to
+    them."""
+
+    verb: str
+    plural: str
+    nth: int
+
+
 class Programs:
-    """All programs beside one cluster. `crash_before(n)`: the process with the n-th write from now ends before it."""
+    """All programs beside one cluster. `steps`: how many they have taken, by verb and plural; `on_step` is called
+    before each."""
 
     def __init__(self, virtual: VirtualCluster, timeline: Timeline, around: Surroundings) -> None:
         self.virtual, self.timeline, self.around = virtual, timeline, around
         self.rng = virtual.new_rng()
         self.running: list[Program] = []
-        self._writes_left: deque[int] = deque()
+        self.steps: Counter[tuple[str, str]] = Counter()
+        self.on_step: Callable[[Step], None] | None = None
+        self._crashes: deque[tuple[int, Met]] = deque()
         self._replaced: list[Replaced] = []
 
     def start(self, main: Main, name: str) -> Program:
@@ -83,21 +100,41 @@ class Programs:
         """How each goes, for reports of failures."""
         return [each.line() for each in self.running if each.error is not None or not but_those_that_work]
 
-    def crash_before(self, writes: int) -> None:
-        self._writes_left.append(writes)
+    def asks(self, method: str, path: str, watching: bool) -> str:
+        """Counts the request as a step, unless it is for no resource. Returns its plural."""
+        found = parse_path(path, self.virtual.plane.core.registry)
+        if found is None or not found.plural:
+            return ""
+        self.step(verb_of(found, method, watching), found.plural)
+        return found.plural
+
+    def step(self, verb: str, plural: str) -> None:
+        self.steps[verb, plural] += 1
+        if self.on_step is not None:
+            self.on_step(Step(verb, plural, self.steps[verb, plural]))
+
+    def coming(self, plural: str, batches: Sequence[Batch]) -> None:
+        """Events are on their way to a program."""
+        for event in [each for batch in batches for each in batch.events if each.type in EVENTS]:
+            self.step(event.type, plural)
+
+    def crash_before(self, writes: int, met: Met) -> None:
+        """The process with that write from now on, counted from 0, ends before it."""
+        self._crashes.append((writes, met))
 
     def all_well(self) -> None:
-        self._writes_left.clear()
+        self._crashes.clear()
 
     def crashes_now(self) -> bool:
         """Check this before each write."""
-        if not self._writes_left:
+        if not self._crashes:
             return False
-        if self._writes_left[0] <= 0:
-            self._writes_left.popleft()
-            return True
-        self._writes_left[0] -= 1
-        return False
+        left, met = self._crashes.popleft()
+        if left > 0:
+            self._crashes.appendleft((left - 1, met))
+            return False
+        met()
+        return True
 
 
 class Program:
@@ -255,6 +292,7 @@ class _Process:
             # It is being ended: no receiver is left.
             await self._loop.create_future()
         method, path, query = asked.method, asked.path, parse_query(asked.query)
+        plural = self._programs.asks(method, path, is_watch(asked))
         if method not in READS and self._programs.crashes_now():
             self._ends = True
             self._programs.timeline.add(f"{self._program.name} was about to {method} {path}")
@@ -276,6 +314,7 @@ class _Process:
             elif watch.closed:
                 response.stream.close()
             else:
+                cast(GatedStream, response.stream).coming = partial(self._programs.coming, plural)
                 self._watches[watch] = None
                 self.arrives(watch, lambda: settle(found, watch))
                 await self._carry(watch, response.stream)

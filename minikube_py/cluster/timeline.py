@@ -44,8 +44,6 @@ class Timeline:
         self._unanswered: dict[object, tuple[int, Entry]] = {}
         self.zero_ns = now_ns()
         self.plurals: dict[str, None] = {}
-        self.writes = 0
-        self.moments_ns: list[int] = []
 
     def add(self, entry: Entry) -> None:
         self._entries.append((self._now_ns(), entry))
@@ -59,10 +57,7 @@ class Timeline:
         self, who: str, method: str, path: str, params: Mapping[str, str] | None, body: bytes | None
     ) -> Callable[[object], None]:
         """Returns the function to call with the answer."""
-        self.moments_ns.append(self._now_ns() - self.zero_ns)
         self.plurals[plural_of(path)] = None
-        if method not in ("GET", "HEAD", "WATCH"):
-            self.writes += 1
         asked = " ".join(filter(None, (method, path, _query(params))))
 
         self._unanswered[asked_at := object()] = self._now_ns(), f"{who}: {asked}: no answer came"
@@ -77,8 +72,14 @@ class Timeline:
         return told
 
     def events(self, who: str, path: str, batch: Sequence[WatchEvent]) -> None:
-        self.moments_ns.append(self._now_ns() - self.zero_ns)
         self.add(lambda: "\n".join(f"{who} sees {_event(path, each)}" for each in batch if each.type != "BOOKMARK"))
+
+    def revision_before(self, plural: str, draw: int) -> int:
+        """That just before a change of such objects: by half of the draws, the odd ones, a change by which one came or
+        went. 0 if there was none since the start."""
+        changes = [each for _, each in self._entries if isinstance(each, Change) and plural in each.key.split("/")[:2]]
+        found = [each.revision for each in changes if draw % 2 == 0 or each.kind != "changed"]
+        return found[-1 - draw // 2 % len(found)] - 1 if found else 0
 
     def lines(self) -> list[str]:
         """Changes relevant to the program, repeated lines once; if there are too many, the middle is omitted."""

@@ -51,7 +51,7 @@ from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, Rng
 from minikube_py.sim.around import simulated
 from minikube_py.sim.aside import TooLong
-from minikube_py.sim.faults import Fault, S
+from minikube_py.sim.faults import Fault
 from minikube_py.sim.loop import NS_PER_S
 
 READS: Final = frozenset(("GET", "HEAD"))
@@ -415,24 +415,6 @@ class VirtualEngine:
             self._given("code", ("programs end",), lambda: self.programs.end(ending))
             self.all_well()
             self.advance(ARRIVED_S)
-
-    def weather(self, faults: Sequence[Fault], well_after_us: int) -> None:
-        """They happen at their times from now on; `well_after_us` after the last of them all faults end."""
-        time, loop, timeline = self.virtual.loop.scheduler, self.virtual.loop, self.programs.timeline
-
-        def begin(fault: Fault) -> None:
-            timeline.add(f"fault: {fault}")
-            self.virtual.plane.player.begin(fault)
-
-        def well() -> None:
-            timeline.add("no more faults")
-            self._well()
-
-        for fault in faults:
-            time.after(fault.at_us / S, lambda each: loop.call_soon(begin, each), fault)
-        if faults:
-            last_us = max(fault.at_us + fault.duration_us for fault in faults)
-            time.after((last_us + well_after_us) / S, lambda _: loop.call_soon(well))
 
     def _well(self) -> None:
         self.virtual.plane.player.all_well()

@@ -38,7 +38,7 @@ class VirtualWatch:
     """`begin()`, then `take()`, each while nothing else runs there. Faults of watches treat it as a stream."""
 
     on_cut: Any = None
-    starting = awaited = False
+    starting = awaited = held = False
 
     def __init__(self, virtual: VirtualCluster, request: Request, rng: random.Random, undisturbed: Undisturbed) -> None:
         self._virtual, self._request, self._rng, self._undisturbed = virtual, request, rng, undisturbed
@@ -116,8 +116,9 @@ class VirtualWatch:
             self._queue = [Batch([error_event(error)])] if error is not None else []
             self.finish()
 
-    def repeat(self) -> None:
+    def repeat(self) -> bool:
         self._repeats = bool(self._last)
+        return self._repeats
 
     # -- polling ------------------------------------------------------------------------------------------------------
 

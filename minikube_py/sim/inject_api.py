@@ -5,7 +5,7 @@ for all; of nodes, a name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from minikube_py.env import Rng
@@ -16,9 +16,13 @@ UPDATES: Final = ("update", "patch")
 WRITES: Final = ("create", *UPDATES, "delete", "deletecollection")
 
 
+def unnoticed() -> None:
+    """Nobody counts the effects."""
+
+
 class Rule(NamedTuple):
     """Applies to the next `times` requests of these verbs: they are answered by `status` at once, or if `done` after
-    execution, `delay_s` later. `retry_after_s`: clients are asked to wait so long."""
+    execution, `delay_s` later. `retry_after_s`: clients are asked to wait so long. `met` is called for each."""
 
     verbs: tuple[str, ...]
     subject: str
@@ -27,6 +31,7 @@ class Rule(NamedTuple):
     done: bool = False
     delay_s: float = 0.0
     retry_after_s: int = 0
+    met: Callable[[], object] = unnoticed
 
 
 class ApiPlayer(Protocol):

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from site_operator import a_site_comes_changes_and_goes
 
+from minikube_py.cluster.aims import Aimed
 from minikube_py.cluster.explore import run_once
+from minikube_py.cluster.program import Step
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.plane_run import PlaneRun, drawn_plane
 from minikube_py.sim.run import Run, drawn_options
@@ -20,9 +22,9 @@ from minikube_py.sim.run import Run, drawn_options
 CLUSTERS: Final = (90, 100, 136)
 STORES: Final = (1, 4)
 WEATHER: Final = (
-    Fault(1_000, "crash_client", amount=1),
-    Fault(5_000_000, "unseen", (), (), 400_000, 1, "configmaps"),
-    Fault(6_000_000, "crash_client", amount=3),
+    Aimed(Fault(0, "crash_client"), Step("create", "services", 1)),
+    Aimed(Fault(0, "unseen", (), (), 400_000, 1, "configmaps"), Step("MODIFIED", "configmaps", 1)),
+    Aimed(Fault(1_000_000, "crash_client", amount=3)),
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from minikube_py import Cluster, ClusterError
+from minikube_py.cluster.aims import Aimed
 from minikube_py.cluster.explore import Outcome, run_once
 from minikube_py.sim.faults import Fault
 
@@ -168,6 +169,7 @@ SWALLOWS = """
 import sys, threading, time
 from contextlib import suppress
 from minikube_py import Cluster
+from minikube_py.cluster.aims import Aimed
 from minikube_py.cluster.explore import run_once
 from minikube_py.sim.faults import Fault
 
@@ -223,7 +225,7 @@ def test(cluster):
     cluster.program(by_base)
     cluster.advance(30)
 
-fault = Fault(5_000_000, "crash_client", amount=0)
+fault = Aimed(Fault(5_000_000, "crash_client", amount=0))
 for faults in ((), (fault,)):
     print("explored", repr(run_once(test, 1, faults).error))
 def well(clients):
@@ -272,14 +274,14 @@ def looks_for_both(clients: Any) -> None:
 
 
 def test_a_plain_operator_is_explored() -> None:
-    def outcome(main: Callable[[Any], None], *faults: Fault) -> Outcome:
+    def outcome(main: Callable[[Any], None], *faults: Aimed) -> Outcome:
         def test(cluster: Cluster) -> None:
             cluster.program(main)
             cluster.wait("cm/second", timeout_s=30)
 
         return run_once(test, 7, faults)
 
-    between = Fault(0, "crash_client", amount=1)
+    between = Aimed(Fault(0, "crash_client", amount=1))
     wrong, again = outcome(takes_one_for_both, between), outcome(takes_one_for_both, between)
     assert not wrong.passed and wrong.timeline.lines() == again.timeline.lines()
     assert outcome(takes_one_for_both).passed and outcome(looks_for_both, between).passed
