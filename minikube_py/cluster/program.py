@@ -243,9 +243,11 @@ class _Process:
         async def whole() -> None:
             try:
                 await main(Remote(self, self._programs.virtual.token))
-            except (SimFailure, MemoryError, GeneratorExit):
+            except (SimFailure, MemoryError):
                 raise
             except BaseException as raised:
+                if isinstance(raised, GeneratorExit) and self._loop.dead:
+                    raise
                 self._exits(raised)
             else:
                 self._exits(None)

@@ -10,7 +10,15 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from inspect import isawaitable, iscoroutinefunction
+from contextlib import ExitStack
+from inspect import (
+    isasyncgen,
+    isasyncgenfunction,
+    isawaitable,
+    iscoroutinefunction,
+    isgenerator,
+    isgeneratorfunction,
+)
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.apiserver.http1 import Head
@@ -29,7 +37,7 @@ from minikube_py.cluster.in_process import (
 from minikube_py.cluster.program import Main, Remote
 from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.sim.loop import Killed
-from minikube_py.sim.replaced import Replaced
+from minikube_py.sim.replaced import Replaced, unheard
 
 if TYPE_CHECKING:
     import httpx as of_httpx
@@ -39,6 +47,10 @@ if TYPE_CHECKING:
 KILLS_MAX: Final = 100
 """So often a function may catch that it is killed, and go on."""
 ONE_THREAD: Final = "a plain program in virtual time has one thread: only the one that it was started on may wait here"
+GENERATES: Final = (
+    "a program is a function that is called once, and a call of a generator function runs nothing of its body: {!r}. "
+    "Take its `yield` out, or give a function that goes through what it yields"
+)
 Errand = Callable[[], Awaitable[Any]]
 _thread = threading.local()
 
@@ -69,8 +81,9 @@ class Baton:
         self._errand: Errand | None = None
         self._value: Any = None
         self._error: BaseException | None = None
-        self._killed = self._over = False
+        self.killed = self._over = False
         self._caught = 0
+        self._dead = ExitStack()
 
     async def carry(self) -> object:
         """On the program's loop: returns or raises what the function does."""
@@ -94,13 +107,17 @@ class Baton:
         """On the function's thread: returns or raises what `errand()` does on the loop, when done."""
         if threading.current_thread() is not self._thread:
             raise ClusterError(ONE_THREAD)
-        if not self._killed:
+        if not self.killed:
             self._errand = errand
             self._to_loop.release()
             self._to_thread.acquire()
-        if self._killed:
+        if self.killed:
+            if not self._caught:
+                # From here on only its frames are cleaned up: what finalizers raise meanwhile is nobody's.
+                self._dead.enter_context(unheard())
             self._caught += 1
             if self._caught > KILLS_MAX:
+                self._dead.close()
                 self._to_loop.release()
                 threading.Semaphore(0).acquire()
             raise Killed
@@ -116,7 +133,7 @@ class Baton:
         self._to_loop.acquire()
 
     def _end(self) -> None:
-        self._killed = True
+        self.killed = True
         self._to_thread.release()
         while not self._over and self._caught <= KILLS_MAX:
             self._to_loop.acquire()
@@ -140,6 +157,7 @@ class Baton:
             pass
         except BaseException as raised:
             error = raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
+        self._dead.close()
         self._errand, self._value, self._error = None, value, error
         self._over = True
         self._to_loop.release()
@@ -147,7 +165,9 @@ class Baton:
 
 def begun(main: Callable[[Any], object], namespace: str) -> Main:
     """A program that runs `main(clients)`, on a thread unless it is a coroutine function. Its result may still be a
-    coroutine, which then runs as one."""
+    coroutine, which then runs as one. Raises: ClusterError for a generator function."""
+    if isgeneratorfunction(main) or isasyncgenfunction(main):
+        raise ClusterError(GENERATES.format(main))
     if iscoroutinefunction(main):
         return lambda transport: main(ProgramClients(transport, namespace))
 
@@ -156,6 +176,8 @@ def begun(main: Callable[[Any], object], namespace: str) -> Main:
         found = await baton.carry()
         if isawaitable(found):
             await found
+        elif isgenerator(found) or isasyncgen(found):
+            raise ClusterError(GENERATES.format(found))
 
     return whole
 
@@ -217,4 +239,6 @@ class _Lines:
             yield line
 
     def close(self) -> None:
-        self._baton.wait(self._lines.aclose)
+        """Its process closes those of a killed program, whose generators may end on any thread."""
+        if not self._baton.killed:
+            self._baton.wait(self._lines.aclose)

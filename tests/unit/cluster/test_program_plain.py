@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from minikube_py import Cluster, ClusterError
 from minikube_py.cluster.aims import Aimed
 from minikube_py.cluster.explore import Outcome, run_once
+from minikube_py.cluster.program_plain import KILLS_MAX
 from minikube_py.sim.faults import Fault
 
 pytestmark = pytest.mark.real_time("plain functions on threads of their own")
@@ -118,6 +122,81 @@ def test_a_function_that_never_ends_leaves_no_thread() -> None:
         cluster.advance(1)
         assert threading.active_count() == threads + 1
     assert threading.active_count() == threads
+
+
+def reads_with_kubernetes(clients: Any) -> Iterator[str]:
+    kubernetes = pytest.importorskip("kubernetes")
+    core = kubernetes.client.CoreV1Api(clients.kubernetes())
+    for event in kubernetes.watch.Watch().stream(core.list_namespaced_config_map, "default"):
+        yield event["object"].metadata.name
+
+
+def reads_with_lightkube(clients: Any) -> Iterator[str]:
+    pytest.importorskip("lightkube")
+    from lightkube.resources.core_v1 import ConfigMap
+
+    for _, each in clients.lightkube().watch(ConfigMap):
+        yield each.metadata.name
+
+
+def reads_with_httpx(clients: Any) -> Iterator[str]:
+    with clients.httpx().stream("GET", MAPS, params={"watch": "true"}) as response:
+        for line in response.iter_lines():
+            yield json.loads(line)["object"]["metadata"]["name"]
+
+
+def reads_and_asks_at_the_end(clients: Any) -> Iterator[str]:
+    try:
+        yield from reads_with_httpx(clients)
+    finally:
+        clients.httpx().get(MAPS)
+
+
+@pytest.mark.parametrize(
+    "reads", [reads_with_kubernetes, reads_with_lightkube, reads_with_httpx, reads_and_asks_at_the_end]
+)
+def test_the_generators_of_a_killed_one_end_in_silence(
+    reads: Callable[[Any], Iterator[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    def main(clients: Any) -> None:
+        http = clients.httpx()
+        for name in reads(clients):
+            if name.startswith("in-"):
+                http.post(MAPS, json={"metadata": {"name": name.replace("in", "out")}})
+                if name == "in-2":
+                    raise ValueError("not killed")
+                time.sleep(3)
+
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        program = cluster.program(main)
+        for number in (1, 2):
+            cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"in-{number}"}})
+            cluster.wait(f"cm/out-{number}")
+            program.crash()
+            cluster.advance(6)
+        program.stop()
+        program.error = None
+        gc.collect()
+    assert not told
+
+
+def test_one_that_holds_many_watches_is_killed_at_once() -> None:
+    def main(clients: Any) -> None:
+        http, now = clients.httpx(), {"params": {"watch": "true"}}
+        with ExitStack() as watches:
+            for _ in range(KILLS_MAX + 20):
+                watches.callback(http.send(http.build_request("GET", MAPS, **now), stream=True).close)
+            time.sleep(1000)
+
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        program = cluster.program(main)
+        cluster.advance(100)
+        program.crash()
+        cluster.advance(5)
+        assert program.starts == 2
 
 
 def test_what_it_raises_is_told_and_it_is_started_again() -> None:
