@@ -11,14 +11,15 @@ NAMES: Final = ("store", "cluster")
 
 
 class Histories(NamedTuple):
-    """`drawn`: everything the seed decides; `run` plays it. `replay`: the command that replays one."""
+    """`name`: of NAMES. `drawn`: what the seed decides; `run` plays it. `replay`: the command that replays one."""
 
+    name: str
     run: type[Run]
     drawn: Callable[[int], RunOptions]
     replay: str = "python -m minikube_py.sim.replay"
 
 
-STORE: Final = Histories(Run, drawn_options)
+STORE: Final = Histories("store", Run, drawn_options)
 
 
 def histories(name: str) -> Histories:
@@ -28,4 +29,4 @@ def histories(name: str) -> Histories:
     # Loads every component.
     from minikube_py.sim.plane_run import PlaneRun, drawn_plane
 
-    return Histories(PlaneRun, drawn_plane, f"{STORE.replay} --of cluster")
+    return Histories("cluster", PlaneRun, drawn_plane, f"{STORE.replay} --of cluster")

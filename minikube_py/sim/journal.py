@@ -1,6 +1,5 @@
-"""The journal of a swarm: a line for each finished history, so that many can be run in several sessions.
-
-A file belongs to one state of the code: histories of another state go to another file."""
+"""The journal of a swarm: a line for each finished history, so that many can be run in several sessions. A file
+belongs to one kind of histories and one state of the code."""
 
 from __future__ import annotations
 
@@ -34,10 +33,10 @@ def code_hash(package: Path = PACKAGE) -> str:
 
 
 class Journal:
-    """The file for this code in `folder`, which is created if missing."""
+    """The file in `folder`, which is created if missing, for histories `of` one of histories.NAMES by this code."""
 
-    def __init__(self, folder: Path, code: str = "") -> None:
-        self.path = folder / f"{code or code_hash()}.jsonl"
+    def __init__(self, folder: Path, of: str, code: str = "") -> None:
+        self.path = folder / of / f"{code or code_hash()}.jsonl"
 
     def read(self) -> list[Done]:
         """Reads the finished histories. An incomplete last line of a killed run does not count, and is removed."""

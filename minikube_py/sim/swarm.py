@@ -164,12 +164,13 @@ def swarm(
     seeds: range,
     jobs: int,
     stream: TextIO | None = None,
-    journal: Journal | None = None,
+    journals: Path | None = None,
     of: Histories = STORE,
 ) -> Report:
-    """Runs all histories not in the journal, each independently; a failure is printed at once."""
+    """Runs all histories not in their journal, in the folder `journals`, each alone; a failure is printed at once."""
     stream = stream or sys.stdout
     report = Report(seeds, jobs, of)
+    journal = Journal(journals, of.name) if journals is not None else None
     if journal is not None:
         report.code = journal.path.stem
         for before in {done.seed: done for done in journal.read() if done.seed in seeds}.values():
@@ -234,8 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.seeds < 1 or parsed.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
     of = histories(parsed.of)
-    journal = Journal(parsed.journal) if parsed.journal is not None else None
-    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs, journal=journal, of=of)
+    report = swarm(range(parsed.first, parsed.first + parsed.seeds), parsed.jobs, journals=parsed.journal, of=of)
     print(report.table())
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ import pytest
 from minikube_py.sim import replay, swarm
 from minikube_py.sim.checkers.verdict import Verdict
 from minikube_py.sim.fault_schedule import named_schedule
+from minikube_py.sim.histories import NAMES, histories
 from minikube_py.sim.journal import Done, Journal, code_hash
 from minikube_py.sim.run import Outcome, drawn_faults, drawn_options, run_seed
 from minikube_py.sim.swarm import Report
@@ -127,7 +128,6 @@ def test_the_swarm_runs_on_several_processes(tmp_path, capsys):
 
 
 def test_an_interrupted_swarm_goes_on_where_it_was(tmp_path, monkeypatch):
-    journal = Journal(tmp_path)
     asked = []
 
     def run_block(seeds, of):
@@ -135,9 +135,10 @@ def test_an_interrupted_swarm_goes_on_where_it_was(tmp_path, monkeypatch):
         return [Done(seed, {}, {}, Counter(operations=200 + seed), cpu_s=0.5) for seed in seeds]
 
     monkeypatch.setattr(swarm, "run_block", run_block)
-    swarm.swarm(range(10), 1, io.StringIO(), journal)
+    swarm.swarm(range(10), 1, io.StringIO(), tmp_path)
+    journal = Journal(tmp_path, "store")
     journal.path.write_bytes(journal.path.read_bytes()[:-7])
-    report = swarm.swarm(range(20), 1, io.StringIO(), Journal(tmp_path))
+    report = swarm.swarm(range(20), 1, io.StringIO(), tmp_path)
     assert asked == [*range(10), 9, *range(10, 20)], "the last line was torn"
     assert report.histories == 20 and report.cpu_s == 10.0
     assert report.counts["operations"] == sum(range(200, 220)) and report.least_operations == 200
@@ -150,6 +151,19 @@ def test_histories_of_other_code_are_another_sittings(tmp_path):
         folder.mkdir()
         (folder / "module.py").write_text(text)
     assert code_hash(old) != code_hash(new)
-    Journal(tmp_path, code_hash(old)).add([Done(3, {}, {}, Counter())])
-    assert Journal(tmp_path, code_hash(new)).read() == []
-    assert [done.seed for done in Journal(tmp_path, code_hash(old)).read()] == [3]
+    Journal(tmp_path, "store", code_hash(old)).add([Done(3, {}, {}, Counter())])
+    assert Journal(tmp_path, "store", code_hash(new)).read() == []
+    assert [done.seed for done in Journal(tmp_path, "store", code_hash(old)).read()] == [3]
+
+
+def test_histories_of_a_cluster_are_not_those_of_the_store(tmp_path, monkeypatch):
+    asked = []
+
+    def run_block(seeds, of):
+        asked.append((of.name, list(seeds)))
+        return [Done(seed, {}, {}, Counter(operations=200)) for seed in seeds]
+
+    monkeypatch.setattr(swarm, "run_block", run_block)
+    for name in NAMES * 2:
+        assert swarm.swarm(range(2), 1, io.StringIO(), tmp_path, histories(name)).histories == 2
+    assert asked == [(name, [0, 1]) for name in NAMES]
