@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextvars import copy_context
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.cluster.errors import ClusterError
@@ -15,6 +19,8 @@ from minikube_py.cluster.in_process import (
     installed,
     kubeconfig,
 )
+from minikube_py.sim.around import simulated
+from minikube_py.sim.replaced import Replaced
 
 if TYPE_CHECKING:
     import httpx as of_httpx
@@ -27,11 +33,30 @@ PLAIN: Final = ("httpx", "kubernetes", "lightkube")
 OUTSIDE: Final = ("kr8s", "kr8s_asyncio")
 
 
+async def _run_sync(func: Any, *args: Any, **options: Any) -> Any:
+    """In place of anyio's, as asyncio.to_thread: one after the other, which no limit or cancellation concerns."""
+    if not simulated(asyncio.get_running_loop()):
+        return await _of_anyio()[0].own(func, *args, **options)
+    await asyncio.sleep(0)
+    return copy_context().run(func, *args)
+
+
+@cache
+def _of_anyio() -> tuple[Replaced, ...]:
+    """Empty where it is not installed."""
+    try:
+        return (Replaced(import_module("anyio.to_thread"), "run_sync", _run_sync),)
+    except ImportError:
+        return ()
+
+
 class ProgramClients:
     """The clients of a program. Each raises ClusterError if its package is not installed."""
 
     def __init__(self, transport: Remote, namespace: str) -> None:
         self.transport, self.namespace = transport, namespace
+        for attribute in _of_anyio():
+            transport.replace(attribute)
 
     def __getattr__(self, name: str) -> Any:
         if name in PLAIN:

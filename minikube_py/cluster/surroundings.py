@@ -17,7 +17,7 @@ from typing import Any, Final
 from minikube_py.cluster.in_process import SERVER
 from minikube_py.env import Rng
 from minikube_py.sim.replaced import Replaced
-from minikube_py.sim.tasks import AS_COMPLETED, WAIT_FOR
+from minikube_py.sim.tasks import AS_COMPLETED, WAIT_FOR, WRAP_FUTURE
 
 _thread: Final = threading.local()
 _one_at_a_time: Final = threading.RLock()
@@ -34,7 +34,7 @@ URANDOM: Final = Replaced(os, "urandom", _urandom)
 """`secrets`, `uuid.uuid4` and numpy's unseeded generators come from it."""
 OF_RANDOM: Final = Replaced(random, "_urandom", _urandom)
 """The same, as `random` has bound it."""
-REPLACED: Final = (URANDOM, OF_RANDOM, AS_COMPLETED, WAIT_FOR)
+REPLACED: Final = (URANDOM, OF_RANDOM, AS_COMPLETED, WAIT_FOR, WRAP_FUTURE)
 
 
 class Surroundings:
@@ -60,6 +60,10 @@ class Surroundings:
     def on_this_thread(self) -> None:
         """A program runs here until the thread's end."""
         _thread.around = self
+
+    def runs_here(self) -> bool:
+        """Whether the calling thread is one of its programs'."""
+        return getattr(_thread, "around", None) is self
 
     @contextmanager
     def in_force(self) -> Iterator[None]:

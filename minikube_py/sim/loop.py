@@ -353,8 +353,6 @@ class SimLoop(LoopBase):
                 self._queue()
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
-
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:

@@ -4,7 +4,10 @@ the loop's end does it."""
 from __future__ import annotations
 
 import asyncio
+import threading
+from asyncio.events import _get_running_loop
 from collections.abc import Callable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -15,6 +18,10 @@ else:
 
 SIGNALS: Final = "signals go to the process that runs the simulation"
 OUTSIDE: Final = "files, processes and sockets of the machine are not simulated"
+FOREIGN: Final = (
+    "a simulated loop takes no call from another thread (here: {}), because no seed decides when it comes. Run what is "
+    "to run beside the program by asyncio.to_thread, loop.run_in_executor or anyio.to_thread.run_sync: they run inline"
+)
 OWN: Final = "the Scheduler runs it"
 REFUSED: Final = {
     **dict.fromkeys(("add_signal_handler", "remove_signal_handler"), SIGNALS),
@@ -37,9 +44,24 @@ REFUSED: Final = {
 class LoopBase(Base):
     """Libraries that ask for settings of the loop get those that it has."""
 
+    name: str
     around: Any = None
     """What programs on it meet beside it."""
     _handler: Callable[[Any, dict[str, Any]], object] | None = None
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """From the simulation, or a thread that takes turns with it. Raises: NotImplementedError from any other, which
+        fails the run: when it comes, no seed decides."""
+        if not (self.is_closed() or _scheduler(_get_running_loop()) is _scheduler(self) or self._takes_turns()):
+            told = FOREIGN.format(threading.current_thread().name)
+            _scheduler(self).fail(f"{self.name}: {told}")
+            raise NotImplementedError(told)
+        return self.call_soon(callback, *args, context=context)
+
+    def _takes_turns(self) -> bool:
+        return self.around is not None and self.around.runs_here()
 
     def get_debug(self) -> bool:
         return False
@@ -67,6 +89,10 @@ class LoopBase(Base):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
+
+
+def _scheduler(loop: Any) -> Any:
+    return getattr(loop, "scheduler", None)
 
 
 def _refuses(name: str, why: str) -> Any:

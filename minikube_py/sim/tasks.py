@@ -9,10 +9,12 @@ import asyncio
 import contextvars
 import gc
 import os
+from asyncio.events import _get_running_loop
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from minikube_py.sim.loop_base import FOREIGN
 from minikube_py.sim.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -183,6 +185,16 @@ async def _waited_for(fut: Any, timeout: float | None) -> Any:
 
 
 WAIT_FOR = Replaced(asyncio, "wait_for", wait_for)
+
+
+def wrap_future(future: Any, *, loop: Any = None) -> Any:
+    """On a simulated loop what another thread does is refused, whether or not it happens to be done already."""
+    if asyncio.isfuture(future) or not hasattr(loop or _get_running_loop(), "next_number"):
+        return WRAP_FUTURE.own(future, loop=loop)
+    raise NotImplementedError(FOREIGN.format("an executor's"))
+
+
+WRAP_FUTURE = Replaced(asyncio, "wrap_future", wrap_future)
 
 
 def _said_of(each: Any) -> tuple[int, str, list[tuple[str, str]]]:
