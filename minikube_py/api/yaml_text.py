@@ -1,11 +1,16 @@
-"""YAML as upstream reads it (sigs.k8s.io/yaml on go-yaml v2): the first document, as JSON.
+"""YAML as upstream reads it (sigs.k8s.io/yaml on go-yaml v2), as JSON values.
 
 Plain scalars are resolved by go-yaml's rules, which differ from PyYAML's (`y` is true, `0o7` is 7, `1:20` a string).
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import re
+import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
@@ -18,17 +23,16 @@ MAX_NODES: Final = 200_000
 MAX_ALIASED: Final = 1000
 """Beyond this many nodes, no more than 99 in 100 may come from aliases (as go-yaml)."""
 MAX_DEPTH: Final = 200
-INT_CHARS_MAX: Final = 1000
-FILE_DEPTH_MAX: Final = 500
 FILE_NODES_MAX: Final = 10_000_000
+INT_CHARS_MAX: Final = 1000
 """Of a whole number: longer ones do not fit an integer, and Python reads no more than 4,300 digits."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_STR: Final = "tag:yaml.org,2002:str"
+_BINARY: Final = "tag:yaml.org,2002:binary"
 _FLOAT_TAG: Final = "tag:yaml.org,2002:float"
-_IMPLICIT: Final = frozenset(
-    f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null", "timestamp", "merge", "value")
-)
+_RESOLVED: Final = {
+    f"tag:yaml.org,2002:{name}": name for name in ("str", "bool", "int", "float", "null", "timestamp")
+}
 
 
 class YamlError(ValueError):
@@ -42,15 +46,22 @@ _WORDS: Final[dict[str, Any]] = {
 }
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INT = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d?-\d\d?([Tt][\d:.]+(Z|[-+]\d\d:\d\d)| [\d:.]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 def resolve(text: str) -> Any:
-    """The value of an unquoted scalar."""
+    """The value of an unquoted scalar. Raises: YamlError."""
+    return _resolved(text)[1]
+
+
+def _resolved(text: str) -> tuple[str, Any]:
+    """The value with the tag that go-yaml finds for it. Raises: YamlError."""
     if text in _WORDS:
-        return _WORDS[text]
+        value = _WORDS[text]
+        return "null" if value is None else "bool", value
     if not text or text[0] not in "0123456789+-.":
-        return text
+        return "str", text
     if _NOT_FINITE.fullmatch(text):
         raise YamlError(f"json: unsupported value: {_go_float(text)}")
     plain = text.replace("_", "") if text[0] != "." else text
@@ -60,12 +71,22 @@ def resolve(text: str) -> Any:
         whole = int(digits, 8) if octal else int(digits, 0)
         whole = -whole if plain.startswith("-") else whole
         if -(1 << 63) <= whole < 1 << 64:
-            return whole
+            return "int", whole
     if _FLOAT.fullmatch(plain):
         number = float(plain)
         if number not in (float("inf"), float("-inf")):
-            return reread(number)
-    return text
+            return "float", reread(number)
+    return "str", text
+
+
+def _tagged(tag: str, text: str) -> Any:
+    found, value = _resolved(text)
+    if tag in ("str", "timestamp"):
+        if tag == "str" or _TIMESTAMP.fullmatch(text):
+            return text
+    elif tag == found or (tag == "float" and found == "int"):
+        return value
+    raise YamlError(f"yaml: cannot decode !!{found} `{text}` as a !!{tag}")
 
 
 def _go_float(text: str) -> str:
@@ -74,40 +95,67 @@ def _go_float(text: str) -> str:
 
 
 def documents(text: bytes) -> list[Any]:
-    """All of a file, by YAML 1.1. PyYAML's composer in C recurses without bound and would end the process, so possibly
-    deep documents are checked by events first. Raises: yaml.YAMLError."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    flows = text.count(b"[") + text.count(b"{")
-    if flows > FILE_DEPTH_MAX or any(_indented(line) > FILE_DEPTH_MAX for line in text.splitlines()):
-        depth = 0
-        for event in yaml.parse(text, loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > FILE_DEPTH_MAX:
-                raise yaml.YAMLError(f"nested deeper than {FILE_DEPTH_MAX} levels")
+    """Those of a file that are not null, as kubectl reads manifests: JSON objects in a row, or YAML between lines of
+    `---`. Mappings keep their order. Raises: YamlError.
+
+    Source: apimachinery pkg/util/yaml/decoder.go."""
     try:
-        found = list(yaml.load_all(text, loader))
-        if b"*" in text and _weight(found, {}) > FILE_NODES_MAX:
-            raise yaml.YAMLError(f"its aliases stand for more than {FILE_NODES_MAX} values")
-        return found
-    except (ValueError, TypeError, RecursionError) as error:
-        # Errors of values: an invalid date, a number of thousands of digits, a list as a key.
-        raise yaml.YAMLError(f"a value that cannot be read: {str(error)[:200]}") from None
+        plain = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise YamlError(f"yaml: {error}") from None
+    found, rest, broken = _json_objects(plain) if plain.lstrip().startswith("{") else ([], plain, "")
+    try:
+        return found + [each for each in map(_document, _parted(rest)) if each is not None]
+    except YamlError as error:
+        raise (YamlError(broken) if broken else error) from None
 
 
-def _weight(value: Any, known: dict[int, int]) -> int:
-    """The number of values with aliases expanded; recursive aliases are infinite."""
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = FILE_NODES_MAX
-        items = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum([_weight(each, known) for each in items])
-    return known[id(value)]
+def _json_objects(text: str) -> tuple[list[Any], str, str]:
+    """Those that JSON's decoder reads, what remains for YAML, and what was wrong with it as JSON. Raises: YamlError if
+    more than one was read: then it is no YAML."""
+    found: list[Any] = []
+    at = 0
+    while rest := text[at:].lstrip():
+        at = len(text) - len(rest)
+        try:
+            value, at = _JSON.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            broken = f"json: offset {getattr(error, 'pos', at)}: {getattr(error, 'msg', error)}"
+            if len(found) > 1:
+                raise YamlError(broken) from None
+            return found, rest, broken
+        found.append(value)
+    return found, "", ""
 
 
-def _indented(line: bytes) -> int:
-    """At least as much as block collections are open within the line."""
-    return len(line) - len(line.lstrip()) + line.count(b"- ") + line.count(b"? ") + line.count(b"\t")
+def _json_whole(text: str) -> int | float:
+    whole = int(text) if len(text) <= INT_CHARS_MAX else math.inf
+    return whole if -(1 << 63) <= whole < 1 << 63 else float(text)
+
+
+def _not_json(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_int=_json_whole, parse_constant=_not_json)
+
+
+def _parted(text: str) -> Iterator[str]:
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if not line.startswith("---"):
+            lines.append(line)
+            continue
+        after = line[3:].strip()
+        if after and not after.startswith("#"):
+            raise YamlError(f"invalid Yaml document separator: {after}")
+        yield "\n".join(lines)
+        lines = []
+    yield "\n".join(lines)
+
+
+def _document(text: str) -> Any:
+    return _read(text.encode(), FILE_NODES_MAX, in_order=True)[0]
 
 
 def read(body: bytes) -> tuple[Any, str]:
@@ -116,10 +164,14 @@ def read(body: bytes) -> tuple[Any, str]:
 
     Raises: YamlError.
     """
+    return _read(body, MAX_NODES, in_order=False)
+
+
+def _read(body: bytes, nodes_max: int, *, in_order: bool) -> tuple[Any, str]:
     try:
         loader = _Loader(body)
         try:
-            reader = _Reader(loader)
+            reader = _Reader(loader, nodes_max, in_order=in_order)
             value = reader.document()
         finally:
             loader.dispose()
@@ -149,8 +201,9 @@ class _Reader:
 
     Every node is counted, those an alias stands for at each of its uses."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, nodes_max: int, *, in_order: bool) -> None:
         self.repeats: list[str] = []
+        self._nodes_max, self._in_order = nodes_max, in_order
         self._next = loader.get_event
         self._count = 0
         self._aliased = 0
@@ -200,8 +253,8 @@ class _Reader:
         self._aliased += aliased
         if self._count > MAX_ALIASED and self._aliased > 0.99 * self._count:
             raise YamlError("yaml: document contains excessive aliasing")
-        if self._count > MAX_NODES:
-            raise YamlError(f"yaml: document has more than {MAX_NODES} nodes")
+        if self._count > self._nodes_max:
+            raise YamlError(f"yaml: document has more than {self._nodes_max} nodes")
         if depth > MAX_DEPTH:
             raise YamlError(f"yaml: exceeded max depth ({MAX_DEPTH})")
 
@@ -219,11 +272,12 @@ class _Reader:
             if isinstance(event, yaml.ScalarEvent) and event.value == "<<" and not event.style:
                 self._merge(self._value(self._next(), depth + 1), merged)
                 continue
-            key = _key(self._value(event, depth + 1))
+            key = _key(event, self._value(event, depth + 1))
             if key in found:
                 self.repeats.append(f'  line {line}: key "{key}" already set in map')
             found[key] = self._value(self._next(), depth + 1)
-        return dict(sorted({**merged, **found}.items()))
+        both = {**merged, **found}
+        return both if self._in_order else dict(sorted(both.items()))
 
     def _merge(self, value: Any, merged: dict[str, Any]) -> None:
         for source in reversed(value if isinstance(value, list) else [value]):
@@ -233,14 +287,20 @@ class _Reader:
 
 
 def _scalar(event: Any) -> Any:
-    """Quoted scalars and those tagged as strings are text; the tags of other plain types change nothing."""
+    """Quoted scalars are text, unless a tag says what they are."""
     tag = event.tag
-    if event.style or tag == _STR or (tag is not None and tag not in _IMPLICIT and tag != "!"):
-        return event.value
-    return event.value if tag == "!" else resolve(event.value)
+    if tag == _BINARY:
+        try:
+            return base64.b64decode("".join(event.value.splitlines()), validate=True).decode(errors="replace")
+        except ValueError:
+            raise YamlError("yaml: !!binary value contains invalid base64 data") from None
+    if tag in _RESOLVED:
+        return _tagged(_RESOLVED[tag], event.value)
+    return event.value if tag or event.style else resolve(event.value)
 
 
-def _key(value: Any) -> str:
+def _key(event: Any, value: Any) -> str:
+    """Of a mapping in JSON. Floats are written as 32-bit ones."""
     if isinstance(value, dict | list):
         kind = "map[interface {}]interface {}" if isinstance(value, dict) else "[]interface {}"
         raise YamlError(f"yaml: invalid map key: {kind}")
@@ -248,7 +308,23 @@ def _key(value: Any) -> str:
         raise YamlError("unsupported map key of type: %!s(<nil>), key: <nil>")
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(event, yaml.ScalarEvent) and _resolved(event.value)[0] == "float":
+        return _float_key(float(event.value.replace("_", "")))
+    if isinstance(value, int) and value >= 1 << 63:
+        raise YamlError(f"unsupported map key of type: uint64, key: {value:#x}")
+    return str(value)
+
+
+def _float_key(value: float) -> str:
+    """The fewest digits that a 32-bit float is read from."""
+    try:
+        stored = struct.pack("<f", value)
+    except OverflowError:
+        return "-.inf" if value < 0 else ".inf"
+    shown = (float(f"{value:.{digits}g}") for digits in range(1, 18))
+    return next(go_float(each) for each in shown if struct.pack("<f", each) == stored)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -151,12 +151,6 @@ class Passage:
     def mutates(self) -> bool:
         return bool(self._mutating)
 
-    def created(self) -> Passage:
-        """For an update or patch that creates its object."""
-        options = {**self._of.options, "kind": "CreateOptions"}
-        of = self._of._replace(verb="CREATE", options=options)
-        return Passage(of, self._plugins, self._warnings, self._audit)
-
     async def admit(self, old: Json | None, new: Json | None, again: Callable[[], None] | None = None) -> None:
         """Changes `new` in place. `again`: the reinvocation pass. Raises: StatusError."""
         attributes = self._attributes(old, new)
@@ -238,7 +232,7 @@ class Chain:
         said = _said(kind, sub)
         if kind is NAMESPACES:
             namespace = name
-        told = _delete_options(options) if options is not None else _write_options(request)
+        told = _delete_options(options) if options is not None else _write_options(request, verb)
         user = request.user or ANONYMOUS
         dry_run = bool(told.get("dryRun"))
         operation = Operation(kind, part, verb, namespace, name, user, told, dry_run, said)
@@ -253,12 +247,10 @@ def _said(kind: Kind, sub: Subresource | None) -> tuple[str, str, str]:
     return of.group, of.version, sub.kind
 
 
-_OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "UpdateOptions"}
-
-
-def _write_options(request: Request) -> Json:
+def _write_options(request: Request, verb: str) -> Json:
     query: Mapping[str, str] = request.query
-    found: Json = {"kind": _OPTIONS.get(request.method, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"}
+    updates = verb != "CREATE" and request.method in ("PUT", "PATCH")
+    found: Json = {"kind": "UpdateOptions" if updates else "CreateOptions", "apiVersion": "meta.k8s.io/v1"}
     if "dryRun" in query:
         found["dryRun"] = query["dryRun"].split(",")
     for name in ("fieldManager", "fieldValidation"):

@@ -381,26 +381,29 @@ class Writer(Bodies):
                 self.renewals.learn(resource, request, before[-1], written.value, written.revision)
         except Absent:
             if large:
-                return await self._create_large(route, request, options, passage and passage.created(), updating=True)
+                return await self._create_large(route, request, options, self._creating(route, request), updating=True)
             obj = orjson.loads(body)
-            return await self._create_by_update(route, obj, options, warnings, request.admit, sender, passage)
+            return await self._create_by_update(route, request, obj, options, warnings, sender)
         except StatusError as error:
             raise told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written
 
+    def _creating(self, route: Route, request: Request) -> Passage | None:
+        """Of an update that turns out to create its object: other plugins may handle that."""
+        return self.chain.enter(request, "CREATE", route.resource, route.namespace, route.name, route.subresource)
+
     async def _create_by_update(
         self,
         route: Route,
+        request: Request,
         obj: Json,
         options: WriteOptions,
         warnings: list[str],
-        admit: Admission | None,
         sender: Sender | None,
-        passage: Passage | None,
     ) -> Written:
         settle_version(route.resource, route.name, obj["metadata"])
         warnings += route.resource.warn_given(obj)
-        given = (options.dry_run, admit, sender, passage.created() if passage is not None else None)
+        given = (options.dry_run, request.admit, sender, self._creating(route, request))
         written = await self.create_object(route.resource, route.namespace, obj, *given)
         return written._replace(warnings=warnings + route.resource.warn(obj, None))
 
@@ -467,14 +470,14 @@ class Writer(Bodies):
         async def create() -> Written:
             await may_create()
             if large:
-                created = passage and passage.created()
+                created = self._creating(route, request)
                 asked, seed = self._body(route, request, options, created), self._rng.getrandbits(64)
                 made: Made = await self.work.run("apply", asked, None, 0, seed)
                 written = await self._put_made(route, made, asked, options.dry_run, request.admit, created)
                 warnings[:] = written.warnings
                 return written
             new = applied(resource, None, patch, sub, warnings)
-            return await self._create_by_update(route, new, options, warnings, request.admit, None, passage)
+            return await self._create_by_update(route, request, new, options, warnings, None)
 
         try:
             for _ in range(self._limits.update_attempts_max):

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from minikube_py.api.yaml_text import documents
+from minikube_py.api.yaml_text import YamlError, documents
 from minikube_py.env import read_file
 from minikube_py.errors import RequestError
 
@@ -70,7 +68,7 @@ def read_document(path: Path) -> dict[str, Any]:
         raise BadKubeconfig(f"{path}: cannot read the kubeconfig: {error.strerror}") from error
     try:
         config = next(iter(documents(text)), None)
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise BadKubeconfig(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
         raise BadKubeconfig(f"{path}: not a kubeconfig: a mapping is expected")

@@ -126,9 +126,13 @@ class Clients:
         self._async_closers.append(found.aclose)
         return found
 
-    def close(self) -> None:
-        """Closes those for plain code. Idempotent."""
-        closers, self._closers = self._closers, []
+    def made(self) -> int:
+        """A mark for `close`."""
+        return len(self._closers)
+
+    def close(self, since: int = 0) -> None:
+        """Closes those for plain code, all or those made since the mark. Idempotent."""
+        closers, self._closers = self._closers[since:], self._closers[:since]
         for close in closers:
             close()
 

@@ -210,8 +210,8 @@ class PlainDoor(Door):
         timeout_s: of.Seconds = TIMEOUT_S,
     ) -> Object | list[Object]:
         """`wait("rc/web", ready=3)`, `wait("pod/a", phase="Running")`, `wait("pods", ready=3, selector="app=web")`,
-        `wait("cm/done")` until it is there, `wait("pod/a", gone=True)`, `wait("rc/web", until=lambda rc: ...)`. In
-        virtual time, time passes. Returns what it saw.
+        `wait("cm/done")` until it is there, `wait("pod/a", gone=True)`, `wait("rc/web", until=lambda rc: ...)`,
+        `wait("deploy/web", condition="Available")`. In virtual time, time passes. Returns what it saw.
 
         Raises: WaitTimeout, with what was seen last."""
         waiting = _waiting(Waiting(target, ready, condition, phase, gone, until), namespace, selector)

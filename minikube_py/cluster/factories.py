@@ -248,7 +248,10 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
     snapshot = kept.get(before.engine)
     if snapshot is None:
         snapshot = kept[before.engine] = running.snapshot()
+    # Fixtures of a wider scope have made theirs by now.
+    made = running.client.made()
     yield running
+    running.client.close(made)
     if before.put_back():
         running.restore(snapshot)
 

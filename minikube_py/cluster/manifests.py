@@ -1,6 +1,4 @@
-"""Manifests as objects, and the patch that makes a stored object match its manifest, as `kubectl apply` does. Pure.
-
-Source: kubernetes.io/docs/tasks/manage-kubernetes-objects/declarative-config ("How apply calculates differences")."""
+"""Manifests as objects, read as kubectl reads them."""
 
 from __future__ import annotations
 
@@ -11,12 +9,11 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py.api.yaml_text import documents
+from minikube_py.api.yaml_text import YamlError, documents
 from minikube_py.cluster.arguments import Manifests, shown
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.env import read_file
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 Object = dict[str, Any]
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -55,11 +52,9 @@ def _text(path: Path) -> str:
 
 
 def _of_text(text: str, where: str) -> list[Object]:
-    import yaml
-
     try:
-        found = [each for each in documents(text.encode()) if each is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        found = documents(text.encode())
+    except YamlError as error:
         raise ClusterError(f"manifests: {where} is not YAML: {error}") from error
     if not found:
         raise ClusterError(f"manifests: {where} holds no object")
@@ -92,6 +87,7 @@ def _plain(given: Mapping[str, Any]) -> Object:
         found: Object = orjson.loads(orjson.dumps(dict(given)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ClusterError(f"{about} cannot be written as JSON: {error}") from None
+    found = _without_nulls(found)
     metadata = found.get("metadata") or {}
     if not isinstance(metadata, dict) or not all(
         isinstance(metadata.get(name) or "", str) for name in ("name", "namespace", "generateName")
@@ -103,38 +99,8 @@ def _plain(given: Mapping[str, Any]) -> Object:
     return found
 
 
-def with_last_applied(manifest: Object) -> Object:
-    """The manifest with itself recorded, so that the next apply knows what to remove."""
-    metadata = dict(manifest.get("metadata") or {})
-    annotations = {name: text for name, text in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
-    bare = {**manifest, "metadata": {**metadata, "annotations": annotations} if annotations else metadata}
-    metadata["annotations"] = {**annotations, LAST_APPLIED: orjson.dumps(bare).decode() + "\n"}
-    return {**manifest, "metadata": metadata}
-
-
-def patch_for(manifest: Object, stored: Mapping[str, Any]) -> Object:
-    """A strategic merge patch: sets all of the manifest, and removes what was only in the last applied one."""
-    wanted = with_last_applied(manifest)
-    text = ((stored.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
-    try:
-        before = orjson.loads(text) if text else {}
-    except orjson.JSONDecodeError:
-        before = {}
-    merged: Object = _with_removals(wanted, before if isinstance(before, dict) else {})
-    return merged
-
-
-def _with_removals(wanted: Any, before: Any) -> Any:
-    if isinstance(wanted, Mapping) and isinstance(before, Mapping):
-        gone = {name: None for name in before if name not in wanted}
-        return {**{name: _with_removals(value, before.get(name)) for name, value in wanted.items()}, **gone}
-    if isinstance(wanted, list) and isinstance(before, list) and _named(wanted) and _named(before):
-        old = {each["name"]: each for each in before}
-        kept = [_with_removals(each, old.pop(each["name"], None)) for each in wanted]
-        return [*kept, *({"$patch": "delete", "name": name} for name in old)]
-    return wanted
-
-
-def _named(items: list[Any]) -> bool:
-    """Lists of strategic merge have a key; nearly always the name."""
-    return bool(items) and all(isinstance(each, Mapping) and isinstance(each.get("name"), str) for each in items)
+def _without_nulls(value: Any) -> Any:
+    """Mappings without their null values, as kubectl creates objects."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -6,20 +6,22 @@ from typing import Any, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import timestamp
+from minikube_py.api.patch import APPLY_PATCH
 from minikube_py.client.rest import EVENTS, PODS, Object, RestClient, path_of
-from minikube_py.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiTransport
+from minikube_py.client.transport import STRATEGIC_MERGE_PATCH, ApiTransport
 from minikube_py.cluster.arguments import Manifests
 from minikube_py.cluster.errors import ClusterError, WaitTimeout
 from minikube_py.cluster.faults import ended_status
 from minikube_py.cluster.kinds import NOT_FOUND, Kinds
 from minikube_py.cluster.loop_thread import LoopThread
-from minikube_py.cluster.manifests import objects_of, patch_for, with_last_applied
+from minikube_py.cluster.manifests import objects_of
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.env import Clock
 
 LOOK_AGAIN_S: Final = 0.01
-ALREADY_EXISTS: Final = 409
-UNSUPPORTED: Final = 415
+STRICT: Final = {"fieldValidation": "Strict"}
+"""Unknown and repeated fields are refused, as by kubectl."""
+APPLY: Final = {**STRICT, "fieldManager": "minikube-py", "force": "true"}
 
 
 class Operations:
@@ -32,35 +34,21 @@ class Operations:
         self._clock = clock
 
     async def apply(self, manifests: Manifests) -> list[Object]:
-        """Created if missing, else patched to match the manifest. Returns them as stored."""
+        """Server-side apply, which takes over fields of others. Returns them as stored."""
         return [await self._apply_one(each) for each in objects_of(manifests)]
 
     async def _apply_one(self, manifest: Object) -> Object:
         served = await self.kinds.of(self.client, manifest)
         metadata = manifest.get("metadata") or {}
         namespace = (metadata.get("namespace") or self.namespace) if served.namespaced else ""
-        if not metadata.get("name"):
-            if not metadata.get("generateName"):
-                raise ClusterError(f"manifests: a {served.kind} without metadata.name cannot be applied")
-            return await self.client.request("POST", path_of(served.ref, namespace), None, manifest)
-        path = path_of(served.ref, namespace, metadata["name"])
-        stored = await self._or_none(path)
-        if stored is None:
-            try:
-                body = with_last_applied(manifest)
-                return await self.client.request("POST", path_of(served.ref, namespace), None, body)
-            except StatusError as error:
-                if error.code != ALREADY_EXISTS or error.reason != "AlreadyExists":
-                    raise
-            stored = await self.client.request("GET", path)
-        patch = patch_for(manifest, stored)
-        try:
-            return await self.client.request("PATCH", path, None, patch, STRATEGIC_MERGE_PATCH)
-        except StatusError as error:
-            if error.code != UNSUPPORTED:
-                raise
-            # Custom resources have no merge keys.
-            return await self.client.request("PATCH", path, None, patch, MERGE_PATCH)
+        if metadata.get("name"):
+            # The server writes it, and refuses it in an object that was read and changed.
+            metadata.pop("managedFields", None)
+            path = path_of(served.ref, namespace, metadata["name"])
+            return await self.client.request("PATCH", path, APPLY, manifest, APPLY_PATCH)
+        if metadata.get("generateName"):
+            return await self.client.request("POST", path_of(served.ref, namespace), STRICT, manifest)
+        raise ClusterError(f"manifests: a {served.kind} without metadata.name cannot be applied")
 
     async def objects(
         self, kind: str, namespace: str | None = None, selector: str = "", field_selector: str = "",

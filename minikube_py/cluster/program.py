@@ -243,7 +243,7 @@ class _Process:
         async def whole() -> None:
             try:
                 await main(Remote(self, self._programs.virtual.token))
-            except (SimFailure, MemoryError):
+            except SimFailure:
                 raise
             except BaseException as raised:
                 if isinstance(raised, GeneratorExit) and self._loop.dead:

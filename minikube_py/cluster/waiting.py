@@ -26,9 +26,9 @@ PODS_SHOWN_MAX: Final = 8
 class Waiting:
     """For `target`, which is `rc/web`, or `pods` for all of a kind. Without a condition: until it exists.
 
-    `ready`: this many replicas are ready, and no more desired; of a kind, this many objects. `condition`: that status
-    condition is True. `phase`: of a pod or namespace. `gone`: it does not exist. `until`: a function that must return
-    True for it."""
+    `ready`: this many replicas are ready, of the latest template, and no more desired; of a kind, this many objects.
+    `condition`: that status condition is True, or what it says, as "Ready=False". `phase`: of a pod or namespace.
+    `gone`: it does not exist. `until`: a function that must return True for it."""
 
     target: str
     ready: int | None = None
@@ -63,7 +63,7 @@ class Waiting:
         status = obj.get("status") or {}
         if self.ready is not None and not self.of_many and ready_of(obj) != self.ready:
             return False
-        if self.condition is not None and condition_of(obj, self.condition) != "True":
+        if self.condition is not None and not _holds(obj, self.condition):
             return False
         if self.phase is not None and status.get("phase") != self.phase:
             return False
@@ -114,11 +114,14 @@ class Waiting:
 
 
 def ready_of(obj: Mapping[str, Any]) -> int | None:
-    """How many replicas are ready; None if the status is older than the spec, or more pods exist than desired."""
+    """How many replicas are ready; None if the status is older than the spec, more pods exist than desired, or it rolls
+    out."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
     if "conditions" in status and obj.get("kind") in ("Pod", "Node"):
         return int(is_ready(obj))
     if status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 0):
+        return None
+    if _rolls_out(obj):
         return None
     if obj.get("kind") == "DaemonSet":
         return int(status.get("numberReady") or 0)
@@ -127,8 +130,28 @@ def ready_of(obj: Mapping[str, Any]) -> int | None:
     return int(status.get("readyReplicas") or 0)
 
 
+def _rolls_out(obj: Mapping[str, Any]) -> bool:
+    """Whether it has yet to replace pods of an earlier template, and will."""
+    status, spec, kind = obj.get("status") or {}, obj.get("spec") or {}, obj.get("kind")
+    strategy = spec.get("updateStrategy") or {}
+    by_itself = strategy.get("type") == "RollingUpdate" and not (strategy.get("rollingUpdate") or {}).get("partition")
+    if kind == "DaemonSet" and by_itself:
+        return bool((status.get("updatedNumberScheduled") or 0) < (status.get("desiredNumberScheduled") or 0))
+    if (kind == "Deployment" and not spec.get("paused")) or (kind == "StatefulSet" and by_itself):
+        return bool((status.get("updatedReplicas") or 0) < (spec.get("replicas") or 0))
+    return False
+
+
 def is_ready(obj: Mapping[str, Any]) -> bool:
     return condition_of(obj, "Ready") == "True"
+
+
+def _holds(obj: Mapping[str, Any], condition: str) -> bool:
+    """As `kubectl wait --for=condition=...`: a name without regard to case, and what it is, True by default."""
+    name, _, wanted = condition.partition("=")
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    found = [each.get("status") for each in conditions if str(each.get("type")).lower() == name.lower()]
+    return bool(found) and str(found[0]).lower() == (wanted or "True").lower()
 
 
 def condition_of(obj: Mapping[str, Any], kind: str) -> str:

@@ -88,16 +88,14 @@ def is_ours(path: Path) -> bool:
 
 
 def _names_only_us(text: bytes) -> bool:
-    import yaml
-
-    from minikube_py.api.yaml_text import documents
+    from minikube_py.api.yaml_text import YamlError, documents
 
     try:
         config = documents(text)[0]
         clusters = [entry["name"] for entry in config["clusters"]]
         users = [entry["name"] for entry in config["users"]]
         reached = {entry["context"]["cluster"] for entry in config["contexts"]}
-    except (yaml.YAMLError, KeyError, TypeError, IndexError):
+    except (YamlError, KeyError, TypeError, IndexError):
         return False
     return clusters == [NAME] and reached == {NAME} and all(user.startswith(f"{NAME}-") for user in users)
 

@@ -305,11 +305,9 @@ def read_shapes(path: Path) -> list[NodeSpec]:
 
 
 def _document(path: Path) -> Any:
-    import yaml
-
-    from minikube_py.api.yaml_text import documents
+    from minikube_py.api.yaml_text import YamlError, documents
 
     try:
         return next(iter(documents(read_text(path, "file").encode())), None)
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise SetupError(f"{path}: neither JSON nor YAML: {' '.join(str(error).split())}") from error

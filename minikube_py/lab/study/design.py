@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
-import yaml
 
 from minikube_py.api.yaml_text import documents
 from minikube_py.errors import MinikubeError
@@ -137,7 +136,7 @@ def parse(document: bytes, mode: Mode, where: str, name: str = "") -> Design:
             raw: Any = tomllib.loads(document.decode())
         else:
             raw = next(iter(documents(document)), None) if where.endswith((".yaml", ".yml")) else orjson.loads(document)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise StudyError(
             f"{where} cannot be read as {where.rpartition('.')[2].upper()}: {said}; {_remedy(name)}"

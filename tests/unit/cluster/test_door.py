@@ -113,6 +113,25 @@ def test_what_cannot_be_applied_is_refused(manifest: Any, text: str) -> None:
         cluster.apply(manifest)
 
 
+def test_applied_is_what_kubectl_would_apply() -> None:
+    """How scalars are read: tests/conformance/test_manifests_vs_kubectl.py."""
+    with Cluster(nodes=0) as cluster:
+        cluster.apply('{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}' * 2)
+        (made,) = cluster.apply("""
+            apiVersion: v1
+            kind: ConfigMap
+            metadata: {name: b, annotations: {since: 2020-01-01}}
+            data: {8080: "12:30:45", gone: null}
+            """)
+        assert made["data"] == {"8080": "12:30:45"} and made["metadata"]["annotations"]["since"] == "2020-01-01"
+        for number in range(2):
+            unknown = {**config_map(f"c{number}"), "dat": {"x": "1"}}
+            with pytest.raises(StatusError, match="dat: field not declared in schema"):
+                cluster.apply(unknown)
+            # The second time it is a patch.
+            cluster.apply(config_map("c1"))
+
+
 def test_names_that_mean_nothing_are_refused() -> None:
     with Cluster(nodes=0) as cluster:
         with pytest.raises(ClusterError, match="no resource 'frogs' is served"):

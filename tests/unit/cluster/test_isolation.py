@@ -234,6 +234,33 @@ def test_webhooks_of_wider_fixtures_stay_and_are_what_they_were(pytester: pytest
         run(pytester, test, f"--minikube-isolation={isolation}").assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize("isolation", ["namespace", "snapshot"])
+def test_ready_clients_end_with_their_test_and_those_of_wider_fixtures_stay(
+    pytester: pytest.Pytester, isolation: str
+) -> None:
+    result = run(pytester, """
+        import os
+
+        import pytest
+
+        counts = []
+
+
+        @pytest.fixture(scope="module")
+        def shared(minikube_cluster):
+            return minikube_cluster.client.httpx()
+
+
+        @pytest.mark.parametrize("number", range(12))
+        def test_it(shared, minikube, number):
+            assert shared.get("/api/v1/namespaces").status_code == 200
+            assert minikube.client.httpx().get("/api/v1/nodes").status_code == 200
+            counts.append(len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")))
+            assert counts[-1] <= counts[0] + 6, counts
+    """, f"--minikube-isolation={isolation}")  # fmt: skip
+    result.assert_outcomes(passed=12)
+
+
 def test_a_test_may_delete_its_namespace(pytester: pytest.Pytester) -> None:
     run(pytester, """
         def test_it(minikube):

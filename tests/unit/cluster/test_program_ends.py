@@ -14,6 +14,7 @@ from minikube_py import Cluster, ClusterError
 
 RAISED: list[Callable[[], BaseException]] = [
     lambda: ValueError("bad"),
+    lambda: MemoryError(),
     lambda: SystemExit(2),
     lambda: KeyboardInterrupt(),
     lambda: asyncio.CancelledError(),

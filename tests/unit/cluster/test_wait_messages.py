@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py.cluster.waiting import STATE_SHOWN_MAX, Waiting
+from minikube_py.cluster.waiting import STATE_SHOWN_MAX, Waiting, ready_of
 
 META = {"name": "a", "namespace": "default", "resourceVersion": "49"}
 LAMBDAS = (
@@ -95,3 +95,33 @@ def test_a_long_state_is_cut_and_says_so() -> None:
     waiting.seen([{"kind": "ConfigMap", "metadata": META, "data": {"n": "1" * 5000}}])
     text = waiting.message(30, "", (), ())
     assert text.endswith("11...") and len(text) < STATE_SHOWN_MAX + 200
+
+
+@pytest.mark.parametrize(("condition", "holds"), [
+    ("Ready", True), ("ready", True), ("Ready=True", True), ("ready=true", True), ("Ready=False", False),
+    ("Failed", False), ("failed=false", True), ("Other", False), ("Other=False", False),
+])  # fmt: skip
+def test_conditions_take_the_forms_of_kubectl_wait(condition: str, holds: bool) -> None:
+    status = {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Failed", "status": "False"}]}
+    assert Waiting("w/a", condition=condition).seen([{"metadata": {"name": "a"}, "status": status}]) is holds
+
+
+ROLLING = {"type": "RollingUpdate"}
+
+
+@pytest.mark.parametrize(("kind", "spec", "status", "ready"), [
+    ("Deployment", {"replicas": 2}, {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2}, 2),
+    ("Deployment", {"replicas": 2}, {"replicas": 2, "readyReplicas": 2}, None),
+    ("Deployment", {"replicas": 2, "paused": True}, {"replicas": 2, "readyReplicas": 2}, 2),
+    ("Deployment", {"replicas": 0}, {}, 0),
+    ("ReplicaSet", {"replicas": 2}, {"replicas": 2, "readyReplicas": 2}, 2),
+    ("StatefulSet", {"replicas": 2, "updateStrategy": ROLLING}, {"readyReplicas": 2, "updatedReplicas": 1}, None),
+    ("StatefulSet", {"replicas": 2, "updateStrategy": {"type": "OnDelete"}}, {"readyReplicas": 2}, 2),
+    ("StatefulSet", {"replicas": 2, "updateStrategy": {**ROLLING, "rollingUpdate": {"partition": 1}}},
+     {"readyReplicas": 2, "updatedReplicas": 1}, 2),
+    ("DaemonSet", {"updateStrategy": ROLLING}, {"numberReady": 2, "desiredNumberScheduled": 2}, None),
+    ("DaemonSet", {"updateStrategy": ROLLING},
+     {"numberReady": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2}, 2),
+])  # fmt: skip
+def test_ready_replicas_are_of_the_latest_template(kind: str, spec: Any, status: Any, ready: int | None) -> None:
+    assert ready_of({"kind": kind, "metadata": {}, "spec": spec, "status": status}) == ready

@@ -68,6 +68,29 @@ def test_its_answer_decides(cluster: Cluster) -> None:
     assert [each["name"] for each in hook.requests] == ["bad", "good"]
 
 
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/made"
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+@pytest.mark.parametrize("by", ["apply", "PUT"])
+def test_an_update_that_creates_its_object_is_a_creation(cluster: Cluster, operation: str, by: str) -> None:
+    def made() -> int:
+        lease = b'{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"made"}}'
+        if by == "PUT":
+            return cluster.request("PUT", LEASE, lease).status
+        found = refusal(lambda: cluster.apply(lease.decode()))
+        return found[0] if found else 201
+
+    hook = cluster.webhook("guard", lambda request: request["options"]["kind"] == "UpdateOptions")
+    of = configuration(hook)
+    of["webhooks"][0]["rules"] = [
+        {"apiGroups": ["*"], "apiVersions": ["*"], "operations": [operation], "resources": ["leases"]}
+    ]
+    cluster.apply(of)
+    assert made() == (403 if operation == "CREATE" else 201)
+    assert len(hook.requests) == (operation == "CREATE")
+
+
 def test_its_patch_is_applied(cluster: Cluster) -> None:
     patch = [{"op": "add", "path": "/data", "value": {"a": "b"}}]
     hook = cluster.webhook("guard", lambda _: {"allowed": True, "patch": patch})

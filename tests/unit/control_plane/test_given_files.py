@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from minikube_py import env
-from minikube_py.api.yaml_text import FILE_DEPTH_MAX, documents
+from minikube_py.api.yaml_text import MAX_DEPTH, YamlError, documents
 from minikube_py.client import outside
 from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.cluster.manifests import _of_path
@@ -115,13 +115,26 @@ def test_what_has_no_end_or_is_a_folder_is_no_file(name: str) -> None:
         env.read_file(Path(name), 100_000)
 
 
-@pytest.mark.parametrize("levels", [1, FILE_DEPTH_MAX - 2, FILE_DEPTH_MAX + 2])
+@pytest.mark.parametrize("levels", [1, MAX_DEPTH, MAX_DEPTH + 1, 100_000])
 def test_what_is_not_too_deep_is_read_as_ever(levels: int) -> None:
+    """PyYAML's own composer recurses in C without bound, and would end the process."""
     for text in (b"[" * levels + b"x" + b"]" * levels, b"- " * levels + b"x"):
-        if levels > FILE_DEPTH_MAX:
-            with pytest.raises(yaml.YAMLError, match="nested deeper than"):
+        if levels > MAX_DEPTH:
+            with pytest.raises(YamlError, match="exceeded max"):
                 documents(text)
         else:
             assert documents(text) == [yaml.load(text, yaml.SafeLoader)] if levels < 100 else documents(text)
-    wide = b"[" + b"[],{}," * FILE_DEPTH_MAX + b"]"
-    assert documents(wide) == [[[], {}] * FILE_DEPTH_MAX]
+    wide = b"[" + b"[],{}," * 1000 + b"]"
+    assert documents(wide) == [[[], {}] * 1000]
+
+
+def test_json_that_is_too_deep_is_refused() -> None:
+    with pytest.raises(YamlError, match="json: offset"):
+        documents(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+
+
+def test_aliases_that_stand_for_too_much_are_refused() -> None:
+    lines = ["a: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"b{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 9)]
+    with pytest.raises(YamlError, match="excessive aliasing"):
+        documents("\n".join(lines).encode())
