@@ -87,7 +87,7 @@ def test_an_update_that_creates_its_object_is_a_creation(cluster: Cluster, opera
         {"apiGroups": ["*"], "apiVersions": ["*"], "operations": [operation], "resources": ["leases"]}
     ]
     cluster.apply(of)
-    assert made() == (403 if operation == "CREATE" else 201)
+    assert made() == (400 if operation == "CREATE" else 201)
     assert len(hook.requests) == (operation == "CREATE")
 
 
