@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from minikube_py.api.go_format import go_float
+from minikube_py.api.go_format import go_float, go_text
 from minikube_py.api.go_numbers import reread
 
 MAX_NODES: Final = 200_000
@@ -47,6 +47,7 @@ _WORDS: Final[dict[str, Any]] = {
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INT = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d?-\d\d?([Tt][\d:.]+(Z|[-+]\d\d:\d\d)| [\d:.]+)?")
+_NOT_BETWEEN = re.compile(r"(?<![0-9])_|_(?![0-9])")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
@@ -64,7 +65,8 @@ def _resolved(text: str) -> tuple[str, Any]:
         return "str", text
     if _NOT_FINITE.fullmatch(text):
         raise YamlError(f"json: unsupported value: {_go_float(text)}")
-    plain = text.replace("_", "") if text[0] != "." else text
+    # Behind a point Go's own rule holds: between digits.
+    plain = text if text[0] == "." and _NOT_BETWEEN.search(text) else text.replace("_", "")
     if len(plain) <= INT_CHARS_MAX and _INT.fullmatch(plain):
         digits = plain.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
@@ -80,11 +82,10 @@ def _resolved(text: str) -> tuple[str, Any]:
 
 
 def _tagged(tag: str, text: str) -> Any:
+    if tag == "str" or (tag == "timestamp" and _TIMESTAMP.fullmatch(text)):
+        return text
     found, value = _resolved(text)
-    if tag in ("str", "timestamp"):
-        if tag == "str" or _TIMESTAMP.fullmatch(text):
-            return text
-    elif tag == found or (tag == "float" and found == "int"):
+    if tag == found or (tag == "float" and found == "int" and value < 1 << 63):
         return value
     raise YamlError(f"yaml: cannot decode !!{found} `{text}` as a !!{tag}")
 
@@ -272,7 +273,7 @@ class _Reader:
             if isinstance(event, yaml.ScalarEvent) and event.value == "<<" and not event.style:
                 self._merge(self._value(self._next(), depth + 1), merged)
                 continue
-            key = _key(event, self._value(event, depth + 1))
+            key = _not_finite_key(event) or _key(event, self._value(event, depth + 1))
             if key in found:
                 self.repeats.append(f'  line {line}: key "{key}" already set in map')
             found[key] = self._value(self._next(), depth + 1)
@@ -291,12 +292,18 @@ def _scalar(event: Any) -> Any:
     tag = event.tag
     if tag == _BINARY:
         try:
-            return base64.b64decode("".join(event.value.splitlines()), validate=True).decode(errors="replace")
+            return go_text(base64.b64decode("".join(event.value.splitlines()), validate=True))
         except ValueError:
             raise YamlError("yaml: !!binary value contains invalid base64 data") from None
     if tag in _RESOLVED:
         return _tagged(_RESOLVED[tag], event.value)
     return event.value if tag or event.style else resolve(event.value)
+
+
+def _not_finite_key(event: Any) -> str:
+    plain = isinstance(event, yaml.ScalarEvent) and not event.style and event.tag in (None, _FLOAT_TAG)
+    found = _NOT_FINITE.fullmatch(event.value) if plain else None
+    return {"NaN": ".nan", "+Inf": ".inf", "-Inf": "-.inf"}[_go_float(event.value)] if found else ""
 
 
 def _key(event: Any, value: Any) -> str:
