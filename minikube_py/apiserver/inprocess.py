@@ -11,6 +11,7 @@ from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.messages import NO_QUERY, Request
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
+from minikube_py.client.rest import refused_watch
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import Unavailable
 
@@ -55,7 +56,7 @@ class InProcessTransport:
         response = await self._core.handle(Request("GET", path, query, b"", self._user))
         stream = response.stream
         if stream is None:
-            yield [WatchEvent("ERROR", response.body)]
+            yield [refused_watch(response.status, response.body)]
             return
         self._streams[stream] = None
         try:

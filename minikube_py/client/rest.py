@@ -14,7 +14,7 @@ from urllib.parse import quote
 import orjson
 
 from minikube_py.api.errors import StatusError
-from minikube_py.client.transport import JSON, MERGE_PATCH, ApiResponse, ApiTransport
+from minikube_py.client.transport import JSON, MERGE_PATCH, ApiResponse, ApiTransport, WatchEvent
 
 Object = dict[str, Any]
 
@@ -98,6 +98,11 @@ def status_error(status: int, body: bytes) -> StatusError:
     if not document.get("code"):
         document["code"] = status
     return StatusError.from_status(document)
+
+
+def refused_watch(status: int, body: bytes) -> WatchEvent:
+    """The event of a watch that did not begin. A body that is no Status, as of an unknown path, becomes one."""
+    return WatchEvent("ERROR", orjson.dumps(status_error(status, body).to_status()))
 
 
 class RestClient:

@@ -18,6 +18,7 @@ from minikube_py.apiserver.inprocess import USER_AGENT
 from minikube_py.apiserver.messages import parse_query
 from minikube_py.apiserver.routes import parse_path, verb_of
 from minikube_py.apiserver.watch_stream import Batch, Stream
+from minikube_py.client.rest import refused_watch
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.cluster.code_place import place
 from minikube_py.cluster.gate import GatedStream, Met
@@ -466,7 +467,7 @@ class Remote:
         asked = self._head("GET", path, {**(params or {}), "watch": "true"}, b"")
         found, watch = await self._process.exchange(asked, b"")
         if watch is None:
-            yield [WatchEvent("ERROR", found.body)]
+            yield [refused_watch(found.status, found.body)]
             return
         try:
             while (batch := await watch.arrived.get()) is not None:

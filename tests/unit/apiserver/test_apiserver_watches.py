@@ -313,3 +313,11 @@ async def test_a_restarted_server_resumes_where_the_store_still_knows(core: Core
     events = await core.watch(f"{MAPS}?resourceVersion={then}")
     ((kind, obj),) = await events.take(1)
     assert (kind, obj["metadata"]["name"]) == ("ADDED", "b"), orjson.dumps(obj)
+
+
+async def test_a_watch_of_a_path_that_is_not_served_is_refused_with_a_status(core: Core) -> None:
+    """As of a definition that has just gone; the body of an unknown path is plain text."""
+    async for (event,) in InProcessTransport(core.api).watch("/apis/gone.example.com/v1/things"):
+        status = orjson.loads(event.object)
+        assert (event.type, status["kind"], status["code"]) == ("ERROR", "Status", 404)
+        assert "404 page not found" in status["message"]
