@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from functools import cache
@@ -20,7 +21,7 @@ from minikube_py.client.transport import JSON
 from minikube_py.cluster.in_process import SERVER, Answered, AsyncAnswer, bearer, installed, wire
 from minikube_py.cluster.program import Remote
 from minikube_py.cluster.program_clients import ProgramClients
-from minikube_py.cluster.program_plain import Baton, PlainClients
+from minikube_py.cluster.program_plain import Baton, PlainClients, on_its_thread
 from minikube_py.errors import MinikubeError
 from minikube_py.sim.replaced import Replaced
 
@@ -32,7 +33,7 @@ _now_s: ContextVar[Callable[[], float]] = ContextVar("now_s")
 async def operate(clients: ProgramClients, wall_s: Callable[[], float], registry: Any, options: dict[str, Any]) -> None:
     """`kopf.operator(...)`, with a session, a memo that has `clients`, and no peers."""
     kopf, loop = installed("kopf"), asyncio.get_running_loop()
-    for attribute in _dated():
+    for attribute in (*_dated(), *_stoppers()):
         clients.transport.replace(attribute)
     _now_s.set(wall_s)
 
@@ -72,6 +73,17 @@ _DATES: Final = SimpleNamespace(**{name: getattr(datetime, name) for name in dat
 @cache
 def _dated() -> tuple[Replaced, ...]:
     return tuple(Replaced(installed(f"kopf.{name}"), "datetime", _DATES) for name in DATED)
+
+
+@cache
+def _stoppers() -> tuple[Replaced]:
+    """`stopped.wait()` of a plain daemon: set by the simulation, so it waits in virtual time without a timeout, too."""
+
+    def wait(self: Any, timeout: float | None = None) -> Any:
+        return found.own(self, threading.TIMEOUT_MAX if timeout is None and on_its_thread() else timeout)
+
+    found = Replaced(installed("kopf._cogs.aiokits.aioenums").SyncFlagWaiter, "wait", wait)
+    return (found,)
 
 
 class _Session:

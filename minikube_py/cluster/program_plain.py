@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from inspect import (
     isasyncgen,
     isasyncgenfunction,
@@ -19,6 +19,7 @@ from inspect import (
     isgenerator,
     isgeneratorfunction,
 )
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from minikube_py.apiserver.http1 import Head
@@ -69,12 +70,45 @@ def _sleep(seconds: float) -> None:
 SLEEP: Final = Replaced(time, "sleep", _sleep)
 
 
+def _wait(self: threading.Event, timeout: float | None = None) -> bool:
+    """In a program's thread a timeout is in virtual time. Without one only a thread of its own can set the event."""
+    baton = getattr(_thread, "baton", None)
+    if baton is None or timeout is None or self.is_set():
+        found: bool = EVENT_WAIT.own(self, timeout)
+        return found
+    baton.wait(lambda: _until_set(self, timeout))
+    return self.is_set()
+
+
+async def _until_set(event: threading.Event, timeout_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+    # Its waiter is in the place of the lock that a waiting thread leaves there.
+    condition: Any = event._cond  # type: ignore[attr-defined]
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    waiter = SimpleNamespace(release=lambda: loop.call_soon_threadsafe(wake))
+    condition._waiters.append(waiter)
+    try:
+        await asyncio.wait((woken,), timeout=max(timeout_s, 0))
+    finally:
+        with suppress(ValueError):
+            condition._waiters.remove(waiter)
+
+
+EVENT_WAIT: Final = Replaced(threading.Event, "wait", _wait)
+
+
 class Baton:
     """Passed between the function's thread and the simulation. A function that cannot be killed fails the run; its
     thread then waits for good."""
 
     def __init__(self, main: Callable[[], object], remote: Remote) -> None:
         remote.replace(SLEEP)
+        remote.replace(EVENT_WAIT)
         self._main, self._remote = main, remote
         self._thread = threading.Thread(target=self._body, name=remote.name, daemon=True)
         self._to_thread, self._to_loop = threading.Semaphore(0), threading.Semaphore(0)

@@ -25,6 +25,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cluster/owner.py", IDENTITY): "a forked child is refused; compared, and shown to nobody",
     ("cluster/door.py", THREAD): "a real kubectl, from the loop that it asks",
     ("cluster/gateway.py", THREAD): "real sockets, in front of virtual time",
+    ("cluster/program_kopf.py", THREAD): "the longest that a plain handler can wait",
     ("cluster/program_plain.py", THREAD): "a plain function under test: it and the simulation take turns",
     ("cluster/program_plain.py", TIME): "what sleeps by `time` there lets virtual time pass",
     ("cluster/program_plain.py", WAIT): "on a simulated loop, whose timers are virtual",

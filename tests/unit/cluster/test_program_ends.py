@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from minikube_py import Cluster, ClusterError
+from minikube_py import Cluster
 
 RAISED: list[Callable[[], BaseException]] = [
     lambda: ValueError("bad"),
@@ -67,25 +66,6 @@ def test_it_is_restarted_and_its_error_is_known(kind: Callable[..., Main], made:
         cluster.advance(60)
         assert program.starts > 2 and program.error is not None and not program.returned
         assert len(cluster.objects("namespaces")) == 4
-
-
-async def yields(_: Any) -> AsyncIterator[None]:
-    yield
-
-
-def yields_plainly(_: Any) -> Iterator[None]:
-    yield
-
-
-@pytest.mark.real_time("plain functions on threads of their own")
-@pytest.mark.parametrize("main", [yields, yields_plainly, partial(yields), partial(yields_plainly)])
-def test_a_generator_function_is_refused_by_name(main: Callable[..., Any]) -> None:
-    with Cluster(nodes=0, clock="virtual") as cluster:
-        with pytest.raises(ClusterError, match=r"a call of a generator function runs nothing .* yields.* Take its"):
-            cluster.program(main)
-        program = cluster.program(lambda clients: main(clients))
-        cluster.advance(1)
-        assert "runs nothing of its body" in str(program.error) and not program.returned
 
 
 @pytest.mark.parametrize("code", [None, 0, 1, "why"])

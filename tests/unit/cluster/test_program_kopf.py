@@ -113,6 +113,31 @@ def test_a_careless_operator_is_found_and_a_careful_one_passes(registry: Any) ->
     assert careless.found.least.faults
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("timeout_s", [1, None])
+def test_a_plain_daemon_waits_for_its_end_in_virtual_time(registry: Any, timeout_s: float | None) -> None:
+    looks: list[str] = []
+
+    @kopf.daemon("configmaps", labels=LABELLED, registry=registry)
+    def looks_after(stopped: Any, name: str, **_: Any) -> None:
+        while not stopped:
+            looks.append(name)
+            stopped.wait(timeout_s)
+        looks.append("stopped")
+
+    async def operate(clients: Any) -> None:
+        await clients.kopf(registry)
+
+    with Cluster(nodes=0, clock="virtual", seed=3) as cluster:
+        cluster.program(operate)
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "labels": LABELLED}})
+        cluster.advance(20)
+        assert 15 <= len(looks) <= 20 if timeout_s else len(looks) == 1
+        cluster.delete("cm/web")
+        cluster.advance(0.5)
+        assert looks[-1] == "stopped"
+
+
 def test_coroutines_in_a_set_begin_in_an_order_that_repeats() -> None:
     """Their order in a set is that of their addresses; kopf discovers with one."""
     begun: list[str] = []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from minikube_py.cluster.aims import Aimed
 from minikube_py.cluster.explore import Outcome, run_once
 from minikube_py.cluster.program_plain import KILLS_MAX
 from minikube_py.sim.faults import Fault
+from minikube_py.sim.loop import SimFailure
 
 pytestmark = pytest.mark.real_time("plain functions on threads of their own")
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -107,6 +111,72 @@ def test_its_sleeps_take_virtual_time_and_it_ends_where_it_sleeps() -> None:
         cluster.advance(300)
         assert len(ticks) == 4 and not program.running
     assert cleared == [1, 2] and threading.active_count() == threads
+
+
+@pytest.mark.timeout(60)
+def test_a_timeout_of_an_event_is_in_virtual_time() -> None:
+    waited: list[tuple[bool, float]] = []
+    event, own = threading.Event(), threading.Event.wait
+
+    def waits(clients: Any) -> None:
+        thread = threading.Thread(target=threading.Event().wait, args=(0.001,))
+        thread.start()
+        thread.join()
+        for timeout_s in (1000, 0, -1, 1e9, 1e9):
+            begun_s = cluster.now_s
+            waited.append((event.wait(timeout_s), round(cluster.now_s - begun_s)))
+
+    async def sets(clients: Any) -> None:
+        await asyncio.sleep(3000)
+        event.set()
+
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        programs = cluster.program(waits), cluster.program(sets)
+        cluster.advance(3001)
+        assert [program.error for program in programs] == [None, None]
+        assert waited == [(False, 1000), (False, 0), (False, 0), (True, 2000), (True, 0)]
+        assert not event._cond._waiters  # type: ignore[attr-defined]
+        event.clear()
+        program = cluster.program(lambda clients: event.wait(1000))
+        cluster.advance(1)
+        program.crash()
+        cluster.advance(5)
+        assert program.starts == 2 and len(event._cond._waiters) == 1  # type: ignore[attr-defined]
+    assert threading.Event.wait is own
+
+
+def test_the_cluster_s_date_follows_from_its_seconds() -> None:
+    """As docs/how-to/explore.md tells an operator's author."""
+
+    def main(clients: Any) -> None:
+        made = clients.httpx().post(MAPS, json={"metadata": {"name": "made"}}).json()
+        age = now() - datetime.fromisoformat(made["metadata"]["creationTimestamp"])
+        ages_s.append(age.total_seconds())
+
+    def now() -> datetime:
+        return datetime.fromtimestamp(1_700_000_000 + cluster.now_s, UTC)
+
+    ages_s: list[float] = []
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        cluster.advance(5000)
+        cluster.program(main)
+        cluster.advance(1)
+    assert 0 <= ages_s[0] < 2
+
+
+def test_a_thread_of_its_own_that_ends_such_a_wait_is_refused() -> None:
+    def main(clients: Any) -> None:
+        event = threading.Event()
+        others.append(threading.Thread(target=event.set, name="other"))
+        event.wait(1000)
+
+    others: list[threading.Thread] = []
+    with pytest.raises(SimFailure, match=r"main: .* \(here: other\)"), Cluster(nodes=0, clock="virtual") as cluster:
+        cluster.program(main)
+        cluster.advance(1)
+        others[0].start()
+        others[0].join()
+        cluster.advance(1)
 
 
 def test_a_function_that_never_ends_leaves_no_thread() -> None:
@@ -207,6 +277,24 @@ def test_what_it_raises_is_told_and_it_is_started_again() -> None:
         program = cluster.program(fails)
         cluster.advance(10)
         assert program.starts > 2 and "SystemExit: 3" in str(program.error)
+
+
+async def yields(_: Any) -> AsyncIterator[None]:
+    yield
+
+
+def yields_plainly(_: Any) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("main", [yields, yields_plainly, partial(yields), partial(yields_plainly)])
+def test_a_generator_function_is_refused_by_name(main: Callable[..., Any]) -> None:
+    with Cluster(nodes=0, clock="virtual") as cluster:
+        with pytest.raises(ClusterError, match=r"a call of a generator function runs nothing .* yields.* Take its"):
+            cluster.program(main)
+        program = cluster.program(lambda clients: main(clients))
+        cluster.advance(1)
+        assert "runs nothing of its body" in str(program.error) and not program.returned
 
 
 def test_only_its_own_thread_may_wait() -> None:
