@@ -26,6 +26,7 @@ MODULES: Final = {
     "time": TIME,
     "secrets": RANDOM,
     "uuid": RANDOM,
+    "resource": TIME,
     "threading": THREAD,
     "_thread": THREAD,
     "concurrent.futures": THREAD,
@@ -44,6 +45,7 @@ NAMES: Final = {
     "os.urandom": RANDOM,
     "os.getrandom": RANDOM,
     "random.SystemRandom": RANDOM,
+    "cryptography.x509.random_serial_number": RANDOM,
     "os.environ": IDENTITY,
     "os.environb": IDENTITY,
     "os.getenv": IDENTITY,
@@ -69,6 +71,7 @@ CALLED: Final = {
     "asyncio.gather": TURNS,
     "asyncio.sleep": WAIT,
     "datetime.datetime.fromtimestamp": IDENTITY,
+    "numpy.datetime64": TIME,
     "numpy.random.default_rng": RANDOM,
     "random.Random": RANDOM,
     "minikube_py.env.Rng": RANDOM,
@@ -83,7 +86,7 @@ UNIMPORTED: Final = {
     "Rng": "minikube_py.env.Rng",
 }
 """Meaning of names that the module does not import, as in short pieces of code."""
-ATTRIBUTES: Final = {"run_in_executor": THREAD}
+ATTRIBUTES: Final = {"run_in_executor": THREAD, "__hash__": IDENTITY}
 FOLDERS: Final = ("listdir", "scandir", "iterdir", "glob", "iglob", "rglob", "walk")
 INDIFFERENT: Final = frozenset(
     ("sorted", "len", "any", "all", "min", "max", "sum", "set", "frozenset", "bool", "isdisjoint", "fsum", "add",
@@ -307,6 +310,8 @@ def is_harmless(name: str, node: ast.Call) -> bool:
         return given and is_number(node.args[0], 0)
     if name == "datetime.datetime.fromtimestamp":
         return len(node.args) + len(node.keywords) > 1
+    if name == "numpy.datetime64":
+        return given and not (isinstance(node.args[0], ast.Constant) and node.args[0].value in ("now", "today"))
     return given
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy
 import orjson
+from wide_workload import wide_digest
 
 from minikube_py.client.leader_election import LeaderElector, Timing
 from minikube_py.client.rest import RestClient
@@ -266,6 +267,9 @@ WORKLOADS: dict[str, Callable[[VirtualCluster], None]] = {
     "volumes": volumes,
     "program": program,
 }
+WIDE = "wide"
+"""It has a cluster of its own, by the public class."""
+NAMES = (*WORKLOADS, WIDE)
 FOREGROUND = b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}'
 
 
@@ -275,6 +279,8 @@ def versions() -> dict[str, str]:
 
 
 def digest_of(name: str, seed: object) -> str:
+    if name == WIDE:
+        return wide_digest(f"{name} {seed}")
     with VirtualCluster(f"{name} {seed}", nodes_of(name)) as cluster:
         WORKLOADS[name](cluster)
         return cluster.digest
@@ -372,7 +378,7 @@ if __name__ == "__main__":
     scattered = scatter_heap()
     seed, *names = sys.argv[1:]
     if seed == "golden":
-        digests = {name: digest_of(name, SEED) for name in WORKLOADS}
+        digests = {name: digest_of(name, SEED) for name in NAMES}
         GOLDEN.write_text(json.dumps({"versions": versions(), "seed": SEED, "digests": digests}, indent=2) + "\n")
         sys.exit()
     if "--plant" in names:
@@ -380,4 +386,4 @@ if __name__ == "__main__":
 
         *names, _, fault = names
         PLANTS[fault]()
-    print(json.dumps({name: digest_of(name, seed) for name in names or WORKLOADS}))
+    print(json.dumps({name: digest_of(name, seed) for name in names or NAMES}))
