@@ -115,16 +115,15 @@ def _json_objects(text: str) -> tuple[list[Any], str, str]:
     """Those that JSON's decoder reads, what remains for YAML, and what was wrong with it as JSON. Raises: YamlError if
     more than one was read: then it is no YAML."""
     found: list[Any] = []
-    at = 0
-    while rest := text[at:].lstrip():
-        at = len(text) - len(rest)
+    end = 0
+    while (at := _SPACE.match(text, end).end()) < len(text):  # type: ignore[union-attr]
         try:
-            value, at = _JSON.raw_decode(text, at)
+            value, end = _JSON.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             broken = f"json: offset {getattr(error, 'pos', at)}: {getattr(error, 'msg', error)}"
             if len(found) > 1:
                 raise YamlError(broken) from None
-            return found, rest, broken
+            return found, text[at:], broken
         found.append(value)
     return found, "", ""
 
@@ -138,6 +137,7 @@ def _not_json(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
+_SPACE = re.compile(r"\s*")
 _JSON = json.JSONDecoder(parse_int=_json_whole, parse_constant=_not_json)
 
 

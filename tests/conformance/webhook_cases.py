@@ -167,8 +167,28 @@ def _ways() -> Iterator[Case]:
     ))  # fmt: skip
 
 
+def _operations() -> Iterator[Case]:
+    """Every way of writing, with hooks for some of the operations alone."""
+    for operations in (["CREATE"], ["UPDATE"], ["DELETE"], ["CREATE", "UPDATE"]):
+        name = "only-" + "-".join(operations).lower()
+        only = {"rules": [{**_ALL, "operations": operations}]}
+        metadata = {"name": name, "labels": {"case": name}}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, "name": f"{name}-applied"}}
+        of_lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}"
+        of_map, of_applied = f"{IN}/configmaps/{name}", f"{IN}/configmaps/{name}-applied?fieldManager=f"
+        yield Case(name, (("m", "label", only), ("v", "warns", only)), (
+            _create(name), Ask(name, "PUT", of_map, _map(name, name, data={"b": "2"})),
+            Ask(name, "PATCH", of_map, {"data": {"c": "3"}}, _MERGE),
+            Ask(name, "PUT", of_lease, lease), Ask(name, "PATCH", of_lease, {"spec": {"holderIdentity": "a"}}, _MERGE),
+            Ask(name, "PATCH", of_applied, applied, _APPLY),
+            Ask(name, "PATCH", of_applied, {**applied, "data": {"d": "4"}}, _APPLY),
+            *(Ask(name, "DELETE", each.partition("?")[0]) for each in (of_map, of_lease, of_applied)),
+        ))  # fmt: skip
+
+
 def cases() -> list[Case]:
-    return [*_answers(), *_refused(), *_orders(), *_conditions(), *_rules(), *_ways(), PROBE]
+    return [*_answers(), *_refused(), *_orders(), *_conditions(), *_rules(), *_ways(), *_operations(), PROBE]
 
 
 PROBE = Case("zz-probe", (("m", "allow", {}), ("v", "deny", {}), ("m", "deny", {})), ())
