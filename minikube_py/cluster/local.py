@@ -69,7 +69,7 @@ class Cluster(InVirtualTime):
     ) -> None:
         super().__init__()
         if clock == "virtual" and data_dir is not None:
-            raise ClusterError("a cluster in virtual time draws the same uids each time, so it keeps no folder")
+            raise ClusterError("data_dir: a cluster in virtual time draws the same uids each time and keeps no folder")
         self.clock = clock
         paths = (stages,) if isinstance(stages, str | Path) else stages
         # A program may change its working folder later.
