@@ -126,7 +126,7 @@ class Clients:
         self._async_closers.append(found.aclose)
         return found
 
-    def made(self) -> int:
+    def _made(self) -> int:
         """A mark for `close`."""
         return len(self._closers)
 

@@ -249,7 +249,7 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
     if snapshot is None:
         snapshot = kept[before.engine] = running.snapshot()
     # Fixtures of a wider scope have made theirs by now.
-    made = running.client.made()
+    made = running.client._made()
     yield running
     running.client.close(made)
     if before.put_back():
