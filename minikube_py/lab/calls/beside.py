@@ -58,12 +58,13 @@ class UpstreamRecording:
         self.recorder = recorder
         self.methods: Counter[str] = Counter()
         """Requests that etcd answered, with any result."""
+        self.given_up: Counter[str] = Counter()
+        """Those that the client no longer waited for: etcd may have handled them."""
         self._pods: dict[str, tuple[bool, bool]] = {}
         """By pod key, whether it has a node, and whether it runs."""
 
     def answered(self, method: Method, request: bytes, answer: bytes | None, sent_s: float, outcome: str) -> None:
-        if outcome != "given up":
-            self.methods[method.short] += 1
+        (self.given_up if outcome == "given up" else self.methods)[method.short] += 1
         shape, resource, name = self._described(method, BY_NAME[method.request].FromString(request))
         if outcome == "done" and method.short == "KV/Txn":
             outcome = "done" if BY_NAME[method.response].FromString(answer).succeeded else "compared in vain"
@@ -151,7 +152,8 @@ class Counted:
     """`grpc_server_handled_total` by `Service/Method`, unary methods only."""
     etcd_mvcc: dict[str, float]
     proxied: dict[str, tuple[int, int]]
-    """By method, the responses that the proxy had seen before and after reading etcd's counters."""
+    """By method, the responses that the proxy had seen before reading etcd's counters, and those after it with the
+    requests that clients gave up."""
 
     def disagreements(self) -> list[str]:
         """Methods for which etcd's count differs from the proxy's."""
@@ -202,7 +204,7 @@ class UpstreamRun:
         before = dict(self.recording.methods)
         async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as answer:
             etcd = metrics.parse(await answer.text())
-        after = dict(self.recording.methods)
+        after = self.recording.methods + self.recording.given_up
         for (name, labels), value in etcd.items():
             label = dict(labels)
             if name == "grpc_server_handled_total" and label["grpc_type"] == "unary" and value:
