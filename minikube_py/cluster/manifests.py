@@ -54,7 +54,7 @@ def _text(path: Path) -> str:
 def _of_text(text: str, where: str) -> list[Object]:
     try:
         found = documents(text.encode())
-    except YamlError as error:
+    except (YamlError, UnicodeEncodeError) as error:
         raise ClusterError(f"manifests: {where} is not YAML: {error}") from error
     if not found:
         raise ClusterError(f"manifests: {where} holds no object")
