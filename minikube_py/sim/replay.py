@@ -51,10 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--of", choices=NAMES, default=NAMES[0], help="of what (default: the store)")
     parser.add_argument("--until", type=float, metavar="S", help="tell nothing after this second of virtual time")
     parser.add_argument("--operations", type=int, metavar="N", help="requests before all heals (default: 220)")
-    names = lambda text: [name for name in text.split(",") if name]  # noqa: E731
-    parser.add_argument("--without", type=names, metavar="NAME,NAME", help="faults of the schedule to leave out")
+    parser.add_argument("--without", type=_names, metavar="NAME,NAME", help="faults of the schedule to leave out")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller history that fails in the same way")
     return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def replay(kind: type[Run], options: RunOptions, out: TextIO, until_s: float | None = None) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from minikube_py.sim.around import simulated
 from minikube_py.sim.loop_base import FOREIGN
 from minikube_py.sim.replaced import Replaced
 
@@ -189,7 +190,7 @@ WAIT_FOR = Replaced(asyncio, "wait_for", wait_for)
 
 def wrap_future(future: Any, *, loop: Any = None) -> Any:
     """On a simulated loop what another thread does is refused, whether or not it happens to be done already."""
-    if asyncio.isfuture(future) or not hasattr(loop or _get_running_loop(), "next_number"):
+    if asyncio.isfuture(future) or not simulated(loop or _get_running_loop()):
         return WRAP_FUTURE.own(future, loop=loop)
     raise NotImplementedError(FOREIGN.format("an executor's"))
 
