@@ -109,11 +109,26 @@ def check_preconditions(kind: Kind, obj: Json, uid: str | None, resource_version
         if wanted and wanted != found:
             name, namespace = metadata["name"], metadata.get("namespace") or ""
             why = (
-                f"StorageError: invalid object, Code: 4, Key: {kind.key(namespace, name).decode()}, "
+                f"StorageError: invalid object, Code: 4, Key: {_upstream_key(kind, namespace, name)}, "
                 f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, "
                 f"{what} in object meta: {found}"
             )
             raise conflict(kind, name, why)
+
+
+_UPSTREAM_FOLDERS: Final = {
+    "replicationcontrollers": "controllers", "endpoints": "services/endpoints", "nodes": "minions",
+    "services": "services/specs", "ingresses": "ingress",
+}  # fmt: skip
+"""Source: `pkg/kubeapiserver/default_storage_factory_builder.go`."""
+
+
+def _upstream_key(kind: Kind, namespace: str, name: str) -> str:
+    """Upstream's key, for messages: built-in kinds have no group there."""
+    ours = kind.key(namespace, name).decode()
+    if kind.definition or kind.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+        return ours
+    return f"/registry/{_UPSTREAM_FOLDERS.get(kind.plural, kind.plural)}/{ours.removeprefix(kind.prefix.decode())}"
 
 
 _REPEATED_OWNERS: Final = (

@@ -11,7 +11,16 @@ from minikube_py.api import strategy
 from minikube_py.api.admission_expressions import Matched, match
 from minikube_py.api.admission_policies import Denials, ValidatingPolicy
 from minikube_py.api.apply.managed_fields import with_times_of
-from minikube_py.api.errors import Json, StatusError, invalid
+from minikube_py.api.errors import (
+    GroupResource,
+    Json,
+    StatusError,
+    bad_request,
+    conflict,
+    go_quote,
+    invalid,
+    invalid_value,
+)
 from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.registry import Registry
 from minikube_py.api.validation.dispatch import validate_create, validate_update
@@ -29,6 +38,31 @@ def check(kind: Kind, new: Json, old: Json | None, sub: str, repeated: Sequence[
     if old is None or sub not in ("", "status"):
         return [*repeated]
     return [*repeated, *(kind.warn_status(new, old) if sub else kind.warn(new, old))]
+
+
+def check_version(kind: Kind, new: Json, old: Json) -> None:
+    """A named version must be the stored one; an empty one means any, where the kind allows it. Called after mutating
+    admission, as upstream does. Raises: StatusError 400, 409, 422."""
+    metadata, before = new["metadata"], old["metadata"]
+    wanted = metadata.get("resourceVersion")
+    if wanted == before["resourceVersion"]:
+        return
+    if wanted and wanted != "0":
+        check_number(wanted)
+        raise conflict(kind, before["name"])
+    if not kind.allow_unconditional_update:
+        group_resource = GroupResource(kind.group, kind.plural, kind.plural)
+        wrong = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(group_resource, before["name"], [wrong])
+    metadata["resourceVersion"] = before["resourceVersion"]
+
+
+def check_number(version: str) -> None:
+    """Raises: StatusError 400 where a resourceVersion is no number of 64 bits."""
+    if not (version.isascii() and version.isdigit()):
+        raise bad_request(f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax")
+    if len(version.lstrip("0")) > 20 or int(version) >= 1 << 64:
+        raise bad_request(f"strconv.ParseUint: parsing {go_quote(version)}: value out of range")
 
 
 def conclude(kind: Kind, new: Json, old: Json | None, sub: str, cluster: Cluster) -> None:
@@ -68,7 +102,8 @@ def steps_of_create(kind: Kind, obj: Json, cluster: Cluster) -> Steps:
 
 
 def steps_of_update(kind: Kind, new: Json, old: Json, sub: str, said: list[str], cluster: Cluster) -> Steps:
-    """As `steps_of_create`, for a change. `said` collects the warnings."""
+    """As `steps_of_create`, for a change. `said` collects the warnings. Raises: StatusError 400, 403, 409, 422."""
+    check_version(kind, new, old)
     kind = as_stored(kind, new, old)
     repeated = strategy.without_repeats(new, " after mutating admission happens")
     strategy.settle_update(kind, new, old, sub, cluster)

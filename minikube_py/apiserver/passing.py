@@ -98,7 +98,8 @@ class Passing:
         await asyncio.sleep(0)
         if asked.halfway:
             new = decoded(kind, made.value)
-            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+            if made.version:
+                new["metadata"]["resourceVersion"] = made.version
 
             def again() -> None:
                 if admit is not None:

@@ -24,14 +24,10 @@ from minikube_py.api.apply.managed_fields import (
 )
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
-    GroupResource,
     Json,
     StatusError,
     bad_request,
     conflict,
-    go_quote,
-    invalid,
-    invalid_value,
     not_found,
     request_entity_too_large,
 )
@@ -43,7 +39,15 @@ from minikube_py.api.meta import generate_name, namespace_of, new_uid, timestamp
 from minikube_py.api.patch import apply_patch, canonical, read_config
 from minikube_py.api.registry import Registry, registry_of
 from minikube_py.api.typed import DecodeError
-from minikube_py.apiserver.checks import check, denials, matched, settled, steps_of_create, steps_of_update
+from minikube_py.apiserver.checks import (
+    check,
+    check_number,
+    denials,
+    matched,
+    settled,
+    steps_of_create,
+    steps_of_update,
+)
 from minikube_py.apiserver.options import DeleteOptions, delete_options
 from minikube_py.apiserver.webhook_answers import Patched, reviewed
 from minikube_py.apiserver.webhook_answers import patched as webhook_patched
@@ -141,22 +145,11 @@ def check_namespace(kind: Kind, metadata: Json, namespace: str) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def check_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
-    """A named version must be the stored one; an empty one means any, where the kind allows it."""
-    before = old["metadata"]
+def check_uid(kind: Kind, metadata: Json, old: Json) -> None:
+    """Raises: StatusError 409 where a PUT names another object's."""
     uid = metadata.get("uid")
-    if uid and uid != before["uid"]:
+    if uid and uid != old["metadata"]["uid"]:
         strategy.check_preconditions(kind, old, uid, None)
-    wanted = metadata.get("resourceVersion")
-    if not wanted or wanted == "0":
-        if not kind.allow_unconditional_update:
-            group_resource = GroupResource(kind.group, kind.plural, kind.plural)
-            wrong = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid(group_resource, name, [wrong])
-        metadata["resourceVersion"] = before["resourceVersion"]
-    elif wanted != before["resourceVersion"]:
-        _check_number(wanted)
-        raise conflict(kind, name)
 
 
 def settle_version(kind: Kind, name: str, metadata: Json) -> None:
@@ -165,14 +158,7 @@ def settle_version(kind: Kind, name: str, metadata: Json) -> None:
     if uid := metadata.get("uid"):
         strategy.check_preconditions(kind, {"metadata": {**metadata, "name": name, "uid": ""}}, uid, None)
     if wanted := metadata.pop("resourceVersion", None):
-        _check_number(wanted)
-
-
-def _check_number(version: str) -> None:
-    if not (version.isascii() and version.isdigit()):
-        raise bad_request(f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax")
-    if len(version.lstrip("0")) > 20 or int(version) >= 1 << 64:
-        raise bad_request(f"strconv.ParseUint: parsing {go_quote(version)}: value out of range")
+        check_number(wanted)
 
 
 def _is_revision(text: str) -> bool:
@@ -234,27 +220,17 @@ class PatchBody(NamedTuple):
     force: bool = False
 
 
-def patched(
-    kind: Kind,
-    old: Json,
-    patch: PatchBody,
-    sub: str,
-    warnings: list[str],
-    admit: Admission | None = None,
-) -> Json:
-    """The object after the patch, to be finished as an update. Raises: StatusError 400, 403, 409, 413, 415, 422."""
+def patched(kind: Kind, old: Json, patch: PatchBody, sub: str, warnings: list[str]) -> Json:
+    """The object after the patch, to be finished as an update. Raises: StatusError 400, 409, 413, 415, 422."""
     original = {"kind": kind.kind, "apiVersion": kind.api_version, **old}
     warnings.clear()
     new = apply_patch(patch.content_type, kind, original, patch.body, patch.field_validation, warnings=warnings)
     metadata = new["metadata"]
     check_name(metadata, patch.name)
     check_namespace(kind, metadata, patch.namespace)
-    _take_version(kind, patch.name, metadata, old)
     kind.default(new)
     with_reset(new, old, patch.body, patch.content_type)
     track(kind, sub, old, new, patch.sender)
-    if admit is not None:
-        admit(kind, sub, patch.name, old, new)
     return new
 
 
@@ -287,21 +263,6 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
     check_namespace(kind, metadata, patch.namespace)
     check_name(metadata, patch.name)
     return new
-
-
-def check_applied(kind: Kind, new: Json, old: Json, patch: PatchBody, sub: str, admit: Admission | None = None) -> None:
-    """For an apply to an existing object, before it is finished as an update. Raises: StatusError 403, 409."""
-    _take_version(kind, patch.name, new["metadata"], old)
-    if admit is not None:
-        admit(kind, sub, patch.name, old, new)
-
-
-def _take_version(kind: Kind, name: str, metadata: Json, old: Json) -> None:
-    """For a patch, which may name a version. Raises: StatusError 409."""
-    wanted = metadata.get("resourceVersion")
-    if wanted and wanted != old["metadata"]["resourceVersion"]:
-        raise conflict(kind, name)
-    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -365,6 +326,8 @@ class Made(NamedTuple):
     generated: bool = False
     finished: bool = False
     refusal: StatusError | None = None
+    version: str = ""
+    """Of a change that has yet to pass admission: the resourceVersion that it names."""
 
 
 def key_of(kind: Kind) -> KindKey:
@@ -468,7 +431,7 @@ def update(kinds: Registry, asked: Body, old_value: bytes | None, revision: int,
             raise not_found(kind, asked.name)
         old = stored(kind, old_value, revision)
         kind.default(new)
-        check_version(kind, asked.name, new["metadata"], old)
+        check_uid(kind, new["metadata"], old)
         with_reset(new, old, asked.body, asked.content_type)
         track(kind, asked.sub, old, new, asked.sender)
         reached.admit(kind, asked.sub, asked.name, old, new)
@@ -485,7 +448,8 @@ def patch(kinds: Registry, asked: Body, old_value: bytes, revision: int) -> Made
     given = _patch_of(asked)
     try:
         old = stored(kind, old_value, revision)
-        new = patched(kind, old, given, asked.sub, warnings, reached.admit)
+        new = patched(kind, old, given, asked.sub, warnings)
+        reached.admit(kind, asked.sub, asked.name, old, new)
         return _finished(kind, asked, new, old, old_value, warnings)
     except StatusError as error:
         return reached.refused("", error, warnings)
@@ -509,7 +473,7 @@ def apply(kinds: Registry, asked: Body, old_value: bytes | None, revision: int, 
             settle_version(kind, asked.name, new["metadata"])
             warnings += kind.warn_given(new)
             return _created(kind, asked, new, asked.name, random.Random(seed), asked.wall_s, warnings, None)
-        check_applied(kind, new, old, given, asked.sub, reached.admit)
+        reached.admit(kind, asked.sub, asked.name, old, new)
         return _finished(kind, asked, new, old, old_value, warnings)
     except StatusError as error:
         return reached.refused("", error, warnings)
@@ -519,7 +483,8 @@ def _finished(kind: Kind, asked: Body, new: Json, old: Json, old_value: bytes, w
     cluster = Seen(asked.seen, asked.wall_s, asked.gates)
     strategy.admit_update(kind, new, old, asked.sub, cluster)
     if asked.halfway:
-        return Made("", _checked(encode(new)), warnings)
+        version = new["metadata"].get("resourceVersion") or ""
+        return Made("", _checked(encode(new)), warnings, version=version)
     made = _settled(kind, asked, new, old, cluster)
     value = old_value if same(made.value, old_value) else made.value
     return made._replace(value=value, warnings=warnings + made.warnings)

@@ -27,7 +27,7 @@ from minikube_py.apiserver.forms import Form, single_bytes
 from minikube_py.apiserver.messages import Request, Response, warning_headers, with_warnings
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.options import WriteOptions, check_patch_type
-from minikube_py.apiserver.preparing import check_name, check_namespace, check_version, encode
+from minikube_py.apiserver.preparing import check_name, check_namespace, check_uid, encode
 from minikube_py.apiserver.routes import Route
 from minikube_py.apiserver.work import in_form
 from minikube_py.apiserver.writes import Writer
@@ -107,11 +107,12 @@ class Subresources:
             if errors := validate_scale(scale):
                 raise invalid(SCALES, route.name, errors)
             new = with_scale(resource, old, scale)
+            check_uid(resource, new["metadata"], old)
+            track(resource, "scale", old, new, self._writer.sender(request, options))
+            new = await self._writer.settling.finish_update(resource, new, old, "", [])
             if passage is not None:
                 await passage.validate(scale_of(resource, old), scale_of(resource, new))
-            check_version(resource, route.name, new["metadata"], old)
-            track(resource, "scale", old, new, self._writer.sender(request, options))
-            return await self._writer.settling.finish_update(resource, new, old, "", [])
+            return new
 
         try:
             written = await self._writer.change_by(resource, route.namespace, route.name, make, options.dry_run)

@@ -40,10 +40,9 @@ from minikube_py.apiserver.preparing import (
     PatchBody,
     admit_create,
     applied,
-    check_applied,
     check_name,
     check_namespace,
-    check_version,
+    check_uid,
     decoded,
     encode,
     is_finished,
@@ -190,15 +189,15 @@ class Writer(Bodies):
         admit: Admission | None,
     ) -> Json:
         """As `finish_update`, with admission plugins."""
-        if passage is None:
-            return await self.settling.finish_update(resource, new, old, sub, said)
 
         def again() -> None:
             if admit is not None:
                 admit(resource, sub, old["metadata"]["name"], old, new)
             strategy.admit_update(resource, new, old, sub, self.cluster)
 
-        strategy.admit_update(resource, new, old, sub, self.cluster)
+        again()
+        if passage is None:
+            return await self.settling.update(resource, new, old, sub, said)
         await passage.admit(old, new, again)
         if has_grown(passage, new):
             made = await self.passing.settled(self._settling(resource, namespace_of(old), sub), new, old)
@@ -367,11 +366,9 @@ class Writer(Bodies):
             obj, spare = spare if spare is not None else orjson.loads(body), None
             old = stored(resource, kv.value, kv.mod_revision)
             resource.default(obj)
-            check_version(resource, route.name, obj["metadata"], old)
+            check_uid(resource, obj["metadata"], old)
             with_reset(obj, old, request.body, request.content_type)
             track(resource, sub, old, obj, sender)
-            if request.admit is not None:
-                request.admit(resource, sub, route.name, old, obj)
             return Next(await self._finished(resource, obj, old, sub, said, passage, request.admit))
 
         try:
@@ -429,7 +426,7 @@ class Writer(Bodies):
                 said.clear()
                 return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
             old = stored(resource, kv.value, kv.mod_revision)
-            new = patched(resource, old, patch, sub, warnings, request.admit)
+            new = patched(resource, old, patch, sub, warnings)
             return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         try:
@@ -464,7 +461,6 @@ class Writer(Bodies):
                 return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
             old = stored(resource, kv.value, kv.mod_revision)
             new = applied(resource, old, patch, sub, warnings)
-            check_applied(resource, new, old, patch, sub, request.admit)
             return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
 
         async def create() -> Written:

@@ -23,9 +23,10 @@ from webhook_server import Json, serving
 
 pytestmark = pytest.mark.original
 _MOVING = frozenset(
-    ("uid", "resourceVersion", "creationTimestamp", "managedFields", "time", "deletionTimestamp", "startTime",
-     "lastTransitionTime")
+    ("creationTimestamp", "managedFields", "time", "deletionTimestamp", "startTime", "lastTransitionTime")
 )  # fmt: skip
+_NAMED = frozenset(("uid", "resourceVersion"))
+"""Compared is whether there is one: objects that mutating webhooks get may not have theirs yet."""
 _GENERATED = re.compile(r"^g-[a-z0-9]{5}$")
 _UID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -33,7 +34,8 @@ _UID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def _settled(value: Any) -> Any:
     """Without what differs from server to server, and from one moment to the next."""
     if isinstance(value, dict):
-        return {name: _settled(each) for name, each in value.items() if name not in _MOVING}
+        kept = {name: each for name, each in value.items() if name not in _MOVING}
+        return {name: bool(each) if name in _NAMED else _settled(each) for name, each in kept.items()}
     if isinstance(value, str):
         return _GENERATED.sub("g-", value)
     return [_settled(each) for each in value] if isinstance(value, list) else value

@@ -187,8 +187,43 @@ def _operations() -> Iterator[Case]:
         ))  # fmt: skip
 
 
+def _versions() -> Iterator[Case]:
+    """Changes that name a version which is not the stored one, or none: who is asked before they are refused."""
+    for answer in ("allow", "label", "deny-why", "version-1", "no-version"):
+        name = f"stale-{answer}"
+        metadata = {"name": name, "labels": {"case": name}}
+        of_map, of_scale = f"{IN}/configmaps/{name}", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}/scale"
+        of_lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}"
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, "name": f"{name}-applied"}, "data": {"d": "4"}}
+        of_applied = f"{of_map}-applied?fieldManager=f&force=true"
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]}
+        deployment = {"metadata": metadata, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+        scale = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"replicas": 2}}
+        changes = {"rules": [{**_ALL, "operations": ["UPDATE"]}]}
+        scaled = {"rules": [{**_ALL, "operations": ["UPDATE"], "resources": ["*/scale"]}], "objectSelector": {}, "matchConditions": [{"name": "c", "expression": f"request.name == '{name}'"}]}
+        yield Case(name, (("m", answer, changes), ("v", "warns", changes), ("v", "warns", scaled)), (
+            _create(name), Ask(name, "POST", f"{IN}/pods", pod), Ask(name, "POST", of_lease.rpartition("/")[0], lease), Ask(name, "POST", of_scale.rpartition("/deployments/")[0] + "/deployments", deployment),
+            *(Ask(name, "PUT", of_map, {"metadata": {**metadata, "resourceVersion": version}, "data": {"b": version}}) for version in ("1", "0", "", "x", "01", "18446744073709551616")),
+            *(Ask(name, "PATCH", of_map, {"metadata": {"resourceVersion": version}, "data": {"b": version}}, _MERGE) for version in ("1", "0", "", "x", None)),
+            Ask(name, "PUT", of_map, {"metadata": {**metadata, "uid": "1-2-3"}, "data": {"b": "uid"}}),
+            Ask(name, "PUT", of_map, {"metadata": {**metadata, "resourceVersion": "1"}, "data": {"b" * 300: "not valid"}}),
+            *(Ask(name, "PATCH", of_applied, {**applied, "data": {"d": value}}, _APPLY) for value in "12"),
+            Ask(name, "PATCH", of_applied, {**applied, "metadata": {**applied["metadata"], "resourceVersion": "1"}}, _APPLY),
+            Ask(name, "PUT", of_lease, lease), Ask(name, "PUT", of_lease, {**lease, "metadata": {**metadata, "resourceVersion": "1"}}),
+            Ask(name, "PATCH", of_lease, {"metadata": {"resourceVersion": None}, "spec": {"holderIdentity": "a"}}, _MERGE),
+            Ask(name, "PATCH", f"{IN}/pods/{name}/status", {"metadata": {"resourceVersion": "1"}, "status": {"phase": "Running"}}, _MERGE),
+            Ask(name, "PUT", of_scale, scale), Ask(name, "PUT", of_scale, {**scale, "metadata": {**scale["metadata"], "resourceVersion": "1"}}),
+            Ask(name, "PUT", of_scale, {**scale, "metadata": {**scale["metadata"], "uid": "1-2-3"}}),
+            Ask(name, "PATCH", of_map, {"data": {"large": "x" * 300_000}}, _MERGE),
+            Ask(name, "PUT", of_map, {"metadata": {**metadata, "resourceVersion": "1"}, "data": {"large": "y" * 300_000}}),
+            Ask(name, "PUT", of_map, {"metadata": metadata, "data": {"large": "y" * 300_000}}),
+        ))  # fmt: skip
+
+
 def cases() -> list[Case]:
-    return [*_answers(), *_refused(), *_orders(), *_conditions(), *_rules(), *_ways(), *_operations(), PROBE]
+    return [*_answers(), *_refused(), *_orders(), *_conditions(), *_rules(), *_ways(), *_operations(), *_versions(), PROBE]
 
 
 PROBE = Case("zz-probe", (("m", "allow", {}), ("v", "deny", {}), ("m", "deny", {})), ())

@@ -88,6 +88,8 @@ ANSWERS |= {
     "move": lambda asked: patch(asked, [{"op": "add", "path": "/metadata/namespace", "value": "default"}]),
     "image": lambda asked: patch(asked, [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]),
     "priority": lambda asked: patch(asked, [{"op": "add", "path": "/spec/tolerations", "value": []}]),
+    "version-1": lambda asked: patch(asked, [{"op": "add", "path": "/metadata/resourceVersion", "value": "1"}]),
+    "no-version": lambda asked: patch(asked, [{"op": "add", "path": "/metadata/resourceVersion", "value": ""}]),
     "replicas": lambda asked: patch(asked, [{"op": "add", "path": "/spec/replicas", "value": 3}]),
 }  # fmt: skip
 

@@ -26,7 +26,7 @@ from minikube_py.api.meta import (
     validate_labels,
 )
 from minikube_py.api.pod_warnings import name_warnings, pod_warnings
-from minikube_py.api.printing import AGE, column
+from minikube_py.api.printing import AGE, NAME, Age, Printer, column
 from minikube_py.api.rules import Rule
 from minikube_py.api.schema import SCHEMA
 from minikube_py.api.selectors import LabelSelector
@@ -294,3 +294,15 @@ def container_cells(template: Json | None) -> list[str]:
     """Names and images."""
     containers = ((template or {}).get("spec") or {}).get("containers") or ()
     return [",".join(container.get(name) or "" for container in containers) for name in ("name", "image")]
+
+
+def replicas_printer(text: Callable[[Json | None], str]) -> Printer:
+    """Of controllers of equal pods; `text` shows their selector."""
+
+    def row(obj: Json, age: Age) -> list[Any]:
+        metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        counts = spec.get("replicas"), status.get("replicas"), status.get("readyReplicas")
+        rest = *container_cells(spec.get("template")), text(spec.get("selector"))
+        return [metadata["name"], *(n or 0 for n in counts), age(metadata.get("creationTimestamp")), *rest]
+
+    return Printer((NAME, *REPLICA_COLUMNS), row)

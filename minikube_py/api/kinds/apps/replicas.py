@@ -24,7 +24,6 @@ from minikube_py.api.kinds.apps.common import (
 )
 from minikube_py.api.kinds.workloads import (
     CONTAINER_COLUMNS,
-    REPLICA_COLUMNS,
     SCALE,
     SELECTOR_COLUMN,
     at_most_all,
@@ -37,6 +36,7 @@ from minikube_py.api.kinds.workloads import (
     meta_update,
     number_of,
     of_new,
+    replicas_printer,
     selector_stays,
     selects_its_template,
     subdomain_meta,
@@ -68,19 +68,6 @@ _replica_set_spec: Final = rules(
 _COPIES: Final = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
-def _print_replica_set(obj: Json, age: Age) -> list[Any]:
-    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
-    return [
-        metadata["name"],
-        spec.get("replicas") or 0,
-        status.get("replicas") or 0,
-        status.get("readyReplicas") or 0,
-        age(metadata.get("creationTimestamp")),
-        *container_cells(spec.get("template")),
-        selector_text(spec.get("selector")),
-    ]
-
-
 REPLICASETS: Final = Kind(
     "apps", "v1", "ReplicaSet", "replicasets", "replicaset", True,
     short_names=("rs",),
@@ -101,7 +88,7 @@ REPLICASETS: Final = Kind(
     },
     gated=of_pods("spec", "template", "spec"),
     warn=template_warnings(named=True),
-    printer=Printer((NAME, *REPLICA_COLUMNS), _print_replica_set),
+    printer=replicas_printer(selector_text),
 )  # fmt: skip
 
 # --- Deployment -------------------------------------------------------------------------------------------------------

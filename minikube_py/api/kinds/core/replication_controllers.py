@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from minikube_py.api.defaulting import part
 from minikube_py.api.defaults_pod import default_pod_spec
@@ -11,18 +11,17 @@ from minikube_py.api.errors import FieldError, Json, invalid_value, required
 from minikube_py.api.gates import of_pods
 from minikube_py.api.kind import NAMESPACED, Kind, ScalePaths, Selectable, status_of
 from minikube_py.api.kinds.workloads import (
-    REPLICA_COLUMNS,
     SCALE,
-    container_cells,
     counts,
     meta_update,
     mismatch,
+    replicas_printer,
     runs_always,
     template_warnings,
     validate_template,
 )
 from minikube_py.api.meta import is_dns1123_subdomain
-from minikube_py.api.printing import NAME, Age, Printer, format_labels
+from minikube_py.api.printing import format_labels
 from minikube_py.api.selectors import selector_from_map
 from minikube_py.api.validation.metadata import validate_object_meta
 from minikube_py.api.validation.resources import NEGATIVE
@@ -95,19 +94,6 @@ def validate_replication_controller_status_update(new: Json, old: Json) -> list[
     return meta_update(new, old) + list(_validate_counts(new))
 
 
-def _print_replication_controller(controller: Json, age: Age) -> list[Any]:
-    metadata, spec, status = controller["metadata"], controller.get("spec") or {}, controller.get("status") or {}
-    return [
-        metadata["name"],
-        spec.get("replicas") or 0,
-        status.get("replicas") or 0,
-        status.get("readyReplicas") or 0,
-        age(metadata.get("creationTimestamp")),
-        *container_cells(spec.get("template")),
-        format_labels(spec.get("selector")),
-    ]
-
-
 REPLICATIONCONTROLLERS: Final = Kind(
     "", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller", True,
     short_names=("rc",),
@@ -126,8 +112,5 @@ REPLICATIONCONTROLLERS: Final = Kind(
     },
     gated=of_pods("spec", "template", "spec"),
     warn=template_warnings(named=True),
-    printer=Printer(
-        (NAME, *REPLICA_COLUMNS),
-        _print_replication_controller,
-    ),
+    printer=replicas_printer(format_labels),
 )  # fmt: skip
