@@ -13,6 +13,7 @@ from yarl import URL
 
 from minikube_py.client.connector import Connector
 from minikube_py.client.kubeconfig import ClusterAccess
+from minikube_py.client.rest import refused_watch
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.errors import OutcomeUnknown, Unavailable
 
@@ -112,7 +113,8 @@ class HttpTransport:
                 self._url(path, asked), timeout=timeout, server_hostname=self._server_name
             ) as response:
                 if response.status != 200:
-                    yield [WatchEvent("ERROR", await _error_body(response))]
+                    body = await response.content.read(ERROR_BODY_BYTES_MAX)
+                    yield [refused_watch(response.status, body)]
                     return
                 try:
                     async for batch in _events(response.content):
@@ -135,18 +137,6 @@ def _abort(response: aiohttp.ClientResponse) -> None:
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
-
-
-async def _error_body(response: aiohttp.ClientResponse) -> bytes:
-    body = await response.content.read(ERROR_BODY_BYTES_MAX)
-    try:
-        if isinstance(orjson.loads(body), dict):
-            return body
-    except orjson.JSONDecodeError:
-        pass
-    text = body.decode(errors="replace").strip()[:500] or response.reason or ""
-    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": text, "code": response.status}
-    return orjson.dumps(status)
 
 
 async def _events(content: aiohttp.StreamReader) -> AsyncIterator[list[WatchEvent]]:
