@@ -23,7 +23,6 @@ from minikube_py.etcd.grpc_framing import (
     Unreadable,
     framed,
     trailers,
-    trailers_only,
 )
 from minikube_py.etcd.node import Soon
 from minikube_py.http2 import frames
@@ -231,8 +230,8 @@ class Call:
         """Sends the trailers."""
         if self.over:
             return
-        block = trailers(code, text) if self._headed else trailers_only(code, text)
-        self.connection.h2.send_headers(self.stream, block, end=True)
+        head = b"" if self._headed else self.head.answer
+        self.connection.h2.send_headers(self.stream, head + trailers(code, text), end=True)
         self._sent()
 
     def _sent(self) -> None:

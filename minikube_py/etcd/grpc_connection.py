@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from minikube_py.etcd.calls import Call
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import TOO_MANY
-from minikube_py.etcd.grpc_framing import ENCODINGS, Head, Heads, not_installed, trailers_only
+from minikube_py.etcd.grpc_framing import ENCODINGS, Head, Heads, not_installed, trailers
 from minikube_py.etcd.guard import Shown, name_shown, shown_over_grpc
 from minikube_py.http2.connection import Connection
 from minikube_py.http2.events import Aborted, Drained, Ended, Event, Opened, Received, Stream
@@ -123,20 +123,20 @@ class GrpcConnection(asyncio.BufferedProtocol):
             head = block.meaning = self._heads.of(block.fields)
         refusal, server = head.refusal, self.server
         if refusal is not None:
-            self._refuse(stream, refusal.code, refusal.text, refusal.http_status)
+            self._refuse(stream, head, refusal.code, refusal.text)
             return
         route = server.routes.get(head.path)
         if route is None:
-            self._refuse(stream, StatusCode.UNIMPLEMENTED, server.unknown(head.path))
+            self._refuse(stream, head, StatusCode.UNIMPLEMENTED, server.unknown(head.path))
             return
         if head.encoding not in ENCODINGS:
-            self._refuse(stream, StatusCode.UNIMPLEMENTED, not_installed(head.encoding))
+            self._refuse(stream, head, StatusCode.UNIMPLEMENTED, not_installed(head.encoding))
             return
         if not server.has_room():
-            self._refuse(stream, *TOO_MANY)
+            self._refuse(stream, head, *TOO_MANY)
             return
         if head.timeout_s is not None and head.timeout_s <= 0:
-            self._refuse(stream, StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+            self._refuse(stream, head, StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
             return
         call = stream.owner = Call(self, stream, head, route)
         server.calls[call] = None
@@ -145,8 +145,8 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if ended:
             call.received(b"", ended=True)
 
-    def _refuse(self, stream: Stream, code: StatusCode, text: str, http_status: int = 200) -> None:
-        self.h2.send_headers(stream, trailers_only(code, text, http_status), end=True)
+    def _refuse(self, stream: Stream, head: Head, code: StatusCode, text: str) -> None:
+        self.h2.send_headers(stream, head.answer + trailers(code, text), end=True)
 
     @staticmethod
     def _cancel(stream: Stream) -> None:

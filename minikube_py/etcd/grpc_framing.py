@@ -126,13 +126,14 @@ def head_of(fields: Sequence[Field]) -> Head:
     elif method != b"POST":
         text = f"Received a HEADERS frame with :method {go_quote(go_text(method))} which should be POST"
         refusal = Refusal(405, StatusCode.INTERNAL, text)
-    return Head(go_text(path), _answer(subtype or b""), timeout_s, go_text(encoding), metadata, refusal)
+    answer = _answer(subtype or b"", 200 if refusal is None else refusal.http_status)
+    return Head(go_text(path), answer, timeout_s, go_text(encoding), metadata, refusal)
 
 
 @lru_cache(8)
-def _answer(subtype: bytes) -> bytes:
+def _answer(subtype: bytes, http_status: int) -> bytes:
     full_type = CONTENT_TYPE + b"+" + subtype if subtype else CONTENT_TYPE
-    return encode((b":status", b"200"), (b"content-type", full_type))
+    return encode((b":status", b"%d" % http_status), (b"content-type", full_type))
 
 
 def _subtype(content_type: bytes) -> bytes | None:
@@ -265,14 +266,8 @@ def framed(message: bytes) -> bytes:
 
 
 def trailers(code: StatusCode, text: str) -> bytes:
-    """The header block that ends an answer."""
+    """The header block that ends an answer; after `Head.answer` in one block it is a complete one."""
     return OK_TRAILERS if not code else encode(*_status(code, text))
-
-
-def trailers_only(code: StatusCode, text: str, http_status: int = 200) -> bytes:
-    """The header block that is a complete answer."""
-    head = (b":status", b"%d" % http_status), (b"content-type", CONTENT_TYPE)
-    return encode(*head, *_status(code, text))
 
 
 def _status(code: StatusCode, text: str) -> list[Field]:

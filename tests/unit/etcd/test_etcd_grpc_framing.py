@@ -16,10 +16,10 @@ from minikube_py.etcd.grpc_framing import (
     Messages,
     Unreadable,
     framed,
+    head_of,
     percent_encoded,
     timeout_of,
     trailers,
-    trailers_only,
 )
 
 MOST = 100
@@ -95,5 +95,6 @@ def test_texts_go_through_trailers(text: str) -> None:
     assert unquote(coded) == whole and coded.isprintable()
     fields = dict(hpack.Decoder().decode(trailers(StatusCode.ABORTED, text)))
     assert fields == {"grpc-status": "10"} | ({"grpc-message": coded} if text else {})
-    fields = dict(hpack.Decoder().decode(trailers_only(StatusCode.UNKNOWN, text, 415)))
+    head = head_of([(b":path", b"/a"), (b"content-type", b"text/plain")])
+    fields = dict(hpack.Decoder().decode(head.answer + trailers(StatusCode.UNKNOWN, text)))
     assert fields[":status"] == "415" and fields["content-type"] == "application/grpc" and fields["grpc-status"] == "2"
