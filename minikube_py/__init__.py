@@ -6,19 +6,19 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from minikube_py.cluster.public import AsyncCluster as AsyncCluster
-    from minikube_py.cluster.public import Cluster as Cluster
-    from minikube_py.cluster.public import ClusterError as ClusterError
-    from minikube_py.cluster.public import StatusError as StatusError
-    from minikube_py.cluster.public import WaitTimeout as WaitTimeout
+    from minikube_py.cluster.public import AsyncCluster, Cluster, ClusterError, StatusError, WaitTimeout
 
 __version__ = "0.1.0"
-_PUBLIC = ("AsyncCluster", "Cluster", "ClusterError", "StatusError", "WaitTimeout")
+__all__ = ["AsyncCluster", "Cluster", "ClusterError", "StatusError", "WaitTimeout"]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     """Imported on first use: they load the whole control plane."""
-    if name not in _PUBLIC:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import gc
     from importlib import import_module

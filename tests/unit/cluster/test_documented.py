@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +76,13 @@ def test_every_public_name_of_a_cluster_is_on_the_page() -> None:
         names = [name for name in dir(each) if not name.startswith("_") and name not in INSIDE]
         pages = REFERENCE + (ROOT / "docs/how-to/explore.md").read_text(encoding="utf-8")
         assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == [], each
+
+
+def test_the_package_lists_what_it_offers_before_it_is_imported() -> None:
+    code = "import sys, minikube_py; print(*dir(minikube_py), 'minikube_py.cluster' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    *names, loaded = found.split()
+    assert loaded == "False" and {"Cluster", "__version__"} <= {*names}
+    _, _, said = REFERENCE.partition("from minikube_py import")
+    for name in names:
+        assert name.startswith("__") or f"`{name}`" in REFERENCE or name in said.splitlines()[0], name
