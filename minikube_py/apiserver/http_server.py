@@ -37,6 +37,8 @@ class HttpServer:
         self.core = core
         self.limits = limits = core.limits
         self.stopping = False
+        self.grace_s = SHUTDOWN_TIMEOUT_S
+        """For requests in flight when it stops."""
         self._clock = core.clock
         self._host = host
         self._wanted_port = port
@@ -77,7 +79,7 @@ class HttpServer:
         await self.port.close()
         busy = [each.task for each in self._connections if each.task is not None]
         if busy:
-            await asyncio.wait(busy, timeout=SHUTDOWN_TIMEOUT_S)
+            await asyncio.wait(busy, timeout=self.grace_s)
         for connection in list(self._connections):
             # A TLS peer that ignores close_notify would block the connection and the process.
             connection.transport.abort()

@@ -16,13 +16,16 @@ from minikube_py.control_plane.kubeconfig import Access, kubeconfig_text
 from minikube_py.control_plane.private_files import write_private
 
 DEFAULT: Final = "default"
+USUAL: Final = "/tmp"
+IN_MEMORY: Final = "/dev/shm"
+"""To make and remove files there waits for no disk."""
 
 
 class Folder:
     """`path`; `let_go` is called in a child forked while it exists: there it belongs to the parent."""
 
     def __init__(self, named: Path | None, let_go: Callable[[], None]) -> None:
-        self.path = named or Path(tempfile.mkdtemp(prefix="minikube-py-"))
+        self.path = named or Path(tempfile.mkdtemp(prefix="minikube-py-", dir=place()))
         self._temporary = named is None
         if self._temporary:
             try:
@@ -53,6 +56,12 @@ class Folder:
             text = kubeconfig_text(access, namespace="" if namespace == DEFAULT else namespace)
             write_private(path, text.encode())
         return path
+
+
+def place() -> str:
+    """Of temporary folders: in memory, unless the user has chosen another."""
+    usual = tempfile.gettempdir()
+    return IN_MEMORY if usual == USUAL and os.access(IN_MEMORY, os.W_OK | os.X_OK) else usual
 
 
 def _remove(folder: Path) -> None:

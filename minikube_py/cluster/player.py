@@ -210,4 +210,5 @@ class GatedPlane(Plane):
 class GatedControlPlane(GatedPlane, ControlPlane):
     """The same with a folder, certificates and HTTPS."""
 
+    grace_s = 0.0
     threads = True

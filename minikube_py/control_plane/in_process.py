@@ -36,6 +36,7 @@ from minikube_py.env import Clock, Disk, Rng
 from minikube_py.errors import MinikubeError
 from minikube_py.kubelet.config import KubeletConfig
 from minikube_py.ports.descriptors import PROCESS
+from minikube_py.ports.port import SHUTDOWN_TIMEOUT_S
 from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.store.data_dir import DataDir
 from minikube_py.store.member import Fatal, MemberConfig, exit_now
@@ -69,6 +70,9 @@ class ControlPlane(Plane):
     not be unique. With `in_memory` the store is on that disk, `config.data_dir` holds only certificates and tokens, and
     the store is not reachable from outside. `fatal` is called when the store cannot continue: a command ends its
     process, a library must not."""
+
+    grace_s = SHUTDOWN_TIMEOUT_S
+    """For requests in flight when it ends."""
 
     def __init__(
         self,
@@ -181,6 +185,7 @@ class ControlPlane(Plane):
         self.core.webhook_caller.outgoing = HttpsOutgoing()
         self.core.auditor = config.audit.auditor(self._clock, self._child, self.core.limits.request_timeout_s)
         http = self.http = HttpServer(self.core, host, port, self.credentials.certificates.api_context())
+        http.grace_s = self.grace_s
         # Ended after the core, which first ends its watches, so the connections have nothing left to wait for.
         self._running.push_async_callback(http.stop)
         await self.start_core()

@@ -3,7 +3,8 @@
     python tests/bench/bench_door.py [--rows start,fresh,upstream,restore,heartbeats] [--turns N] [--watches N]
                                      [--nodes N] [--members 1,3] [--window-s S] [--out FILE]
 
-`start`: wall and processor milliseconds of `start()` and `stop()` with `--watches` watches open over HTTPS.
+`start`: wall and processor milliseconds of `start()` and `stop()` with `--watches` watches open over HTTPS, without and
+with two more requests in flight: a log that is followed, and a list of 5 MB that nobody reads.
 `fresh`: processor milliseconds of a new process that imports the package and starts a cluster of three nodes.
 `upstream`: those of etcd and kube-apiserver until the API server is ready. etcd syncs its disk; envtest turns that off.
 `restore`: processor milliseconds of `restore()` after 100 pods were created, 100 ConfigMaps changed, and 100 pods
@@ -41,6 +42,8 @@ from minikube_py.lab import environment
 ROWS = ("start", "fresh", "upstream", "restore", "heartbeats")
 FRESH = "import time; from minikube_py import Cluster; Cluster(nodes=3).start(); print(time.process_time())"
 OBJECTS = 100
+SHAPE = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}
+MAP = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b" * 500_000}}
 Figures = dict[str, float]
 
 
@@ -52,7 +55,7 @@ def timed(figures: Figures, name: str) -> Iterator[None]:
     figures[f"{name} processor ms"] = 1000 * (time.process_time() - processor_s)
 
 
-def start_and_stop(watches: int) -> Figures:
+def start_and_stop(watches: int, in_flight: bool = False) -> Figures:
     figures: Figures = {}
     cluster = Cluster(nodes=1)
     with timed(figures, "start"):
@@ -64,6 +67,12 @@ def start_and_stop(watches: int) -> Figures:
             response = open_watches.enter_context(watch)
             # The watch is open once its first event is here.
             next(response.iter_lines())
+        if in_flight:
+            cluster.apply([{**SHAPE, "metadata": {"name": "a"}}])
+            cluster.apply([{**MAP, "metadata": {"name": f"a{n}"}} for n in range(10)])
+            cluster.wait("pod/a", phase="Running")
+            for path in ("pods/a/log?follow=true", "configmaps"):
+                open_watches.enter_context(client.stream("GET", f"/api/v1/namespaces/default/{path}", timeout=None))
         with timed(figures, "stop"):
             cluster.stop()
     return figures
@@ -104,8 +113,7 @@ def upstream() -> Figures:
 def restore() -> Figures:
     figures: Figures = {}
     settings = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{n}"}} for n in range(OBJECTS)]
-    shape = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    pods = [{**shape, "metadata": {"name": f"p{n}"}} for n in range(OBJECTS)]
+    pods = [{**SHAPE, "metadata": {"name": f"p{n}"}} for n in range(OBJECTS)]
     with Cluster(nodes=1) as cluster:
         cluster.apply(settings)
         snapshot = cluster.snapshot()
@@ -128,7 +136,9 @@ def restore() -> Figures:
 def works_of(options: argparse.Namespace) -> dict[str, Callable[[], Figures]]:
     found: dict[str, Callable[[], Figures]] = {}
     if "start" in options.rows:
-        found[f"start and stop, {options.watches} watches"] = lambda: start_and_stop(options.watches)
+        row = f"start and stop, {options.watches} watches"
+        found[row] = lambda: start_and_stop(options.watches)
+        found[f"{row}, two requests in flight"] = lambda: start_and_stop(options.watches, in_flight=True)
     plain = {"fresh": fresh, "upstream": upstream, "restore": restore}
     found |= {name: work for name, work in plain.items() if name in options.rows}
     if "heartbeats" in options.rows:

@@ -18,7 +18,8 @@ def test_each_row_is_measured_each_turn(tmp_path: Path, capsys: pytest.CaptureFi
     bench_door.main([*sizes, "--out", str(out)])
     report = json.loads(out.read_text())
     assert list(report["rows"]) == [
-        "start and stop, 2 watches", "heartbeats of 2 nodes, 1 member", "heartbeats of 2 nodes, 3 members",
+        "start and stop, 2 watches", "start and stop, 2 watches, two requests in flight",
+        "heartbeats of 2 nodes, 1 member", "heartbeats of 2 nodes, 3 members",
     ]  # fmt: skip
     assert all(len(values) == 2 for figures in report["rows"].values() for values in figures.values())
     assert report["settings"]["window_s"] == 3

@@ -20,9 +20,6 @@ import orjson
 import pytest
 
 from minikube_py import Cluster, ClusterError
-from minikube_py.apiserver import http_server
-from minikube_py.client.http_transport import HttpTransport
-from minikube_py.client.kubeconfig import load_kubeconfig
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 NODES = "/api/v1/nodes"
@@ -65,25 +62,6 @@ async def test_a_cluster_in_the_callers_loop_leaves_no_task() -> None:
         assert node_names((await cluster.transport().request("GET", NODES)).body) == ["node-0", "node-1"]
         assert (await cluster.request("GET", NODES)).status == 200
     assert asyncio.all_tasks() == before
-
-
-async def test_it_ends_with_watches_open_and_their_clients_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Were anything waited for until time is up, this test would end by its own timeout.
-    monkeypatch.setattr(http_server, "SHUTDOWN_TIMEOUT_S", 10_000.0)
-    async with Cluster() as cluster:
-        transport = HttpTransport(load_kubeconfig(cluster.kubeconfig_path))
-        begun = asyncio.Queue[None]()
-
-        async def watch() -> None:
-            async for _ in transport.watch(NODES):
-                begun.put_nowait(None)
-
-        watches = [asyncio.create_task(watch()) for _ in range(10)]
-        for _ in watches:
-            await begun.get()
-    await asyncio.wait(watches)
-    await asyncio.gather(*watches, return_exceptions=True)
-    await transport.close()
 
 
 def test_a_folder_keeps_what_was_written(tmp_path: Path) -> None:
