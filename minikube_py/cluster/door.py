@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, Unpack, overload
 
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster import arguments as of
@@ -18,6 +18,7 @@ from minikube_py.cluster.faults import Faults
 from minikube_py.cluster.kinds import Kinds, served_kind
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.player import GatedPlane
+from minikube_py.cluster.wait_forms import Held, Object, OfMany
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.cluster.webhooks import Webhook
 from minikube_py.control_plane.plane import Plane
@@ -26,7 +27,6 @@ from minikube_py.sim.faults import Fault
 
 DEFAULT: str = "default"
 TIMEOUT_S: float = 30.0
-Object = dict[str, Any]
 
 
 class Reached(Protocol):
@@ -196,6 +196,20 @@ class PlainDoor(Door):
         """Returns when the deletion is accepted; `wait(name, gone=True)` waits for its end."""
         self._do(lambda operations: operations.delete(name, namespace))
 
+    @overload
+    def wait(  # type: ignore[overload-overlap]
+        self, target: OfMany, *, gone: Literal[False] = ..., selector: str = ..., **held: Unpack[Held]
+    ) -> list[Object]: ...
+
+    @overload
+    def wait(self, target: str, *, gone: Literal[False] = ..., selector: str, **held: Unpack[Held]) -> list[Object]: ...
+
+    @overload
+    def wait(self, target: str, *, gone: Literal[False] = ..., **held: Unpack[Held]) -> Object: ...
+
+    @overload
+    def wait(self, target: str, *, gone: Literal[True], selector: str = ..., **held: Unpack[Held]) -> list[Object]: ...
+
     def wait(
         self,
         target: of.Target,
@@ -273,6 +287,24 @@ class AsyncDoor(Door):
 
     async def delete(self, name: of.ObjectName, *, namespace: of.Namespace | None = None) -> None:
         await self._operations().delete(name, namespace)
+
+    @overload
+    async def wait(  # type: ignore[overload-overlap]
+        self, target: OfMany, *, gone: Literal[False] = ..., selector: str = ..., **held: Unpack[Held]
+    ) -> list[Object]: ...
+
+    @overload
+    async def wait(
+        self, target: str, *, gone: Literal[False] = ..., selector: str, **held: Unpack[Held]
+    ) -> list[Object]: ...
+
+    @overload
+    async def wait(self, target: str, *, gone: Literal[False] = ..., **held: Unpack[Held]) -> Object: ...
+
+    @overload
+    async def wait(
+        self, target: str, *, gone: Literal[True], selector: str = ..., **held: Unpack[Held]
+    ) -> list[Object]: ...
 
     async def wait(
         self,

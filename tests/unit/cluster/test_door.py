@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from minikube_py import Cluster, ClusterError, StatusError, WaitTimeout
+from minikube_py.api.registry import REGISTRY
+from minikube_py.cluster.wait_forms import OfMany
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 RC = """
@@ -153,3 +155,8 @@ def test_kubectl() -> None:
         assert cluster.in_namespace("mine").kubectl("get", "pods") == ""
         with pytest.raises(ClusterError, match=r'kubectl get rc none failed \(1\).*"none" not found'):
             cluster.kubectl("get", "rc", "none")
+
+
+def test_type_checkers_know_the_names_of_all_built_in_kinds() -> None:
+    listed = [each for each in REGISTRY.kinds if "list" in each.verbs]
+    assert set(get_args(OfMany)) == {name for each in listed for name in (each.plural, *each.short_names)}

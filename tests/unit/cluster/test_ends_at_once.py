@@ -18,6 +18,7 @@ import pytest
 from minikube_py import Cluster
 from minikube_py.cluster import folder
 from minikube_py.cluster.local import AsyncCluster
+from tests.support.patience import until
 
 pytestmark = pytest.mark.real_time("real sockets")
 WATCH = "GET /api/v1/nodes?watch=true HTTP/1.1"
@@ -77,8 +78,8 @@ async def test_a_cluster_ends_at_once(in_flight: str) -> None:
             cluster.slow(1e6, on="secrets")
             clients.append((await asked(cluster, in_flight))[1])
             http = cluster._reached().plane.http
-            while http is not None and sum(each.task is not None for each in http._connections) < len(clients):
-                await asyncio.sleep(0)
+            assert http is not None
+            await until(lambda: sum(each.task is not None for each in http._connections) == len(clients))
         async with timers_waited_for() as waited:
             await cluster.stop()
         assert waited == []
