@@ -256,7 +256,9 @@ class _Process:
         def go() -> None:
             self._main = self._loop.create_task(whole(), name=self._program.name)
 
-        self._loop.call_soon(go)
+        # Possibly between two runs.
+        with self._time.entered():
+            self._loop.call_soon(go)
 
     def _exits(self, raised: BaseException | None) -> None:
         """Any exception ends it, as it ends a real process; SystemExit without a code is its normal end."""

@@ -265,9 +265,9 @@ class VirtualCluster:
         return self._time.beside.look(self.loop, main, limit_s)
 
     def held(self) -> AbstractContextManager[None]:
-        """Signals of this process are deferred meanwhile, except during `advance`. Raises: what their handlers raise,
-        at the end."""
-        return self._time.interrupts.held()
+        """Only this thread uses it meanwhile, and signals of the process are deferred, except during `advance`. Raises:
+        what their handlers raise, at the end."""
+        return self._time.entered()
 
     @property
     def broken(self) -> BaseException | None:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikube_py.env import Rng
@@ -36,6 +37,7 @@ from minikube_py.sim.interrupts import Interrupts
 from minikube_py.sim.loop_base import LoopBase
 from minikube_py.sim.replaced import unheard
 from minikube_py.sim.tasks import (
+    GuardedFuture,
     SimFuture,
     SimHandle,
     SimTask,
@@ -118,6 +120,8 @@ class Scheduler:
         self._look_at = 0
         self._to_reap: list[SimLoop] = []
         self._failure: SimFailure | None = None
+        self.thread: int | None = None
+        """Which runs it now."""
         self._collect_at = STEPS_PER_COLLECTION
         self._collections = 0
         self.beside = Beside(self, seed)
@@ -181,8 +185,18 @@ class Scheduler:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Context of everything that runs here. Raises: what a signal's handler raises, at its end."""
-        with around(self.dropped), self.interrupts.held():
+        with around(self.dropped), self.entered():
             yield
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """By this thread alone, meanwhile; signals wait. Raises: what a signal's handler raises, at its end."""
+        before, self.thread = self.thread, get_ident()
+        try:
+            with self.interrupts.held():
+                yield
+        finally:
+            self.thread = before
 
     def run_to(self, when_ns: int, holds: Callable[[], bool] = lambda: False) -> None:
         """Runs everything up to and at that time; or until `holds` does. Raises: SimFailure."""
@@ -345,6 +359,8 @@ class SimLoop(LoopBase):
     ) -> asyncio.Handle:
         handle = SimHandle(callback, args, self, context)
         if not self.dead:
+            if self.around is not None:
+                self.require_turn()
             if self._beside.used and handle._context.get(BESIDE, 0):
                 self._beside.soon(handle)
                 return handle
@@ -363,6 +379,8 @@ class SimLoop(LoopBase):
     ) -> asyncio.TimerHandle:
         handle = SimTimerHandle(when, callback, args, self, context)
         if not self.dead:
+            if self.around is not None:
+                self.require_turn()
             when_ns = self._true_ns(when)
             if self._beside.used and (look := handle._context.get(BESIDE, 0)):  # type: ignore[attr-defined]
                 self._beside.at(when_ns, look, handle)
@@ -466,7 +484,7 @@ class SimLoop(LoopBase):
     # -- tasks and futures --------------------------------------------------------------------------------------------
 
     def create_future(self) -> asyncio.Future[Any]:
-        return SimFuture(loop=self)
+        return SimFuture(loop=self) if self.around is None else GuardedFuture(loop=self)
 
     def create_task(  # type: ignore[override]
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from asyncio.events import _get_running_loop
 from collections.abc import Callable
 from contextvars import Context
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -45,23 +45,27 @@ class LoopBase(Base):
     """Libraries that ask for settings of the loop get those that it has."""
 
     name: str
+    scheduler: Any
     around: Any = None
-    """What programs on it meet beside it."""
+    """What programs on it meet beside it; None if it has only code of ours, which has no other threads."""
     _handler: Callable[[Any, dict[str, Any]], object] | None = None
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """From the simulation, or a thread that takes turns with it. Raises: NotImplementedError from any other, which
-        fails the run: when it comes, no seed decides."""
-        if not (self.is_closed() or _scheduler(_get_running_loop()) is _scheduler(self) or self._takes_turns()):
-            told = FOREIGN.format(threading.current_thread().name)
-            _scheduler(self).fail(f"{self.name}: {told}")
-            raise NotImplementedError(told)
+        """See `require_turn`."""
+        self.require_turn()
         return self.call_soon(callback, *args, context=context)
 
-    def _takes_turns(self) -> bool:
-        return self.around is not None and self.around.runs_here()
+    def require_turn(self) -> None:
+        """Raises: NotImplementedError unless this thread runs the simulation or takes turns with it, which fails the
+        run: when another one calls, no seed decides."""
+        if self.scheduler.thread == get_ident() or self.is_closed():
+            return
+        if self.around is None or not self.around.runs_here():
+            told = FOREIGN.format(threading.current_thread().name)
+            self.scheduler.fail(f"{self.name}: {told}")
+            raise NotImplementedError(told)
 
     def get_debug(self) -> bool:
         return False
@@ -89,10 +93,6 @@ class LoopBase(Base):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""
-
-
-def _scheduler(loop: Any) -> Any:
-    return getattr(loop, "scheduler", None)
 
 
 def _refuses(name: str, why: str) -> Any:

@@ -82,6 +82,24 @@ class SimFuture(asyncio.Future[T]):
             return self._number
 
 
+class GuardedFuture(SimFuture[T]):
+    """Of a loop with a user's code: another thread is refused also while nobody awaits it."""
+
+    __slots__ = ()
+
+    def set_result(self, result: T, /) -> None:
+        cast("SimLoop", self.get_loop()).require_turn()
+        super().set_result(result)
+
+    def set_exception(self, exception: Any, /) -> None:
+        cast("SimLoop", self.get_loop()).require_turn()
+        super().set_exception(exception)
+
+    def cancel(self, msg: Any = None) -> bool:
+        cast("SimLoop", self.get_loop()).require_turn()
+        return super().cancel(msg)
+
+
 class SimTask(asyncio.Task[T]):
     __slots__ = ("_number",)
 
@@ -95,6 +113,12 @@ class SimTask(asyncio.Task[T]):
         # Must be first: the base class puts the task into a set.
         self._number = loop.next_number()
         super().__init__(coro, loop=loop, name=name or "", context=context)
+
+    def cancel(self, msg: Any = None) -> bool:
+        loop = cast("SimLoop", self.get_loop())
+        if loop.around is not None:
+            loop.require_turn()
+        return super().cancel(msg)
 
     def get_name(self) -> str:
         return super().get_name() or f"task-{self._number}"

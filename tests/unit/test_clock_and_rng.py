@@ -39,6 +39,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cluster/surroundings.py", IDENTITY): "a file that a client of a program left is deleted",
     ("cluster/no_cluster.py", IDENTITY): "what leads an explored test to the user's own cluster is hidden from it",
     ("sim/loop_base.py", THREAD): "a call from another thread is refused by its name",
+    ("sim/loop.py", THREAD): "which thread runs it, so that calls from others are refused",
     ("sim/replaced.py", THREAD): "what is replaced in the process tells threads apart",
     ("cluster/folder.py", IDENTITY): "a temporary folder",
     ("cluster/folder.py", ORDER): "a forked child lets each folder go",

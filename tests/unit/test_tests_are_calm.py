@@ -38,7 +38,7 @@ ALLOWED: dict[Finding, int] = {
     ("support/virtual_plants.py", "reads the machine's clock"): 1,
     ("unit/cluster/test_failure_reports.py", "sleeps"): 3,
     ("unit/cluster/test_program_plain.py", "sleeps"): 6,
-    ("unit/cluster/test_program_threads.py", "sleeps"): 2,
+    ("unit/cluster/test_program_threads.py", "sleeps"): 1,
     ("unit/cluster/test_replaced.py", "a short deadline"): 1,
     ("unit/cluster/test_replaced.py", "sleeps"): 2,
     ("unit/cluster/test_surroundings.py", "a real loop in virtual time"): 1,

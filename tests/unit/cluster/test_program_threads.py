@@ -54,35 +54,93 @@ def test_what_these_run_in_a_thread_runs_inline_and_repeats(main: Main) -> None:
     assert anyio.to_thread.run_sync is own
 
 
-async def by_hand(clients: Any) -> None:
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    other = threading.Thread(target=loop.call_soon_threadsafe, args=(future.set_result, 1), name="other")
+def elsewhere(call: Callable[..., object], *given: object) -> None:
+    """On another thread, to its end, which the simulation waits for; it is refused there."""
+
+    def refused() -> None:
+        with pytest.raises(NotImplementedError):
+            call(*given)
+
+    other = threading.Thread(target=refused, name="other")
     other.start()
     other.join()
-    await future
+
+
+async def by_hand(clients: Any) -> None:
+    loop = asyncio.get_running_loop()
+    elsewhere(loop.call_soon_threadsafe, print)
+    await asyncio.Event().wait()
 
 
 async def by_a_coroutine(clients: Any) -> None:
     loop = asyncio.get_running_loop()
     coroutine = posts(clients, "never")
 
-    def asks() -> None:
-        with pytest.raises(NotImplementedError):
-            asyncio.run_coroutine_threadsafe(coroutine, loop)
-        coroutine.close()
-
-    other = threading.Thread(target=asks, name="other")
-    other.start()
-    other.join()
-    await asyncio.sleep(1000)
+    elsewhere(asyncio.run_coroutine_threadsafe, coroutine, loop)
+    coroutine.close()
+    await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("main", [by_hand, by_a_coroutine])
-def test_a_call_from_another_thread_is_refused_in_the_test(main: Main) -> None:
-    said = r"by_.*: a simulated loop takes no call from another thread \(here: other\).* asyncio.to_thread.* inline"
+async def by_a_call(clients: Any) -> None:
+    elsewhere(asyncio.get_running_loop().call_soon, print)
+    await asyncio.Event().wait()
+
+
+async def by_a_timer(clients: Any) -> None:
+    elsewhere(asyncio.get_running_loop().call_later, 1, print)
+    await asyncio.Event().wait()
+
+
+async def by_a_task(clients: Any) -> None:
+    coroutine = posts(clients, "never")
+    elsewhere(asyncio.get_running_loop().create_task, coroutine)
+    coroutine.close()
+    await asyncio.Event().wait()
+
+
+async def by_the_end_of_a_task(clients: Any) -> None:
+    task = asyncio.create_task(asyncio.Event().wait())
+    elsewhere(task.cancel)
+    await task
+
+
+async def by_a_result(clients: Any) -> None:
+    elsewhere(asyncio.get_running_loop().create_future().set_result, 1)
+    await asyncio.Event().wait()
+
+
+async def by_an_exception(clients: Any) -> None:
+    elsewhere(asyncio.get_running_loop().create_future().set_exception, ValueError())
+    await asyncio.Event().wait()
+
+
+async def by_the_end_of_a_future(clients: Any) -> None:
+    elsewhere(asyncio.get_running_loop().create_future().cancel)
+    await asyncio.Event().wait()
+
+
+async def by_a_future_that_is_awaited(clients: Any) -> None:
+    """Not made by the loop, as those that libraries make."""
+    future = asyncio.Future[int]()
+    waiting = asyncio.create_task(asyncio.wait((future,)))
+    await asyncio.sleep(0)
+    elsewhere(future.set_result, 1)
+    await waiting
+
+
+@pytest.mark.parametrize(
+    "main",
+    [by_hand, by_a_coroutine, by_a_call, by_a_timer, by_a_task, by_the_end_of_a_task, by_a_result, by_an_exception,
+     by_the_end_of_a_future, by_a_future_that_is_awaited],
+)  # fmt: skip
+@pytest.mark.parametrize("as_program", [True, False])
+def test_a_call_from_another_thread_is_refused_in_the_test(main: Main, as_program: bool) -> None:
+    said = r"(by_|cluster).*: a simulated loop takes no call from another thread \(here: other\).* asyncio.to_thread"
     with pytest.raises(SimFailure, match=said), Cluster(nodes=0, clock="virtual") as cluster:
-        cluster.program(main)
+        if as_program:
+            cluster.program(main)
+        else:
+            cluster.run(lambda: main(None))
         cluster.wait("cm/never", timeout_s=5)
 
 
