@@ -3,9 +3,11 @@ a log of all external inputs, from which the history can be replayed."""
 
 from __future__ import annotations
 
+import atexit
 import math
 import sys
 import threading
+import warnings
 import weakref
 from asyncio.events import _get_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -62,6 +64,7 @@ WITHIN: Final = (
     "a cluster in virtual time cannot be used or stopped from within a simulation, which waits meanwhile: by a "
     "program, a webhook's function or run(main). A program has its clients, and run(main) the cluster's transport()"
 )
+NEVER_STOPPED: Final = "a cluster in virtual time was never stopped, and its programs ran to the end of the process"
 NO_TALK: Final = "a container cannot be used interactively in virtual time: no time would pass meanwhile"
 ARRIVED_S: Final = 1.0
 """Longer than a request is on its way, and the store takes to write it."""
@@ -91,24 +94,46 @@ class VirtualEngine:
     def start(self) -> None:
         """Raises: SimFailure; MinikubeError of every kind. Nothing is left then."""
         self.require_outside()
+        while _left:
+            _left.pop()._drop()
         try:
             self.virtual.start()
             self.virtual.advance(0)
         except BaseException:
             self.virtual.close()
             raise
+        _standing[self] = None
 
     def stop(self, quietly: bool) -> None:
         """`quietly`: a more important exception is propagating. Raises: SimFailure for errors that only show now."""
         self._over(partial(self._end, quietly), self._thread)
 
     def __del__(self) -> None:
-        """Nobody holds the cluster. The gateway's thread ends by itself; at the end of the process, all does."""
-        if not (self.ending or sys.is_finalizing() or on_its_thread()) and self._owner.is_here:
+        """Nobody holds the cluster. On the thread of another one's program, which must not wait, it ends later."""
+        if on_its_thread():
+            _left.append(self)
+        else:
+            self._drop()
+
+    def _drop(self) -> None:
+        """The gateway's thread ends by itself. Idempotent."""
+        if not (self.ending or sys.is_finalizing()) and self._owner.is_here:
             self._over(self.virtual.drop, None)
+
+    def left_at_exit(self) -> None:
+        """The process ends. A thread of its own that still uses it ends with the process."""
+        if self.ending or not self._owner.is_here or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if told := self.programs_told():
+                warnings.warn(f"{NEVER_STOPPED}: {'; '.join(told)}", ResourceWarning, stacklevel=2)
+            self._drop()
+        finally:
+            self._lock.release()
 
     def _over(self, end: Callable[[], None], thread: LoopThread[Gateway] | None) -> None:
         self._gateway, self.ending = None, True
+        _standing.pop(self, None)
         with ExitStack() as ending:
             if self._around is not None:
                 ending.callback(self._around.release)
@@ -449,6 +474,17 @@ class VirtualEngine:
                 raise WaitTimeout("\n  ".join((text, *self.programs_told(but_those_that_work=True))))
             self.advance(min(step_s, left_s))
             step_s = min(step_s * LOOK_AGAIN_FACTOR, LOOK_AGAIN_MAX_S)
+
+
+_standing: Final[weakref.WeakKeyDictionary[VirtualEngine, None]] = weakref.WeakKeyDictionary()
+_left: Final[list[VirtualEngine]] = []
+"""Dropped where they could not end."""
+
+
+@atexit.register
+def _exit() -> None:
+    for each in (*_standing, *_left):
+        each.left_at_exit()
 
 
 def only_looks(core: ApiServer, request: Request) -> bool:

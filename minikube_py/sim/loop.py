@@ -34,6 +34,8 @@ from minikube_py.env import Rng
 from minikube_py.sim.around import Dropped, around
 from minikube_py.sim.aside import BESIDE, Beside
 from minikube_py.sim.interrupts import Interrupts
+from minikube_py.sim.local_time import NS_PER_S as NS_PER_S
+from minikube_py.sim.local_time import LocalTime
 from minikube_py.sim.loop_base import LoopBase
 from minikube_py.sim.replaced import unheard
 from minikube_py.sim.tasks import (
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from minikube_py.sim.network import Network
 
 T = TypeVar("T")
-NS_PER_S = 1_000_000_000
 STEPS_PER_COLLECTION = 200_000
 COLLECTIONS_PER_FULL = 10
 STEPS_PER_LOOK = 1000
@@ -282,7 +283,7 @@ class Scheduler:
         return "\n".join(lines[:WAITERS_SHOWN_MAX])
 
 
-class SimLoop(LoopBase):
+class SimLoop(LocalTime, LoopBase):
     """One process's loop. Its `time()` starts at a value from the seed and runs at `rate` times the true rate."""
 
     def __init__(
@@ -313,11 +314,7 @@ class SimLoop(LoopBase):
         self._ready: list[SimHandle | SimTimerHandle] = []
         self._queued = False
         self._busy_until_ns = 0
-        self._cost_ns = 0
-        self._rate = rate
-        self._rate_changed = False
-        self._base_ns = scheduler.now_ns
-        self._base_s = 1000.0 + int(self._rng.random() * 1_000_000)
+        self._base_on(1000.0 + int(self._rng.random() * 1_000_000), rate)
         self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
         self._tasks_max = TASKS_KEPT_MIN
         self._id = scheduler.next_number()
@@ -325,32 +322,6 @@ class SimLoop(LoopBase):
 
     def __repr__(self) -> str:
         return f"<SimLoop {self.name}>"
-
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def time(self) -> float:
-        """This process's monotonic clock, in seconds."""
-        return self._base_s + (self.scheduler.now_ns + self._cost_ns - self._base_ns) * self._rate / NS_PER_S
-
-    def set_rate(self, rate: float) -> None:
-        """From now on this clock runs at `rate` times the true rate. Timers already set keep their local time."""
-        now_ns = self.scheduler.now_ns + self._cost_ns
-        self._base_s, self._base_ns, self._rate = self.time(), now_ns, rate
-        self._rate_changed = True
-
-    def charge(self, duration_s: float) -> None:
-        """Adds to the duration of the current turn: this process's time advances at once, its next turn is later."""
-        self._cost_ns += int(duration_s * NS_PER_S)
-
-    def _true_ns(self, when_s: float) -> int:
-        """The first moment at which `time()` is at least `when_s`."""
-        if not math.isfinite(when_s):
-            raise ValueError(f"a timer at {when_s} never comes")
-        base_s, base_ns, rate = self._base_s, self._base_ns, self._rate
-        when_ns = base_ns + int((when_s - base_s) / rate * NS_PER_S)
-        while base_s + (when_ns - base_ns) * rate / NS_PER_S < when_s:
-            when_ns += 1
-        return max(when_ns, self.scheduler.now_ns)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from minikube_py.sim import running as sim
+from minikube_py.sim.local_time import LocalTime
 from minikube_py.sim.loop import Deadlock, LoopOptions, Runaway, Scheduler, SimFailure, SimLoop
 from minikube_py.sim.loop_base import REFUSED, LoopBase
 
@@ -580,7 +581,7 @@ def test_async_generators_of_a_killed_process_are_closed_inside_out_in_each_pyth
 def test_each_method_of_a_loop_works_or_is_refused_by_name() -> None:
     """A library that meets neither would end with an error that says nothing."""
     methods = {name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_")}
-    own = {name for each in (SimLoop, LoopBase) for name in vars(each)}
+    own = {name for each in (SimLoop, LocalTime, LoopBase) for name in vars(each)}
     assert methods <= own and set(REFUSED) <= methods and REFUSED.keys().isdisjoint(vars(SimLoop))
     loop = SimLoop(Scheduler(1))
     for name in REFUSED:

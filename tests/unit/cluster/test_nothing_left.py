@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,22 @@ for _ in range(2):
     use()
     gc.collect()
     assert names() == own
+""",
+    "dropped by a program of another one": """
+import time
+def runs(clients):
+    while True: time.sleep(1)
+def other():
+    c = Cluster(nodes=0, clock="virtual").start()
+    c.program(runs)
+    c.advance(1)
+    return [c]
+kept = other()
+with Cluster(nodes=0, clock="virtual") as c:
+    c.program(lambda clients: kept.clear())
+    c.advance(1)
+assert threading.active_count() == 2
+with Cluster(nodes=0, clock="virtual"): pass
 """,
     "folder": f"""
 import shutil
@@ -153,6 +170,27 @@ def test_nothing_stays(name: str, tmp_path: Path) -> None:
     assert "ResourceWarning" not in said and "never awaited" not in said and "Task was destroyed" not in said, said
     assert "Exception ignored" not in said, said
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("body", "told"), [("pass", ""), ("c.program(main)", "program main runs, 1 start")])
+def test_a_cluster_in_virtual_time_ends_with_its_process_at_the_latest(body: str, told: str, tmp_path: Path) -> None:
+    # The frame of its program holds it.
+    code = f"""
+import time
+from minikube_py import Cluster
+def use():
+    def main(clients):
+        while True: time.sleep(1); c
+    c = Cluster(nodes=1, clock="virtual").start()
+    {body}
+    c.advance(5)
+    return c
+c = use()
+"""
+    process = run(code, tmp_path / "tmp")
+    said = process.communicate()[1]
+    assert process.returncode == 0
+    assert not said if not told else re.search(f"ResourceWarning: a cluster .* was never stopped.*: {told}", said)
 
 
 @pytest.mark.parametrize("how", ["never stopped", "SIGINT"])
