@@ -20,6 +20,7 @@ from minikube_py.cluster.code_place import place
 from minikube_py.cluster.local import Cluster
 from minikube_py.cluster.no_cluster import no_cluster
 from minikube_py.cluster.timeline import NS_PER_S, Timeline
+from minikube_py.cluster.versions import versions, versions_told
 from minikube_py.cluster.weather import Weather
 from minikube_py.sim.loop import SimFailure
 from minikube_py.sim.replaced import frozen
@@ -82,7 +83,7 @@ class Found:
                 f"the schedule that failed ({of}):",
             ]
         lines += [f"  {at_ns / NS_PER_S:10.4f}  {fault}" for at_ns, fault in least.begun] or ["  no fault at all"]
-        lines += least.programs
+        lines += [*least.programs, f"with {versions_told(versions(programs=True))}"]
         lines += ["reads and writes, in virtual seconds since the cluster was ready:", *least.timeline.lines()]
         return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """The inputs of a cluster in virtual time as a file, and replay of the history, up to a moment.
 
-A JSON object per line: first the seed, the nodes and the version, then the inputs in order."""
+A JSON object per line: first the seed, the nodes and the versions, then the inputs in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import orjson
 
-from minikube_py import __version__
 from minikube_py.api.registry import Registry
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.arguments import are_nodes
@@ -24,6 +23,7 @@ from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.inputs import Input, request_of
 from minikube_py.cluster.kinds import served_kind
 from minikube_py.cluster.snapshots import Snapshot
+from minikube_py.cluster.versions import versions, versions_told
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.cluster.virtual_engine import VirtualEngine
 from minikube_py.errors import InvalidRequest
@@ -45,7 +45,7 @@ FORMS: Final = (
 def write(path: Path, engine: VirtualEngine) -> None:
     virtual = engine.virtual
     nodes = [each._asdict() for each in virtual.config.nodes]
-    head = {"minikube_py": __version__, "seed": str(virtual.seed), "nodes": nodes, "digest": virtual.digest}
+    head = {**versions(), "seed": str(virtual.seed), "nodes": nodes, "digest": virtual.digest}
     if (stages := virtual.config.kubelet.stages) is not None:
         head["stages"] = [(path, base64.b64encode(data).decode("ascii")) for path, data in stages.files]
     rows = [orjson.dumps(head), *(orjson.dumps(each.to_json()) for each in engine.inputs)]
@@ -93,7 +93,8 @@ class InputLog:
             stages = tuple((path, base64.b64decode(text, validate=True)) for path, text in head.get("stages", ()))
             if not all(isinstance(head[each], str) for each in ("seed", "digest", "minikube_py")):
                 raise ValueError("the seed, the digest and the version are texts")
-            return InputLog(head["seed"], nodes, head["digest"], head["minikube_py"], inputs, stages)
+            known = versions_told({name: head[name] for name in versions() if name in head})
+            return InputLog(head["seed"], nodes, head["digest"], known, inputs, stages)
         except OSError as error:
             raise ClusterError(f"{path}: cannot read the log: {error.strerror}") from error
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -151,8 +152,8 @@ class InputLog:
         elif given.digest and given.digest != virtual.digest:
             why = f"digest {given.digest}, and this is {virtual.digest}"
         if why:
-            versions = f"{__version__}, and the log is of {self.version}"
-            raise ClusterError(f"input {number} came at {why}: {OTHER} ({versions})")
+            here = f"{versions_told(versions())}, and the log is of {self.version}"
+            raise ClusterError(f"input {number} came at {why}: {OTHER} ({here})")
         if given.digest:
             verified.inputs, verified.at_ns = verified.inputs + 1, virtual.now_ns
 

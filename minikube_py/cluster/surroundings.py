@@ -4,6 +4,7 @@ that differ between versions of Python, and the files in which clients remember 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import random
 import sys
@@ -30,11 +31,22 @@ def _urandom(size: int) -> bytes:
     return found
 
 
+def _find_and_load(name: str, import_: Any) -> Any:
+    """Imports a module that is not loaded yet. Which those are differs between environments, and between two runs in
+    a process: what modules draw meanwhile leaves the draws of programs as they were."""
+    around = getattr(_thread, "around", None) or getattr(_thread, "in_force", None)
+    if around is None or name in sys.modules:
+        return IMPORTED.own(name, import_)
+    with around.for_import(name):
+        return IMPORTED.own(name, import_)
+
+
 URANDOM: Final = Replaced(os, "urandom", _urandom)
 """`secrets`, `uuid.uuid4` and numpy's unseeded generators come from it."""
 OF_RANDOM: Final = Replaced(random, "_urandom", _urandom)
 """The same, as `random` has bound it."""
-REPLACED: Final = (URANDOM, OF_RANDOM, AS_COMPLETED, WAIT_FOR, WRAP_FUTURE)
+IMPORTED: Final = Replaced(importlib._bootstrap, "_find_and_load", _find_and_load)  # type: ignore[attr-defined]
+REPLACED: Final = (URANDOM, OF_RANDOM, IMPORTED, AS_COMPLETED, WAIT_FOR, WRAP_FUTURE)
 
 
 class Surroundings:
@@ -43,8 +55,11 @@ class Surroundings:
 
     def __init__(self, seed: object) -> None:
         self.rng = Rng(f"draws {seed}")
+        self._seed = seed
         self.server = f"{SERVER}-{URANDOM.own(8).hex()}"
-        self._states: list[Any] = [random.Random(self.rng.getrandbits(64)).getstate(), None]
+        self._states = _first(self.rng)
+        self._unloaded: Any = None
+        """As if it were the state of numpy's generator, which nothing has imported yet."""
         for each in REPLACED:
             each.hold()
 
@@ -70,23 +85,39 @@ class Surroundings:
         """Programs run meanwhile, and those of no other cluster, because `random` and numpy have one state in a
         process."""
         with _one_at_a_time:
-            yield from self._exchanging()
+            before, _thread.in_force = getattr(_thread, "in_force", None), self
+            kept = self._exchanged(self._states)
+            try:
+                yield
+            finally:
+                self._states = self._exchanged(kept)
+                _thread.in_force = before
 
-    def _exchanging(self) -> Iterator[None]:
-        numpy = sys.modules.get("numpy.random")
-        if numpy is not None and self._states[1] is None:
-            self._states[1] = numpy.RandomState(self.rng.getrandbits(32)).get_state()
-        kept = _exchanged(self._states, numpy)
+    @contextmanager
+    def for_import(self, name: str) -> Iterator[None]:
+        """The module has draws of its own, by its name."""
+        kept, self.rng = self.rng, Rng(f"import {name} {self._seed}")
+        states = self._exchanged(_first(self.rng))
         try:
             yield
         finally:
-            self._states = _exchanged(kept, numpy)
+            self.rng = kept
+            self._exchanged(states)
+
+    def _exchanged(self, states: list[Any]) -> list[Any]:
+        """The states of `random` and of numpy's global generator, which now have `states`."""
+        numpy: Any = sys.modules.get("numpy.random")
+        # While it is imported, it has none yet.
+        is_loaded = hasattr(numpy, "get_state")
+        found = [random.getstate(), numpy.get_state() if is_loaded else self._unloaded]
+        random.setstate(states[0])
+        if not is_loaded:
+            self._unloaded = states[1]
+        else:
+            (numpy.set_state if isinstance(states[1], tuple) else numpy.seed)(states[1])
+        return found
 
 
-def _exchanged(states: list[Any], numpy: Any) -> list[Any]:
-    """The states of `random` and of numpy's global generator, which now have `states`."""
-    found = [random.getstate(), None if numpy is None else numpy.get_state()]
-    random.setstate(states[0])
-    if numpy is not None and states[1] is not None:
-        numpy.set_state(states[1])
-    return found
+def _first(rng: Rng) -> list[Any]:
+    """The first states: of numpy's generator, a seed."""
+    return [random.Random(rng.getrandbits(64)).getstate(), rng.getrandbits(32)]

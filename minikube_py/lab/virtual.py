@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from minikube_py.cluster.versions import versions, versions_told
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.lab.environment import Environment, describe_virtual
 from minikube_py.sim.replaced import frozen
@@ -41,7 +42,7 @@ class History:
         name = f" ({self.name})" if self.name else ""
         return [
             f"digest {self.digest}{name}: {self.changes:,} changes up to revision {self.revision:,}, "
-            f"of seed {self.seed}",
+            f"of seed {self.seed}, with {versions_told(versions())}",
             f"{self.virtual_s:,.3f} s of virtual time in {self.wall_s:,.1f} s, {self.cpu_s:,.1f} s of them the "
             f"processor's{faster}",
             f"next: `{again} --seed {self.seed}` gives the same digest in any process; another seed gives another "

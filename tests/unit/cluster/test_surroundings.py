@@ -6,11 +6,13 @@ import asyncio
 import os
 import random
 import secrets
+import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +178,37 @@ def test_wait_for_means_what_asyncio_means(timeout: float | None, work: str) -> 
     with held(WAIT_FOR):
         simulated = sim.run(lambda: outcome_of(timeout, work))
     assert simulated == asyncio.run(outcome_of(timeout, work))
+
+
+@pytest.mark.parametrize("plainly", [True, False])
+def test_what_modules_draw_as_they_are_imported_moves_nothing(
+    plainly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As rich does, which httpx imports where it is installed."""
+    text = "import os, random, numpy\nfound = random.random(), os.urandom(3), numpy.random.rand()\nimport drawing_inner"
+    (tmp_path / "drawing.py").write_text(text)
+    (tmp_path / "drawing_inner.py").write_text(text.rpartition("\n")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def drawn(*loaded: str) -> list[object]:
+        for name in {"drawing", "drawing_inner"}.difference(loaded):
+            sys.modules.pop(name, None)
+        found: list[object] = []
+
+        def imports() -> None:
+            module = import_module("drawing")
+            found.extend((module.found, module.drawing_inner.found, draws()))
+
+        async def main(_: Any) -> None:
+            imports()
+
+        with Cluster(nodes=0, clock="virtual", seed=5) as cluster:
+            cluster.program((lambda _: imports()) if plainly else main)
+            cluster.advance(1)
+        return found
+
+    first = drawn()
+    assert drawn() == first
+    # What it finds loaded has drawn in another run.
+    assert drawn("drawing_inner") == drawn("drawing", "drawing_inner") == first
+    assert len({str(each) for each in first[:2]}) == 2
