@@ -330,7 +330,7 @@ def _compare_items(
 
 
 def merge(left: Any, right: Any, ref: Ref) -> Any:
-    """`left` merged with `right`. Raises: TypedError."""
+    """`left` merged with `right`, which is valid, and of which the result may have parts. Raises: TypedError."""
     problems: list[str] = []
     found = _merge(left, right, ref, (), problems)
     if problems:
@@ -339,6 +339,8 @@ def merge(left: Any, right: Any, ref: Ref) -> Any:
 
 
 def _merge(left: Any, right: Any, ref: Ref, path: Path, problems: list[str]) -> Any:
+    if left is ABSENT or (not left and right is not ABSENT):
+        return right
     atom = ref.atom.of(left) if right is ABSENT else ref.atom.of(right)
     if atom.map is not None:
         lefts, rights = left if isinstance(left, dict) else {}, right if isinstance(right, dict) else {}

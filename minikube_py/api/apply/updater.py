@@ -83,7 +83,9 @@ class Updater:
         last = managers.get(manager)
         managers[manager] = Owned(self._kept(typed.field_set(config.value, config.type), version), version, True)
         new = self._pruned(merged, managers, manager, last)
-        managers, _ = self._settle(live, new, version, managers, manager, force)
+        if len(managers) > 1:  # Without other owners, nobody asks what has changed.
+            managers, _ = self._settle(live, new, version, managers, manager, force)
+        managers = {name: owned for name, owned in managers.items() if owned.fields}
         return (typed.ABSENT if typed.equal(live.value, new.value) else new.value), managers
 
     def _kept(self, fields: PathSet, version: str) -> PathSet:

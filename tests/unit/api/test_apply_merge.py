@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from minikube_py.api.apply import typed
+from minikube_py.api.apply.managed_fields import Sender, field_manager
 from minikube_py.api.apply.path_set import PathSet, shown
 from minikube_py.api.apply.types import Atom, ListOf, MapOf, Ref, StructField
 from minikube_py.api.apply.updater import Conflicts, Convert, Managers, Owned, Typed, Updater, as_it_is
+from minikube_py.api.registry import REGISTRY
 
 FACTS = json.loads((Path(__file__).parents[2] / "conformance" / "data" / "apply_merge.json").read_text())
 CASES = FACTS["cases"]
@@ -132,3 +134,32 @@ def test_how_many_cases_there_are() -> None:
     print(f"structured-merge-diff: {len(CASES)} cases, {FACTS['left_out']} left out, steps {dict(steps)}")
     assert len(CASES) >= 200
     assert min(steps["apply"], steps["update"], steps["force"], steps["conflict"]) > 10
+
+
+def test_a_creation_is_compared_with_nothing_and_merged_only_at_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs no more than a create by POST whose fields are owned."""
+    walked: Counter[str] = Counter()
+
+    def counted(name: str) -> Any:
+        own = getattr(typed, name)
+
+        def call(*given: Any) -> Any:
+            walked[name] += 1
+            return own(*given)
+
+        return call
+
+    for name in ("_compare", "_merge_members"):
+        monkeypatch.setattr(typed, name, counted(name))
+    pod = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}], "nodeSelector": {"a": "b"}}
+    config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"a": "b"}}, "spec": pod}
+    manager, sender = field_manager(REGISTRY.kind("", "v1", "Pod")), Sender("me")
+    created = manager.apply(None, config, False, sender)
+    # The object, and its metadata.
+    assert walked == {"_merge_members": 2}
+    assert created["spec"] == pod and created["metadata"]["labels"] == {"a": "b"}
+    fields = created["metadata"]["managedFields"][0]["fieldsV1"]
+    assert 'k:{"name":"c"}' in fields["f:spec"]["f:containers"]
+    # Others' fields are known by comparing.
+    manager.apply(created, {**config, "spec": {**pod, "nodeSelector": {"a": "c"}}}, True, Sender("other"))
+    assert walked["_compare"] > 1
