@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from minikube_py.api.errors import go_quote
 from minikube_py.api.json_text import Number, text_of
+from minikube_py.fields.digits import whole_number
 from minikube_py.fields.quantity import QuantityError, canonical
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -168,9 +169,9 @@ def duration_ns(value: Any) -> int:
     if _DURATION.fullmatch(value) is None:
         raise BadValue(f"time: invalid duration {go_quote(value)}")
     total = 0
-    for whole, fraction, unit in _DURATION_PART.findall(value):
+    for count, fraction, unit in _DURATION_PART.findall(value):
         scale = _UNITS_NS[unit]
-        total += int(whole or "0") * scale + int(fraction or "0") * scale // 10 ** len(fraction)
+        total += whole_number(count or "0") * scale + int(fraction[:18] or "0") * scale // 10 ** len(fraction[:18])
     if total > INT64_MAX:
         raise BadValue(f"time: invalid duration {go_quote(value)}")
     return -total if value.startswith("-") else total

@@ -40,6 +40,7 @@ from minikube_py.apiserver.audit_requests import attributes_of, is_long_running,
 from minikube_py.apiserver.forms import refusal_form
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.work import InYaml
 from minikube_py.env import Clock, Rng
 
 if TYPE_CHECKING:
@@ -371,7 +372,9 @@ def _object_of(response: Response, always: bool) -> Json | None:
     if not (always or response.status >= 400 or b"Status" in body[:40]) or not body:
         return None
     try:
-        if response.content_type.startswith("application/yaml"):
+        if isinstance(body, InYaml):
+            found = orjson.loads(body.source)
+        elif response.content_type.startswith("application/yaml"):
             from minikube_py.api.yaml_text import documents
 
             found = documents(body)[0]

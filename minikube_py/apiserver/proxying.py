@@ -20,6 +20,7 @@ from minikube_py.apiserver.routes import Route
 from minikube_py.containers.runtime import NotThere
 from minikube_py.containers.serving import page
 from minikube_py.env import Rng
+from minikube_py.fields.digits import whole_number
 
 _SCHEMES: Final = ("", "http", "https")
 _DEFAULT_PORT: Final = "80"
@@ -92,9 +93,10 @@ class Proxying:
             service = await self._get(SERVICES.key(namespace, target.name))
             if service is None:
                 raise not_found(SERVICES, target.name)
-            ports = [each for each in service["spec"].get("ports") or () if each["port"] == int(wanted)]
+            number = whole_number(wanted)
+            ports = [each for each in service["spec"].get("ports") or () if each["port"] == number]
             if not ports:
-                raise service_unavailable(f"no service port {int(wanted)} found for service {go_quote(target.name)}")
+                raise service_unavailable(f"no service port {number} found for service {go_quote(target.name)}")
             wanted = ports[0].get("name", "")
         endpoints = await self._get(ENDPOINTS.key(namespace, target.name))
         if endpoints is None:

@@ -27,6 +27,7 @@ from minikube_py.cel.syntax import (
 )
 from minikube_py.cel.tokens import BadEscape, Token, tokens, unquoted
 from minikube_py.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, Type
+from minikube_py.fields.digits import whole_number
 
 _RESERVED: Final = frozenset(
     ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
@@ -313,7 +314,7 @@ class _Parser:
             sign, token = "-", self._take()
         if token.kind in ("NUM_INT", "NUM_UINT"):
             digits = token.text.rstrip("uU") if token.kind == "NUM_UINT" else token.text
-            value = int(sign + digits, 16 if digits.startswith("0x") else 10)
+            value = int(sign + digits, 16) if digits.startswith("0x") else whole_number(sign + digits)
             if token.kind == "NUM_UINT":
                 return self._number(at, value, 0 <= value < 1 << 64, UINT)
             return self._number(at, value, -(1 << 63) <= value < 1 << 63, INT)

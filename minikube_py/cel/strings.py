@@ -32,6 +32,18 @@ _LOWER: Final = str.maketrans({chr(65 + i): chr(97 + i) for i in range(26)})
 _UPPER: Final = str.maketrans({chr(97 + i): chr(65 + i) for i in range(26)})
 
 
+_WEIGHT: Final = 7
+"""A step reads or writes 2 ** 7 characters."""
+
+
+def _weighed(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(text: Any, *given: Any) -> Any:
+        spend(len(text) >> _WEIGHT)
+        return function(text, *given)
+
+    return call
+
+
 def _out_of_range(index: int) -> EvaluationError:
     return EvaluationError(f"index out of range: {index}")
 
@@ -49,11 +61,14 @@ def _index_of(text: str, part: str, start: int = 0) -> Any:
 def _last_index_of(text: str, part: str, start: int | None = None) -> Any:
     if not part:
         return len(text) if start is None else start
-    if start is None:
-        return text.rfind(part)
-    if start < 0:
+    if start is not None and start < 0:
         return _out_of_range(start)
-    return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
+    if start is not None and start >= len(text):
+        return -1
+    within = text if start is None else text[: start + len(part)]
+    # Unlike find, rfind takes the product of both lengths.
+    found = within[::-1].find(part[::-1])
+    return -1 if found < 0 else len(within) - len(part) - found
 
 
 def _replace(text: str, old: str, new: str, most: int = -1) -> Any:
@@ -61,6 +76,7 @@ def _replace(text: str, old: str, new: str, most: int = -1) -> Any:
     count = count if most < 0 else min(count, most)
     if len(text) + count * len(new) > LENGTH_MAX:
         return EvaluationError(EXCEEDED)
+    spend(count * len(new) >> _WEIGHT)
     return text.replace(old, new, count)
 
 
@@ -85,9 +101,9 @@ def _join(items: list[Any], between: str = "") -> Any:
     for item in items:
         if type(item) is not str:
             return EvaluationError(f"join: invalid input: {shown(item)}")
-    if sum(map(len, items)) + len(items) * len(between) > LENGTH_MAX:
-        return EvaluationError(EXCEEDED)
-    return between.join(items)
+    length = sum(map(len, items)) + len(items) * len(between)
+    spend(len(items) + (length >> _WEIGHT))
+    return between.join(items) if length <= LENGTH_MAX else EvaluationError(EXCEEDED)
 
 
 def _quote(text: str) -> str:
@@ -198,6 +214,7 @@ def _by_clause(clause: str, precision: int, value: Any) -> str:
         if whole:
             return format(int(value), clause)
         if kind is str or kind is bytes:
+            spend(len(value) >> _WEIGHT - 2)
             digits: str = (value.encode() if kind is str else value).hex()
             return digits.upper() if clause == "X" else digits
     if clause == "o" and whole:
@@ -270,7 +287,7 @@ def _nested(value: Any) -> str:
     return _plain(value)
 
 
-FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "string_jsonpatch_escapeKey_string": lambda text: text.replace("~", "~0").replace("/", "~1"),
     "string_char_at_int": _char_at,
     "string_index_of_string": _index_of,
@@ -294,3 +311,4 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "string_find_all_string": _find_all,
     "string_find_all_string_int": _find_all,
 }
+FUNCTIONS: Final = {name: _weighed(function) for name, function in _FUNCTIONS.items()}

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from minikube_py.cel.allowance import spend
+from minikube_py.fields.digits import whole_number
 from minikube_py.fields.quantity import Quantity
 
 EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -439,9 +440,9 @@ def duration_of(text: str) -> Duration | None:
     if _DURATION.fullmatch(text) is None:
         return None
     total = 0
-    for whole, fraction, unit in _PART.findall(text):
+    for count, fraction, unit in _PART.findall(text):
         scale = _UNITS[unit]
-        total += int(whole or 0) * scale
+        total += whole_number(count or "0") * scale
         # Digits beyond what an int64 holds are dropped, as in Go.
         digits = (fraction or "")[:18]
         total += int(int(digits or 0) * (scale / 10 ** len(digits)))
@@ -454,7 +455,7 @@ _WORDS: Final = (
     (("m", "min"), 60 * NANOSECONDS), (("h", "hr", "hour"), 3600 * NANOSECONDS), (("d", "day"), 86_400 * NANOSECONDS),
     (("w", "wk", "week"), 7 * 86_400 * NANOSECONDS),
 )  # fmt: skip
-_COUNTED: Final = re.compile(r"((\d+)\s*([A-Za-zµ]+))")
+_COUNTED: Final = re.compile(r"((\d+)\s*([A-Za-zµ]+))", re.ASCII)
 
 
 def extended_duration_of(text: str) -> Duration | None:
@@ -463,7 +464,7 @@ def extended_duration_of(text: str) -> Duration | None:
     for _, count, unit in _COUNTED.findall(text):
         for names, scale in _WORDS:
             if unit.lower() in names or unit.lower().startswith(names[-1]):
-                total, found = total + int(count) * scale, True
+                total, found = total + whole_number(count) * scale, True
     return Duration(total) if found else None
 
 

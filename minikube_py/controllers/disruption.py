@@ -19,6 +19,7 @@ from minikube_py.client.rest import PODS, REPLICATION_CONTROLLERS, Object, Resou
 from minikube_py.controllers.base import ControllerContext, QueueController, QueueWorkers
 from minikube_py.controllers.views import OwnerRef, PodView
 from minikube_py.controllers.volume_views import BUDGETS, WholeView, about
+from minikube_py.fields.digits import whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -207,9 +208,9 @@ def _selects(budget: WholeView, pod: PodView) -> bool:
         return False
 
 
-def _share(value: int | str, whole: int) -> int:
-    """A count, or a percentage of `whole` rounded up."""
-    return value if isinstance(value, int) else -(-whole * int(value.removesuffix("%")) // 100)
+def _share(value: int | str, of: int) -> int:
+    """A count, or a percentage of `of` rounded up."""
+    return value if isinstance(value, int) else -(-of * whole_number(value.removesuffix("%")) // 100)
 
 
 def go_selector(selector: Object | None) -> str:

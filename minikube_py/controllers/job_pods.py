@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from minikube_py.api.matching import int64
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import JOB_TRACKING, PodView
+from minikube_py.fields.digits import whole_number
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
@@ -34,10 +36,10 @@ def parse_intervals(text: str, completions: int) -> Intervals:
         limits = part.split("-")
         if not all(limit.isascii() and limit.isdigit() for limit in limits[:2]):
             continue
-        first = int(limits[0])
+        first = whole_number(limits[0])
         if first >= completions:
             break
-        last = min(int(limits[1]), completions - 1) if len(limits) > 1 else first
+        last = min(whole_number(limits[1]), completions - 1) if len(limits) > 1 else first
         if found and found[-1][1] == first - 1:
             found[-1] = (found[-1][0], last)
         else:
@@ -87,7 +89,7 @@ def first_missing(taken: Intervals, count: int, completions: int) -> list[int]:
 
 def index_of(pod: PodView) -> int | None:
     text = pod.run.annotations.get(INDEX, "") if pod.run is not None else ""
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int64(text) if text.isdigit() else None
 
 
 def succeeded_enough(policy: Spec | None, completions: int, succeeded: Intervals) -> str | None:
@@ -179,7 +181,8 @@ def _met(status: Mapping[str, Any], patterns: Sequence[Spec]) -> str | None:
 
 def _annotated(pod: PodView, name: str) -> int:
     text = pod.run.annotations.get(name, "") if pod.run is not None else ""
-    return int(text) if text.isascii() and text.isdigit() and int(text) < 1 << 31 else 0
+    found = whole_number(text) if text.isascii() and text.isdigit() else 0
+    return found if found < 1 << 31 else 0
 
 
 def failures_of_index(pod: PodView) -> int:

@@ -11,10 +11,12 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api.equality import same_message
+from minikube_py.api.matching import int64
 from minikube_py.client.events import timestamp
 from minikube_py.client.rest import Object
 from minikube_py.controllers.ranking import parse_time_s
 from minikube_py.controllers.views import WorkloadView
+from minikube_py.fields.digits import whole_number
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
@@ -41,7 +43,7 @@ def scaled(value: Any, of: int, *, up: bool) -> int:
         return int(value or 0)
     if not value.endswith("%"):
         raise ValueError(f"invalid value for IntOrString: invalid type: string is not a percentage: {value}")
-    product = int(value[:-1]) * of
+    product = whole_number(value[:-1]) * of
     return -(-product // 100) if up else product // 100
 
 
@@ -124,7 +126,8 @@ def find_new(deployment: WorkloadView, sets: Iterable[WorkloadView]) -> Workload
 def revision_of(view: WorkloadView) -> int:
     """0 if there is none, -1 if it cannot be parsed."""
     text = view.annotations.get(REVISION, "0")
-    return int(text) if text.isascii() and text.isdecimal() else -1
+    found = int64(text)
+    return -1 if found is None else found
 
 
 def last_revision(sets: Iterable[WorkloadView]) -> int:
@@ -138,9 +141,10 @@ def set_annotations(deployment: WorkloadView, before: Mapping[str, str], revisio
     copied = {name: value for name, value in deployment.annotations.items() if name not in NOT_COPIED}
     found = {**before, **copied}
     old = before.get(REVISION)
-    if old is not None and old and not old.isdecimal():
+    known = int64(old) if old else 0
+    if known is None:
         return found
-    if int(old or 0) < revision:
+    if known < revision:
         found[REVISION] = str(revision)
         if old is not None:
             found[HISTORY] = _history(before.get(HISTORY, ""), old)
@@ -159,7 +163,8 @@ def size_annotations(deployment: WorkloadView) -> dict[str, str]:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdecimal() and int(text) <= NO_LIMIT else None
+    found = int64(text or "")
+    return found if found is not None and 0 <= found <= NO_LIMIT else None
 
 
 def was_scaled(deployment: WorkloadView, sets: Iterable[WorkloadView]) -> bool:

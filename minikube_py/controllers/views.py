@@ -19,6 +19,7 @@ from minikube_py.api.service_tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYP
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared, shared_labels
 from minikube_py.controllers.zones import zone_of
+from minikube_py.fields.digits import whole_number
 from minikube_py.fields.resource_requests import repeats
 
 Labels = Mapping[str, str]
@@ -324,7 +325,7 @@ def _deletion_cost(annotations: Mapping[str, str]) -> int:
     digits = text[1:] if text[:1] == "-" else text
     if not digits.isascii() or not digits.isdecimal() or (digits != "0" and digits.startswith("0")):
         return 0
-    cost = int(text)
+    cost = whole_number(text)
     return cost if -(2**31) <= cost < 2**31 else 0
 
 

@@ -17,6 +17,7 @@ from minikube_py.api import go_json, go_numbers
 from minikube_py.api.apply.types import Ref
 from minikube_py.api.errors import go_quote
 from minikube_py.api.go_format import go_format
+from minikube_py.fields.digits import whole_number
 
 FIELD, KEY, VALUE, INDEX = range(4)
 _PREFIX: Final = ("f:", "k:", "v:", "i:")
@@ -91,7 +92,7 @@ def read(text: str) -> Element | None:
                 raise ValueError(f"not an object: {rest}")
             return key(items)
         case "i":
-            return INDEX, int(rest)
+            return INDEX, whole_number(rest)
     return None
 
 

@@ -26,6 +26,7 @@ from minikube_py.api.go_format import go_format
 from minikube_py.api.kind import NAMED, NAMESPACED, STATUS_VERBS, Kind, ScalePaths, Selectable, Subresource
 from minikube_py.api.meta import next_generation
 from minikube_py.api.printing import Age, Column, Printer
+from minikube_py.fields.digits import whole_number
 
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _VERSION: Final = re.compile("v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
@@ -37,7 +38,7 @@ def version_rank(name: str) -> tuple[Any, ...]:
     if match is None:
         return (1, name)
     level = {None: 0, "beta": 1, "alpha": 2}[match[2]]
-    return (0, level, -int(match[1]), -int(match[3] or 0))
+    return (0, level, -whole_number(match[1]), -whole_number(match[3] or "0"))
 
 
 def is_true(definition: Json, condition: str) -> bool:

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from minikube_py.fields.digits import whole_number
+
 Step = str | int | tuple[str, str] | None
 """A member, an index, a filter for equality (`?(@.type=="Ready")`), or every item (None)."""
 _STEP: Final = re.compile(
@@ -35,7 +37,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
             member = re.sub(r"\\(.)", r"\1", match["member"])
             found.append(None if member == "*" else member)
         elif match["index"] is not None:
-            found.append(int(match["index"]))
+            found.append(whole_number(match["index"]))
         elif match["all"]:
             found.append(None)
         elif match["quoted"] is not None:

@@ -17,6 +17,7 @@ from minikube_py.api.schema import LABEL_SELECTOR, ordered
 from minikube_py.api.validation.affinity import validate_label_selector
 from minikube_py.api.validation.conditions import validate_conditions
 from minikube_py.api.validation.resources import NEGATIVE
+from minikube_py.fields.digits import whole_number
 
 GROUP: Final = "policy"
 _COUNTS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
@@ -42,7 +43,7 @@ def validate_count_or_percent(value: int | str | None, path: str) -> list[FieldE
     if isinstance(value, int):
         return [invalid_value(path, value, NEGATIVE)] if value < 0 else []
     errors = [invalid_value(path, value, message) for message in is_percent(value)]
-    if not errors and int(value[:-1]) > 100:
+    if not errors and whole_number(value[:-1]) > 100:
         errors.append(invalid_value(path, value, "must not be greater than 100%"))
     return errors
 

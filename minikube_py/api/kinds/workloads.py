@@ -35,6 +35,7 @@ from minikube_py.api.validation.metadata import validate_object_meta, validate_o
 from minikube_py.api.validation.pods import validate_pod_annotations, validate_pod_spec
 from minikube_py.api.validation.profiles import validate_fields_match
 from minikube_py.api.validation.resources import NEGATIVE
+from minikube_py.fields.digits import whole_number
 
 SCALE: Final = Subresource("scale", "Scale", STATUS_VERBS, "autoscaling", "v1")
 UNMATCHED: Final = "`selector` does not match template `labels`"
@@ -214,7 +215,7 @@ def percent_of(value: Any) -> int | None:
     if not isinstance(value, str) or not value.endswith("%"):
         return None
     digits = value[:-1]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    return whole_number(digits) if digits.isascii() and digits.isdigit() else None
 
 
 def number_of(value: Any) -> int:
@@ -225,7 +226,8 @@ def number_of(value: Any) -> int:
     if found is not None:
         return min(found, (1 << 63) - 1)
     text = str(value or "")
-    return int(text) if text.lstrip("+-").isdigit() and text.isascii() and len(text) - len(text.lstrip("+-")) < 2 else 0
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return whole_number(text) if digits.isascii() and digits.isdigit() else 0
 
 
 def int_or_percent(value: Any, path: str) -> list[FieldError]:

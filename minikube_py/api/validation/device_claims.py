@@ -42,6 +42,7 @@ from minikube_py.api.validation.devices import (
 from minikube_py.api.validation.go_view import go_view
 from minikube_py.api.validation.ips import parse_ip
 from minikube_py.api.validation.volume_sources import validate_driver_name
+from minikube_py.fields.digits import whole_number
 
 REQUESTS_MAX: Final = 32
 CONSTRAINTS_MAX: Final = 32
@@ -181,10 +182,10 @@ def validate_interface_address(text: str, path: str) -> list[FieldError]:
     address, slash, length = text.partition("/")
     ip = parse_ip(address)
     bits = 128 if ":" in address else 32
-    if ip is None or not slash or not (length.isascii() and length.isdigit()) or int(length) > bits:
+    if ip is None or not slash or not (length.isascii() and length.isdigit()) or whole_number(length) > bits:
         example = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
         return [invalid_value(path, text, example)]
-    size = int(length)
+    size = whole_number(length)
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         ip, size = ip.ipv4_mapped, size - 96 if size > 32 else size
     canonical = f"{ip}/{size}"

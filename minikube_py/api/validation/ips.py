@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from minikube_py.api.errors import FieldError, invalid_value
+from minikube_py.fields.digits import whole_number
 
 Address = IPv4Address | IPv6Address
 NOT_AN_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -32,7 +33,7 @@ def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
     if not slash or not length.isascii() or not length.isdigit() or parse_ip(address) is None:
         return None
     try:
-        return ip_network(f"{parse_ip(address)}/{int(length)}", strict=False)
+        return ip_network(f"{parse_ip(address)}/{whole_number(length)}", strict=False)
     except ValueError:
         return None
 
@@ -92,7 +93,7 @@ def validate_cidr(text: str, path: str, known: tuple[str, ...] = ()) -> list[Fie
     if network is None:
         return [invalid_value(path, text, NOT_A_CIDR)]
     address_text, _, length = text.partition("/")
-    if _has_leading_zeros(address_text) or str(int(length)) != length:
+    if _has_leading_zeros(address_text) or str(whole_number(length)) != length:
         return [invalid_value(path, text, "must not have leading 0s in IP or prefix length")]
     address = parse_ip(address_text)
     if address is not None and _is_mapped(address):

@@ -30,8 +30,10 @@ from minikube_py.scheduler.objects import NodeInfo
 
 RESULTS_MAX: Final = 32
 """Maximum devices of a claim."""
-LOOKS_MAX: Final = 500_000
-"""Maximum devices examined in one cycle of a pod, over all nodes; upstream gives up on a node after ten seconds."""
+LOOKS_MAX: Final = 100_000
+"""Maximum devices examined in one cycle of a pod, over all nodes: some 200 ms."""
+NODE_LOOKS_MAX: Final = 20_000
+"""On one node, which is then unavailable until its devices change; upstream gives up on it after ten seconds."""
 _FRAMES_MAX: Final = 50_000
 _PREVENTING: Final = ("NoExecute", "NoSchedule")
 
@@ -104,7 +106,7 @@ class Search:
         classes: Callable[[str], ClassView | None],
         selects: Selects,
         node: NodeInfo,
-        looks_max: int = LOOKS_MAX,
+        looks_max: int = NODE_LOOKS_MAX,
     ) -> None:
         self.calls = 0
         self.looks = 0

@@ -14,7 +14,15 @@ from minikube_py.client.informer import Handler
 from minikube_py.client.store import ObjectStore
 from minikube_py.env import Clock, run_until
 from minikube_py.scheduler.devices.allocated import Allocated
-from minikube_py.scheduler.devices.allocator import LOOKS_MAX, AllocationError, Search, SelectorError, Solution
+from minikube_py.scheduler.devices.allocator import (
+    LOOKS_MAX,
+    NODE_LOOKS_MAX,
+    AllocationError,
+    Search,
+    SelectorError,
+    Solution,
+    TooLong,
+)
 from minikube_py.scheduler.devices.extended import IN_MEMORY, ClassesByResource, pod_of_special
 from minikube_py.scheduler.devices.pools import Inventory, Pool
 from minikube_py.scheduler.devices.results import Allocation, allocations
@@ -214,9 +222,14 @@ class Devices:
     def search(self, pools: tuple[Pool, ...], node: NodeInfo, claims: Sequence[ClaimView]) -> Solution | None:
         """Raises: AllocationError, TooLong."""
         classes, selects = self.classes.get, self._selecting.selects
-        search = Search(pools, self.allocated, classes, selects, node, self._looks_left)
+        search = Search(pools, self.allocated, classes, selects, node, min(NODE_LOOKS_MAX, self._looks_left))
         try:
             return search.run(claims)
+        except TooLong:
+            if search.looks <= NODE_LOOKS_MAX:
+                raise
+            text = f"node {node.name}: timed out trying to allocate devices, after {NODE_LOOKS_MAX:,} looks at one"
+            raise AllocationError(text, is_of_node=True) from None
         finally:
             self._looks_left -= search.looks
 

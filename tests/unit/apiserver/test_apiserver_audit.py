@@ -12,6 +12,7 @@ import pytest
 from api_core import MAPS, MERGE, PODS, Core, config_map, pod
 from virtual_time import LoopClock
 
+from minikube_py.api import yaml_text
 from minikube_py.apiserver.audit import Auditor
 from minikube_py.apiserver.audit_policy import Attributes, AuditPolicy, PolicyError, parse_policy
 from minikube_py.apiserver.audit_requests import attributes_of
@@ -367,3 +368,14 @@ async def test_without_an_auditor_a_request_is_not_touched(core: Core) -> None:
     asked = Request("POST", PODS, body=orjson.dumps(pod("a")), user=ADMIN)
     assert (await core.api.handle(asked)).status == 201
     assert asked.audit is None
+
+
+async def test_an_answer_in_yaml_is_logged_without_being_read_again(
+    core: Core, log: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await core.ask("POST", MAPS, config_map("a", k="v"))
+    monkeypatch.setattr(yaml_text, "documents", lambda *_: pytest.fail("YAML was parsed"))
+    log.lines.clear()
+    answer = await core.respond("GET", f"{MAPS}/a", None, "application/yaml", "", ADMIN)
+    assert answer.content_type == "application/yaml" and b"k: v" in answer.body
+    assert log.lines[-1]["responseObject"]["data"] == {"k": "v"}

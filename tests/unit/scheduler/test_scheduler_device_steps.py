@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from device_world import DRIVER, DeviceWorld, claim, device, device_class, device_slice, pod, request
 
 from minikube_py.api.device_selectors import EXPRESSION_BYTES_MAX, compiled, validate_expression
 from minikube_py.cel.allowance import OutOfSteps, counted, spend, within
 from minikube_py.cluster.virtual import VirtualCluster
-from minikube_py.scheduler.devices.allocator import SelectorError, TooCostly, TooLong
+from minikube_py.scheduler.devices.allocator import NODE_LOOKS_MAX, Search, SelectorError, TooCostly, TooLong
 from minikube_py.scheduler.devices.selecting import CYCLE_STEPS_MAX, STEPS_MAX, Selecting
 from minikube_py.scheduler.devices.views import Device
 from tests.support.hostile_answers import long_selector
@@ -109,3 +111,32 @@ def test_a_pod_whose_selector_takes_too_long_is_held_and_others_are_placed() -> 
         world.make(claim("another"), pod("later", "another"))
         world.later()
         assert world.pod("later")[0] == node
+
+
+def test_a_search_without_end_on_a_node_is_given_up_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    run = Search.run
+
+    def noted(search: Search, *given: Any) -> Any:
+        try:
+            return run(search, *given)
+        finally:
+            searched.append(search.looks)
+
+    monkeypatch.setattr(Search, "run", noted)
+    impossible = {"cel": {"expression": f"device.attributes['{DRIVER}'].i == 1000"}}
+    with VirtualCluster(seed=3, nodes=1) as cluster:
+        world = DeviceWorld(cluster)
+        (node,) = (each["metadata"]["name"] for each in world.ask("GET", "/api/v1/nodes")["items"])
+        many = [device(f"d{n}", attributes={"s": {"string": "a"}, "i": {"int": n}}) for n in range(60)]
+        world.make(device_class("gpu"), device_slice("s", *many, nodeName=node))
+        alike = [{"requests": ["r"], "matchAttribute": f"{DRIVER}/s"}]
+        asked = request("r", count=6), request("q", selectors=[impossible])
+        world.make(claim("hard", *asked, constraints=alike), pod("held", "hard"))
+        world.later(60)
+        name, why = world.pod("held")
+        assert name == "" and f"node {node}: timed out trying to allocate devices" in why
+        assert searched == [NODE_LOOKS_MAX + 1]
+        world.make(claim("short"), pod("placed", "short"))
+        world.later()
+        assert world.pod("placed")[0] == node
