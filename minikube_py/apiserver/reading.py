@@ -50,6 +50,11 @@ class Reading:
         while self._own_bytes > _OWN_BYTES_MAX:
             self._pop(next(iter(self._own)))
 
+    def shows(self, key: bytes, value: bytes) -> bool:
+        """Whether it shows the value as it is stored, so that it need not be checked when it is written again."""
+        _, known = self._standing(key)
+        return known is not None and known.value == value
+
     def _pop(self, key: bytes) -> bytes | None:
         value = self._own.pop(key, None)
         self._own_bytes -= len(value or b"")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from sys import intern
@@ -19,7 +19,6 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of, status_error
 from minikube_py.client.store import Indexer, ObjectStore, T
-from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import WatchEvent
 from minikube_py.client.unreadable import NAMELESS, Unreadable
 from minikube_py.env import Clock, Rng
@@ -118,7 +117,6 @@ class Informer(Generic[T]):
         rng: Rng,
         selection: Selection | None = None,
         indexers: Mapping[str, Indexer[T]] | None = None,
-        resync_s: float = 0.0,
     ) -> None:
         self.resource = resource
         self.store: ObjectStore[T] = ObjectStore(indexers)
@@ -132,20 +130,30 @@ class Informer(Generic[T]):
         self._clock = clock
         self._rng = rng
         self._selection = selection if selection is not None else Selection()
-        self._resync_s = resync_s
         self._handlers: list[Handler[T]] = []
+        self._handlers_at_start: list[Handler[T]] = []
+        self._shows = False
+        self.lives_on = False
+        """`stop()` only releases it."""
         self._backoff = Backoff(rng)
         self._synced = _Synced()
         self._task: asyncio.Task[None] | None = None
-        self._timers: Timers | None = None
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: Handler[T]) -> None:
         """A handler added late gets on_add for all known objects."""
+        if self._shows:
+            self._show(handler)
+        else:
+            self._handlers_at_start.append(handler)
+
+    def _show(self, handler: Handler[T]) -> None:
         self._handlers.append(handler)
         if len(self.store):
-            for key, item in list(self.store.items()):
+            for key in sorted(self.store.keys()):
+                if (item := self.store.get(key)) is None:
+                    continue
                 try:
                     handler.on_add(item)
                 except Exception as error:
@@ -153,22 +161,40 @@ class Informer(Generic[T]):
             self._end_batch(handler)
 
     def start(self) -> None:
-        if self._task is None:
+        """Idempotent. Handlers of one that was released get on_add at once for what it knows."""
+        if self._shows:
+            return
+        self._shows = True
+        handlers, self._handlers_at_start = self._handlers_at_start, []
+        for handler in handlers:
+            self._show(handler)
+        if self._task is not None:
+            self._finish_sync()
+        else:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"informer {self.resource.plural}")
-            if self._resync_s > 0:
-                self._timers = Timers(self._clock)
-                self._arm_resync()
 
     async def stop(self) -> None:
         """Idempotent. The store keeps its content."""
-        if self._timers is not None:
-            await self._timers.close()
+        if self.lives_on:
+            self.release()
+            return
         task = self._task
         if task is not None:
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
         self._finish_sync(asyncio.CancelledError())
+
+    def release(self) -> None:
+        """Forgets its handlers, and goes on following the objects."""
+        self._finish_sync(asyncio.CancelledError())
+        self._handlers, self._handlers_at_start = [], []
+        self._shows, self._synced = False, _Synced()
+
+    def knows(self, revision: int) -> bool:
+        """Whether it holds all objects as of `revision`, and follows them."""
+        following = self._task is not None and not self._task.done() and not self.unreadable.why
+        return following and self.resource_version.isdigit() and int(self.resource_version) >= revision
 
     def has_synced(self) -> bool:
         """The first list is complete and its handlers were called."""
@@ -212,7 +238,8 @@ class Informer(Generic[T]):
             while True:
                 try:
                     await self._list()
-                    self._finish_sync()
+                    if self._shows:
+                        self._finish_sync()
                     while True:
                         await self._watch()
                 except _Expired as error:
@@ -431,20 +458,54 @@ class Informer(Generic[T]):
         self.unreadable.add(key, error)
         self._remove(key)
 
-    # --- resync -----------------------------------------------------------------------------------------------------
 
-    def _arm_resync(self) -> Timer:
-        assert self._timers is not None
-        return self._timers.call_later(self._resync_s, self._resync)
+class InformerFactory:
+    """Makes the informers of one component. Between `keep()` and `forget_unused()` the component may be replaced: what
+    it stops goes on, and its successor gets it instead of one that lists again. An informer remembers nothing but the
+    objects as they are on the server."""
 
-    def _resync(self) -> None:
-        """Calls the handlers for every object again, as an update from itself to itself."""
-        for key, item in list(self.store.items()):
-            try:
-                for handler in self._handlers:
-                    handler.on_update(item, item)
-            except Exception as error:
-                self._leave_out(key, error)
-        for handler in self._handlers:
-            self._end_batch(handler)
-        self._arm_resync()
+    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
+        self._client, self._clock, self._rng = client, clock, rng
+        self._made: dict[Hashable, Informer[Any]] = {}
+        self._kept: dict[Hashable, Informer[Any]] = {}
+
+    def make(
+        self,
+        resource: ResourceRef,
+        project: Callable[[Object], T | None],
+        selection: Selection | None = None,
+        indexers: Mapping[str, Indexer[T]] | None = None,
+    ) -> Informer[T]:
+        key = (resource, project, selection, tuple((indexers or {}).items()))
+        informer: Informer[T] | None = self._kept.pop(key, None)
+        if informer is None:
+            informer = Informer(
+                self._client,
+                resource,
+                project,
+                clock=self._clock,
+                rng=self._rng,
+                selection=selection,
+                indexers=indexers,
+            )
+        else:
+            informer.lives_on = False
+        self._made[key] = informer
+        return informer
+
+    def keep(self) -> None:
+        self._kept, self._made = self._kept | self._made, {}
+        for informer in self._kept.values():
+            informer.lives_on = True
+
+    def lacks(self, revision: int) -> bool:
+        """Whether a kept informer does not know that revision."""
+        return not all(informer.knows(revision) for informer in self._kept.values())
+
+    async def forget_unused(self, revision: int | None = None) -> None:
+        """Ends the kept informers that do not know `revision`; None: all of them."""
+        for key, informer in list(self._kept.items()):
+            if revision is None or not informer.knows(revision):
+                del self._kept[key]
+                informer.lives_on = False
+                await informer.stop()

@@ -9,8 +9,8 @@ due meanwhile happens at once."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from minikube_py.cluster.errors import ClusterError
@@ -33,12 +33,14 @@ LOOKS_MAX: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every object but leases, as stored, at `revision`; of the control plane `of`. `down`: the nodes that were."""
+    """Every object but leases, as stored, at `revision`; of the control plane `of`. `down`: the nodes that were.
+    `shown`: the keys whose values the API server shows as they are stored."""
 
     revision: int
     objects: Mapping[bytes, bytes] = field(repr=False)
     of: weakref.ref[Plane] = field(repr=False, compare=False)
     down: frozenset[str] = frozenset()
+    shown: frozenset[bytes] = field(default=frozenset(), repr=False)
 
 
 async def take(plane: Plane) -> Snapshot:
@@ -52,6 +54,11 @@ async def take(plane: Plane) -> Snapshot:
 
 async def settled(plane: Plane, clock: Clock) -> Snapshot:
     """Taken once only leases change any more. Raises: ClusterError if that does not happen."""
+    found, shows = await _at_rest(plane, clock), plane.core.cache.reading.shows
+    return replace(found, shown=frozenset(key for key, value in found.objects.items() if shows(key, value)))
+
+
+async def _at_rest(plane: Plane, clock: Clock) -> Snapshot:
     last, quiet = await take(plane), 0
     for _ in range(LOOKS_MAX):
         await clock.sleep(LOOK_AGAIN_S)
@@ -77,31 +84,34 @@ async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     # Components remember nothing of the time in between about objects without a status, as ConfigMaps.
     lives = tuple(kind.prefix for kind in plane.core.registry.kinds if kind.has_status)
     for _ in range(PASSES_MAX):
-        ops = _difference((await settled(plane, clock)).objects, snapshot.objects)
+        ops = _difference((await _at_rest(plane, clock)).objects, snapshot.objects)
         if snapshot.down or any(isinstance(op, Put) and op.key.startswith(lives) for op in ops):
             break
         if not ops:
             return
-        await _write(plane, ops)
+        await _write(plane, ops, snapshot.shown)
     # Never halfway: without its components a cluster does nothing.
     await to_its_end(_with_new_components(plane, snapshot))
-    await settled(plane, clock)
+    await _at_rest(plane, clock)
 
 
 async def _with_new_components(plane: Plane, snapshot: Snapshot) -> None:
-    await plane.stop_components()
+    await plane.pause_components()
     try:
         for _ in range(PASSES_MAX):
             # Programs of the user still write.
             if not (ops := _difference((await take(plane)).objects, snapshot.objects)):
                 break
-            await _write(plane, ops)
+            await _write(plane, ops, snapshot.shown)
     finally:
         nodes = [key.removeprefix(NODES).decode() for key in snapshot.objects if key.startswith(NODES)]
         await plane.start_again(nodes, snapshot.down)
 
 
-async def _write(plane: Plane, ops: Sequence[Op]) -> None:
+async def _write(plane: Plane, ops: Sequence[Op], shown: Set[bytes]) -> None:
+    for op in ops:
+        if isinstance(op, Put) and op.key in shown:
+            plane.core.cache.reading.wrote(op.key, op.value)
     for start in range(0, len(ops), OPS_AT_ONCE):
         await plane.storage.txn((), ops[start : start + OPS_AT_ONCE])
 

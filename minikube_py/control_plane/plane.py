@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.registry import registry_of
@@ -17,6 +17,8 @@ from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.rules import User
+from minikube_py.client.informer import InformerFactory
+from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens
 from minikube_py.control_plane.components import Component, failure_of
@@ -28,12 +30,16 @@ from minikube_py.controllers.base import ControllerConfig
 from minikube_py.controllers.manager import ControllerManager
 from minikube_py.env import Clock, Disk, Outside, Rng
 from minikube_py.kubelet.config import KubeletConfig
+from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.kubelet.making import make_kubelet
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.scheduler import Scheduler
 from minikube_py.store.fsync import SyncRunner
 from minikube_py.store.member import Fatal, MemberConfig, StoreMember, exit_now
 from minikube_py.store.storage import Storage
+
+CATCH_UP_TURNS: Final = 100
+"""Of the event loop; an event needs a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class Plane:
         self._running = AsyncExitStack()
         self._config: PlaneConfig | None = None
         self._generators_before = 0
+        self._informers: dict[str, InformerFactory] = {}
         self._other: Storage | None = None
 
     @property
@@ -145,51 +152,90 @@ class Plane:
 
     async def start_components(self, config: PlaneConfig) -> None:
         """In parallel: each only waits for its lists. Raises: StatusError, RequestError, Unavailable."""
-        if self._config is None:
+        first = self._config is None
+        if first:
             self._running.push_async_callback(self.stop_components)
-        self._config, self._generators_before = config, len(self.generators)
-        child, clock, outside = self._child, self._clock, self.outside
-        ties = child() if config.ties is None else random.Random(config.ties)
+        self._config = config
+        ties = self._child() if config.ties is None else random.Random(config.ties)
         made: dict[str, Component] = {
-            "scheduler": Scheduler(self.transport(USERS[tokens.SCHEDULER]), clock, ties, config.scheduler, outside()),
-            "controllers": ControllerManager(
-                self.transport(USERS[tokens.CONTROLLERS]), clock, child(), config=config.controllers
-            ),
-            "kubelet": make_kubelet(
-                self.transport(USERS[tokens.KUBELET]),
-                clock,
-                child(),
-                config.kubelet,
-                Registered(clock, self._progress),
-                self.transport,
-            ),
+            "scheduler": self._scheduler("scheduler", ties, config.scheduler),
+            "controllers": self._controllers(self._child(), config.controllers),
+            "kubelet": self._kubelet(self._child(), config.kubelet),
         }
         self.components = {name: made[name] for name in COMPONENTS if name in config.components}
         for name, scheduler in config.more_schedulers.items():
-            transport = self.transport(USERS[tokens.SCHEDULER])
-            beside = Scheduler(transport, clock, child(), scheduler, outside())
-            self.components[f"scheduler {name}"] = beside
+            name = f"scheduler {name}"
+            self.components[name] = self._scheduler(name, self._child(), scheduler)
+        if first:
+            # Those of the informers, which are never replaced.
+            self._generators_before = len(self.generators)
         await asyncio.gather(*(self._start_component(name) for name in self.components))
         self.core.component_metrics, self.core.component_health = self.metrics, self._health
         schedulers = [each for each in self.components.values() if isinstance(each, Scheduler)]
         if schedulers:
             self.core.ask_scheduler = partial(_ask, schedulers)
 
+    def _scheduler(self, name: str, rng: Rng, config: SchedulerConfig) -> Scheduler:
+        transport = self.transport(USERS[tokens.SCHEDULER])
+        return Scheduler(transport, self._clock, rng, config, self.outside(), self._factory(name, transport, rng))
+
+    def _controllers(self, rng: Rng, config: ControllerConfig) -> ControllerManager:
+        transport = self.transport(USERS[tokens.CONTROLLERS])
+        informers = self._factory("controllers", transport, rng)
+        return ControllerManager(transport, self._clock, rng, config=config, informers=informers)
+
+    def _kubelet(self, rng: Rng, config: KubeletConfig) -> FakeKubelet:
+        transport, told = self.transport(USERS[tokens.KUBELET]), Registered(self._clock, self._progress)
+        informers = self._factory("kubelet", transport, rng)
+        return make_kubelet(transport, self._clock, rng, config, told, self.transport, informers)
+
+    def _factory(self, name: str, transport: ApiTransport, rng: Rng) -> InformerFactory:
+        if name not in self._informers:
+            self._informers[name] = InformerFactory(RestClient(transport), self._clock, rng)
+        return self._informers[name]
+
     async def stop_components(self) -> None:
         """In reverse order. What they hold in memory is gone."""
+        await self._stop_components()
+        for factory in self._informers.values():
+            await factory.forget_unused()
+
+    async def _stop_components(self) -> None:
         async with AsyncExitStack() as ending:
             for component in self.components.values():
                 ending.push_async_callback(component.stop)
         del self.generators[self._generators_before :]
 
+    async def pause_components(self) -> None:
+        """Stops them for `start_again`: their informers go on, without handlers."""
+        for factory in self._informers.values():
+            factory.keep()
+        await self._stop_components()
+
     async def start_again(self, nodes: Collection[str], down: Collection[str]) -> None:
-        """Starts stopped components as after a restart. The kubelet registers only those of its nodes that are in
+        """Starts paused components as after a restart: nothing is left of the old ones but what informers know of the
+        objects, which is all that is in the store by now. The kubelet registers only those of its nodes that are in
         `nodes`, and those in `down` are silent. Raises: as `start_components`."""
+        await self._catch_up()
         config = self._config
         assert config is not None
         kept = tuple(each for each in config.kubelet.nodes if each.name in nodes)
         await self.start_components(replace(config, kubelet=replace(config.kubelet, nodes=kept, down=frozenset(down))))
         self._config = config
+        for factory in self._informers.values():
+            await factory.forget_unused()
+
+    async def _catch_up(self) -> None:
+        """A bookmark follows all events before it. An informer that has not got it by then is replaced."""
+        await self.core.lister.wait_fresh()
+        revision = self.core.cache.revision
+        self.core.watching.bookmark_all()
+        for _ in range(CATCH_UP_TURNS):
+            if not any(factory.lacks(revision) for factory in self._informers.values()):
+                return
+            await asyncio.sleep(0)
+        for factory in self._informers.values():
+            await factory.forget_unused(revision)
 
     def _child(self) -> Rng:
         made = child_of(self._rng)

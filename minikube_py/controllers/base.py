@@ -12,6 +12,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.service_tokens import SigningKey
 from minikube_py.client.events import EventRecorder, Involved
+from minikube_py.client.informer import InformerFactory
 from minikube_py.client.rest import (
     ADDRESSES,
     CERTIFICATE_REQUESTS,
@@ -212,9 +213,9 @@ _INDEXERS: Final[Mapping[ResourceRef, Mapping[str, Indexer[Any]]]] = {
 }
 
 
-def shared_informers(client: RestClient, clock: Clock, rng: Rng) -> Informers:
+def shared_informers(factory: InformerFactory) -> Informers:
     """Shared by the controllers: each resource is kept as its view, or as MetaView."""
-    return Informers(client, clock, rng, views.project_meta, _PROJECTIONS, _INDEXERS)
+    return Informers(factory, views.project_meta, _PROJECTIONS, _INDEXERS)
 
 
 @dataclass(slots=True)

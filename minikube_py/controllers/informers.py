@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikube_py.client.informer import Informer
-from minikube_py.client.rest import Object, ResourceRef, RestClient
+from minikube_py.client.informer import Informer, InformerFactory
+from minikube_py.client.rest import Object, ResourceRef
 from minikube_py.client.store import Indexer
-from minikube_py.env import Clock, Rng, ended
+from minikube_py.env import Clock, ended
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +29,12 @@ class Informers:
 
     def __init__(
         self,
-        client: RestClient,
-        clock: Clock,
-        rng: Rng,
+        factory: InformerFactory,
         project: Callable[[Object], Any],
         projections: Mapping[ResourceRef, Callable[[Object], Any]],
         indexers: Mapping[ResourceRef, Mapping[str, Indexer[Any]]],
     ) -> None:
-        self._client = client
-        self._clock = clock
-        self._rng = rng
+        self._factory = factory
         self._project = project
         self._projections = projections
         self._indexers = indexers
@@ -49,14 +45,8 @@ class Informers:
         """The shared informer."""
         informer = self._informers.get(resource)
         if informer is None:
-            informer = Informer(
-                self._client,
-                resource,
-                self._projections.get(resource, self._project),
-                clock=self._clock,
-                rng=self._rng,
-                indexers=self._indexers.get(resource),
-            )
+            project = self._projections.get(resource, self._project)
+            informer = self._factory.make(resource, project, indexers=self._indexers.get(resource))
             self._informers[resource] = informer
             if self._started:
                 informer.start()
@@ -121,10 +111,14 @@ class Starting:
     async def start(self, owners: Mapping[str, tuple[Needs, Callable[[], None]]]) -> None:
         """Returns when all have started, or at the deadline: the rest start later. Raises the error that ended a
         required informer."""
+        self._needs = {name: needs for name, (needs, _) in owners.items()}
+        if not self.missing():
+            for _, start in owners.values():
+                start()
+            return
         loop = asyncio.get_running_loop()
         self._deadline = deadline = loop.create_task(self._clock.sleep(self._timeout_s))
         for name, (needs, start) in owners.items():
-            self._needs[name] = needs
             self._tasks.append(loop.create_task(self._start(needs, start), name=f"start of {name}"))
         pending: set[asyncio.Task[None]] = set(self._tasks)
         while pending and not deadline.done():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from minikube_py.api.feature_gates import GENERIC_WORKLOAD, FeatureGates
+from minikube_py.client.informer import InformerFactory
 from minikube_py.client.rest import ResourceRef, RestClient
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiTransport
@@ -105,6 +106,7 @@ class ControllerManager:
         *,
         names: Collection[str] | None = None,
         config: ControllerConfig | None = None,
+        informers: InformerFactory | None = None,
     ) -> None:
         config = config if config is not None else ControllerConfig()
         there = {**CONTROLLERS, **_gated(config.gates)}
@@ -113,7 +115,7 @@ class ControllerManager:
         if unknown:
             raise RequestError(f"no such controllers: {', '.join(unknown)}; the controllers are: {', '.join(there)}")
         client = RestClient(transport)
-        self._informers = shared_informers(client, clock, rng)
+        self._informers = shared_informers(informers or InformerFactory(client, clock, rng))
         self._starting = Starting(self._informers, clock)
         self._needs: dict[str, Needs] = {name: Needs(self._informers) for name in chosen}
         self._context = ControllerContext(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,8 +17,9 @@ import orjson
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.events import timestamp
-from minikube_py.client.informer import Handler, Informer, Selection
+from minikube_py.client.informer import Handler, Informer, InformerFactory, Selection
 from minikube_py.client.rest import NODES, PODS, Object, RestClient, path_of, status_error
+from minikube_py.client.store import Indexer
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
@@ -34,6 +35,7 @@ from minikube_py.kubelet.writes import Write, Writer
 logger = logging.getLogger(__name__)
 
 BY_NODE = "node"
+INDEXERS: Mapping[str, Indexer[PodView]] = {BY_NODE: lambda pod: (pod.node,)}
 BOUND = "spec.nodeName!="
 NO_ADDRESS_RETRY_S = 1.0
 REFUSED_RETRY_S = 1.0
@@ -53,6 +55,7 @@ class FakeKubelet:
         rng: Rng,
         config: KubeletConfig | None = None,
         on_registered: Registered = lambda *_: None,
+        informers: InformerFactory | None = None,
     ) -> None:
         self.config = config if config is not None else KubeletConfig()
         self._client = RestClient(transport)
@@ -66,9 +69,9 @@ class FakeKubelet:
         self._deferred: dict[str, dict[str, None]] = {}
         """By node, the pods whose resize waits for room."""
         self._room = Room()
-        self._nodes = Nodes(
-            self._client, clock, rng, self.config, self._writer, self._node_played, self._node_lost, on_registered
-        )
+        self._factory = informers or InformerFactory(self._client, clock, rng)
+        told = self._node_played, self._node_lost, on_registered
+        self._nodes = Nodes(self._client, clock, rng, self.config, self._writer, *told, self._factory)
         self._pods: Informer[PodView] | None = None
         self.started = self.stopped = self.finished = 0
         self.rejected: Counter[str] = Counter()
@@ -82,15 +85,8 @@ class FakeKubelet:
         Raises: StatusError, RequestError, Unavailable."""
         self._writer.start()
         await self._nodes.start()
-        self._pods = Informer(
-            self._client,
-            PODS,
-            project_pod,
-            clock=self._clock,
-            rng=self._rng,
-            selection=Selection(field_selector=await self._field_selector()),
-            indexers={BY_NODE: lambda pod: (pod.node,)},
-        )
+        selection = Selection(field_selector=await self._field_selector())
+        self._pods = self._factory.make(PODS, project_pod, selection, INDEXERS)
         self._pods.add_handler(
             Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone, on_batch=self._start_seen)
         )

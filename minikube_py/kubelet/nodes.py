@@ -15,7 +15,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.api.meta import micro_timestamp
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.events import timestamp
-from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.informer import Handler, Informer, InformerFactory
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
 from minikube_py.client.sharing import Shared
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse
@@ -101,6 +101,7 @@ class Nodes:
         on_played: Callable[[PlayedNode], None],
         on_lost: Callable[[PlayedNode], None],
         on_registered: Registered,
+        informers: InformerFactory,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -118,7 +119,7 @@ class Nodes:
         self._to_silence = set(config.down)
         self._own: set[str] = {spec.name for spec in config.nodes if self._is_mine(spec.name)}
         self._addresses = address_plan(config, len(self._own))
-        self.informer: Informer[NodeView] = Informer(client, NODES, project_node, clock=clock, rng=rng)
+        self.informer: Informer[NodeView] = informers.make(NODES, project_node)
         self.informer.add_handler(Handler(on_add=self._seen, on_update=self._changed, on_delete=self._gone))
         self._known_leases: dict[str, KnownLease] = {}
         self._leases = Round(clock, self.renew_interval_s, self._renew, config.renew_interval_s)

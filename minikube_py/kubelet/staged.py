@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from minikube_py.client.events import EventRecorder
-from minikube_py.client.informer import Informer, Selection
+from minikube_py.client.informer import Informer, InformerFactory, Selection
 from minikube_py.client.rest import Object, RestClient
 from minikube_py.client.transport import ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
@@ -51,8 +51,9 @@ class StagedKubelet(FakeKubelet):
         config: KubeletConfig,
         on_registered: Registered = lambda *_: None,
         beyond: ApiTransport | None = None,
+        informers: InformerFactory | None = None,
     ) -> None:
-        super().__init__(transport, clock, rng, config, on_registered)
+        super().__init__(transport, clock, rng, config, on_registered, informers)
         assert config.stages is not None
         self._stages = config.stages
         self._counts = Counts()

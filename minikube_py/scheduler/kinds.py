@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from minikube_py.client.informer import Handler, Informer
-from minikube_py.client.rest import Object, ResourceRef, RestClient
+from minikube_py.client.informer import Handler, Informer, InformerFactory
+from minikube_py.client.rest import Object, ResourceRef
 from minikube_py.client.store import Indexer
-from minikube_py.env import Clock, Rng, ended
+from minikube_py.env import Clock, ended
 from minikube_py.scheduler.framework import Action, ClusterChange, ClusterEvent
 
 logger = logging.getLogger(__name__)
@@ -39,15 +39,13 @@ class LentKinds:
 
     def __init__(
         self,
-        client: RestClient,
+        factory: InformerFactory,
         clock: Clock,
-        rng: Rng,
         told: Callable[[ClusterChange], None],
         on_batch: Callable[[], None],
     ) -> None:
-        self._client = client
+        self._factory = factory
         self._clock = clock
-        self._rng = rng
         self._told = told
         self._on_batch = on_batch
         self._informers: dict[ResourceRef, Informer[Any]] = {}
@@ -59,9 +57,7 @@ class LentKinds:
         """A kind's informer; it starts once a pod needs it."""
         informer = self._informers.get(kind.resource)
         if informer is None:
-            informer = Informer(
-                self._client, kind.resource, kind.project, clock=self._clock, rng=self._rng, indexers=kind.indexers
-            )
+            informer = self._factory.make(kind.resource, kind.project, indexers=kind.indexers)
             informer.add_handler(self._handler(kind.name))
             self._informers[kind.resource] = informer
         return informer

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minikube_py.client.informer import Informer
-from minikube_py.client.rest import Object, ResourceRef, RestClient
-from minikube_py.env import Clock, Rng, ended
+from minikube_py.client.informer import Informer, InformerFactory
+from minikube_py.client.rest import Object, ResourceRef
+from minikube_py.env import Clock, ended
 
 logger = logging.getLogger(__name__)
 
@@ -20,17 +20,15 @@ SYNC_TIMEOUT_S = 10.0
 class LentInformers:
     """One informer per resource and projection, shared by all callers; they must pass the same `project` function."""
 
-    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
-        self._client = client
+    def __init__(self, factory: InformerFactory, clock: Clock) -> None:
+        self._factory = factory
         self._clock = clock
-        self._rng = rng
         self._informers: dict[tuple[ResourceRef, Callable[[Object], Any]], Informer[Any]] = {}
 
     def of(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         found = self._informers.get((resource, project))
         if found is None:
-            found = Informer(self._client, resource, project, clock=self._clock, rng=self._rng)
-            self._informers[resource, project] = found
+            found = self._informers[resource, project] = self._factory.make(resource, project)
         return found
 
     def start(self) -> None:

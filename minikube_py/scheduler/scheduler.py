@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from minikube_py.client.events import NORMAL, WARNING
-from minikube_py.client.informer import Handler, Informer
+from minikube_py.client.informer import Handler, Informer, InformerFactory
 from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
@@ -97,6 +97,7 @@ class Scheduler:
         rng: random.Random,
         config: SchedulerConfig | None = None,
         outside: Outside | None = None,
+        informers: InformerFactory | None = None,
     ) -> None:
         self.config = config = config if config is not None else SchedulerConfig()
         self.client: Any = RestClient(transport)
@@ -114,19 +115,18 @@ class Scheduler:
         self.extended = ExtendedCycle(self, self.extenders)
         self._group_cycle = starting_groups.cycle_of(self)
         self.rng = rng
-        self._lent = LentInformers(self.client, clock, rng)
+        informers = informers or InformerFactory(self.client, clock, rng)
+        self._lent = LentInformers(informers, clock)
         self.matcher = self._make_matcher()
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
         self._bindings = Bindings(self)
         self._rounds = starting.rounds_of(self, self._bindings, self._timers)
-        self.kinds = LentKinds(self.client, clock, rng, self._kind_changed, self._after_kinds)
-        # Pods that need a kind not yet synced, by key.
-        self._held: dict[str, PodInfo] = {}
+        self.kinds = LentKinds(informers, clock, self._kind_changed, self._after_kinds)
+        self._held: dict[str, PodInfo] = {}  # By key, pods that need a kind not yet synced.
         live, there = self.extenders.with_bodies(project_live, project_node)
-        live = live if self._group_cycle is None else in_groups(live)
-        self._pods = Informer(self.client, PODS, live, clock=clock, rng=rng)
-        self._nodes = Informer(self.client, NODES, there, clock=clock, rng=rng)
+        self._pods = informers.make(PODS, live if self._group_cycle is None else in_groups(live))
+        self._nodes = informers.make(NODES, there)
         self._pods.add_handler(Handler(self._pod_added, self._pod_updated, self._pod_deleted, self.wake))
         self._nodes.add_handler(Handler(self._node_added, self._node_updated, self._node_deleted, self.wake))
         self._wake = asyncio.Event()

@@ -48,7 +48,7 @@ class Lent:
     def __init__(self, cache: Cache) -> None:
         self.columns = cache.columns
         unused: Any = None
-        self._informers = LentInformers(unused, unused, unused)
+        self._informers = LentInformers(unused, unused)
 
     def informer(self, resource: Any, project: Any) -> Any:
         return self._informers.of(resource, project)

@@ -32,7 +32,7 @@ class Lent:
         self.cache = cache
         self.columns = cache.columns
         unused: Any = None
-        self.informers = LentInformers(unused, unused, unused)
+        self.informers = LentInformers(unused, unused)
 
     def informer(self, resource: Any, project: Any) -> Any:
         return self.informers.of(resource, project)

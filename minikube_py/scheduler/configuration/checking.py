@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
-from minikube_py.client.informer import Informer
+from minikube_py.client.informer import Informer, InformerFactory
 from minikube_py.client.rest import Object, ResourceRef
 from minikube_py.env import SystemClock
 from minikube_py.scheduler.columns import NodeColumns
@@ -27,7 +27,7 @@ class NoCluster:
         self.columns = NodeColumns() if columns is None else columns
         self.clock = SystemClock()
         self.rng = random.Random(0)
-        self._lent = LentInformers(self.client, self.clock, random.Random(0))
+        self._lent = LentInformers(InformerFactory(self.client, self.clock, random.Random(0)), self.clock)
 
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         """One that is never started."""

@@ -283,16 +283,6 @@ async def test_a_late_handler_is_told_what_is_known(world):
     assert late == ["x"]
 
 
-async def test_resync_tells_of_everything_again():
-    world = World(resync_s=30.0)
-    world.api.make("configmaps", "a/x", data={"v": "1"})
-    await world.start()
-    world.news()
-    await world.clock.advance(61)
-    assert world.news() == [("update", "1", "1")] * 2
-    await world.informer.stop()
-
-
 async def test_selectors_make_objects_come_and_go():
     world = World(resource=PODS, selection=Selection(field_selector="spec.nodeName!=", label_selector="app=web"))
     world.api.make("pods", "a/p", metadata={"labels": {"app": "web"}}, spec={})

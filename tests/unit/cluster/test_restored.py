@@ -8,7 +8,11 @@ from typing import Any, Literal
 import pytest
 
 from minikube_py import Cluster
+from minikube_py.client.informer import Informer
 from minikube_py.cluster.waiting import condition_of
+from minikube_py.controllers.manager import ControllerManager
+from minikube_py.errors import Unavailable
+from minikube_py.sim.plane_insides import reached
 
 
 def job(run_s: str, **spec: Any) -> dict[str, Any]:
@@ -145,3 +149,53 @@ def test_components_are_started_again_for_what_they_remember(
         assert (now["kubelet"] is not components["kubelet"]) is restarts
         assert cluster.get(name)["metadata"].get("labels") is None
         assert lasting(cluster.snapshot().objects) == lasting(snapshot.objects)
+
+
+POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+}  # fmt: skip
+
+
+def informers(cluster: Cluster) -> list[Informer[Any]]:
+    return reached(dict(cluster._require_engine().plane.components), Informer)
+
+
+def lists(cluster: Cluster) -> int:
+    return sum(each.stats.lists for each in informers(cluster))
+
+
+@pytest.mark.parametrize("bookmarked", [True, False])
+def test_informers_live_on_and_one_that_does_not_get_the_bookmark_is_replaced(bookmarked: bool) -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply(POD)
+        cluster.wait("pod/a", ready=1)
+        snapshot, before, listed = cluster.snapshot(), informers(cluster), lists(cluster)
+        core = cluster._require_engine().plane.core
+        for _ in range(2):
+            if not bookmarked:
+                core.watching.bookmark_all = lambda: None  # type: ignore[method-assign]
+            cluster.apply({**POD, "metadata": {"name": "a", "labels": {"a": "b"}}})
+            cluster.restore(snapshot)
+            assert lasting(cluster.snapshot().objects) == lasting(snapshot.objects)
+        same = {id(each) for each in before} & {id(each) for each in informers(cluster)}
+        if bookmarked:
+            assert len(same) == len(before) and lists(cluster) == listed
+        else:
+            # Those of the kinds that were written last know the revision by its events.
+            assert len(same) < len(before) / 4
+        assert sum(each._task is not None and each._task.done() for each in before) == len(before) - len(same)
+
+
+def test_a_failed_start_leaves_no_informer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply(POD)
+        snapshot, before = cluster.snapshot(), informers(cluster)
+        cluster.apply({**POD, "metadata": {"name": "a", "labels": {"a": "b"}}})
+        monkeypatch.setattr(ControllerManager, "start", raises)
+        with pytest.raises(Unavailable):
+            cluster.restore(snapshot)
+    assert all(each._task is None or each._task.done() for each in before)
+
+
+async def raises(self: ControllerManager) -> None:
+    raise Unavailable("planted")
