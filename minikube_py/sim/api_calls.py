@@ -81,15 +81,30 @@ class ApiCalls:
         self._cuts: dict[Link, int] = {}
         self._waiting: dict[Link, list[Callable[[], None]]] = {}
         self._fates: defaultdict[str, deque[str]] = defaultdict(deque)
-        self._late: dict[str, list[Callable[[], None]]] = {}
-        self._delays: Counter[str] = Counter()
+        self._late: dict[Link, list[tuple[str, Callable[[], None]]]] = {}
+        """By client and plural, "" for all: what is not delivered yet, with its plural."""
+        self._delays: Counter[Link] = Counter()
         self._expired_at: dict[str, int] = {}
         self.watches: defaultdict[str, dict[int, Watched]] = defaultdict(dict)
+        self.unknown: Counter[Link] = Counter()
+        """Creations without an answer, by client and path."""
+        self._asked: dict[int, Link] = {}
 
     def serve(self, process: Process, core: ApiServer) -> None:
         self.served[process.name] = Served(process, core)
 
+    def asked(self, number: int, method: str, client: str, path: str) -> None:
+        if method == "POST":
+            self._asked[number] = client, path
+
+    def answered(self, number: int, *, known: bool) -> None:
+        created = self._asked.pop(number, None)
+        if created is not None and not known:
+            self.unknown[created] += 1
+
     def ended(self, process: Process) -> None:
+        for number in [number for number, (client, _) in self._asked.items() if client == process.name]:
+            self.answered(number, known=False)
         for number, watched in self.watches.pop(process.name, {}).items():
             # The server notices at the next event, as when a client leaves.
             watched.served.owed.pop(number, None)
@@ -127,21 +142,22 @@ class ApiCalls:
             return CARRIED_OUT
         return fates.popleft()
 
-    def delay_watches(self, client: str) -> None:
-        """Until they are resumed or expired as often."""
-        self._delays[client] += 1
-        self._late.setdefault(client, [])
+    def delay_watches(self, client: str, plural: str = "") -> None:
+        """Of one kind, or all, until they are resumed or expired as often."""
+        self._delays[client, plural] += 1
+        self._late.setdefault((client, plural), [])
 
-    def resume_watches(self, client: str) -> None:
-        self._delays[client] = max(0, self._delays[client] - 1)
-        if not self._delays[client]:
-            for send in self._late.pop(client, ()):
-                send()
+    def resume_watches(self, client: str, plural: str = "") -> None:
+        self._delays[client, plural] = max(0, self._delays[client, plural] - 1)
+        if not self._delays[client, plural]:
+            for of, send in self._late.pop((client, plural), ()):
+                self.deliver(client, of, send)
 
     def expire_watches(self, client: str) -> None:
         """Drops undelivered events: the watches end with 410, and cannot be resumed from before."""
-        if client in self._late:
-            self._late[client].clear()
+        for (name, _), late in self._late.items():
+            if name == client:
+                late.clear()
         self.resume_watches(client)
         revisions = [served.core.cache.revision for served in self.served.values()]
         self._expired_at[client] = max(revisions, default=self._expired_at.get(client, 0))
@@ -155,19 +171,20 @@ class ApiCalls:
             return error_response(expired(f"too old resource version: {since} ({last + 1})")).body
         return None
 
-    def deliver(self, client: str, send: Callable[[], None]) -> None:
+    def deliver(self, client: str, plural: str, send: Callable[[], None]) -> None:
         """Delivers a watch event to its client."""
-        if client in self._late:
-            self._late[client].append(send)
-        else:
+        late = self._late.get((client, ""), self._late.get((client, plural)))
+        if late is None:
             send()
+        else:
+            late.append((plural, send))
 
     def all_well(self) -> None:
         self.delay_s = DELAYS_S[0]
         self._fates.clear()
         self._delays.clear()
-        for client in list(self._late):
-            self.resume_watches(client)
+        for client, plural in list(self._late):
+            self.resume_watches(client, plural)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -231,16 +248,21 @@ class CallTransport:
                 calls.later(lambda: _settle_soon(loop, answer, got), link)
 
         served.owed[number] = lost
+        calls.asked(number, method, self._name, path)
         calls.later(lambda: served.do(work), link)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return await answer
+                response = await answer
+            calls.answered(number, known=response.status < 500)
+            return response
         except TimeoutError:
             self._elsewhere()
             raise OutcomeUnknown(f"no answer within {PATIENCE_S:g} s") from None
         except OutcomeUnknown:
             self._elsewhere()
             raise
+        finally:
+            calls.answered(number, known=False)
 
     async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
         calls, loop = self._calls, self._loop
@@ -249,7 +271,7 @@ class CallTransport:
         served = await self._server()
         name, link = self._name, (self._name, served.process.name)
         asked = Request("GET", path, {**(params or {}), "watch": "true"}, b"", self._user)
-        number = calls.next_number()
+        number, plural = calls.next_number(), path.rpartition("/")[2]
         selected, since = _selected(path, asked.query), asked.query.get("resourceVersion", "")
         if since.isdigit() and int(since) < (seen := self._seen.get(selected, 0)):
             # Its knowledge would go back in time.
@@ -267,7 +289,7 @@ class CallTransport:
             calls.later(lambda: arrive(Unavailable("the API server is gone")), link)
 
         def send(item: list[WatchEvent] | None) -> None:
-            calls.deliver(name, partial(calls.later, partial(arrive, item), link))
+            calls.deliver(name, plural, partial(calls.later, partial(arrive, item), link))
 
         def expire() -> None:
             if served.owed.pop(number, None) is not None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 LONG_SHARE: Final = 0.3
 LONG_US: Final = (45 * S, 150 * S)
 """Longer than the grace period of nodes, and the leases of leaders."""
+BEHIND: Final = ("pods", "pods", "pods", "nodes", "replicasets", "jobs", "cronjobs", "poddisruptionbudgets")
 CARRIED_OUT: Final = "carried out"
 FAILS: Final = "fails"
 LOST: Final = "the answer is lost"
@@ -89,6 +90,17 @@ def _late(player: FaultPlayer, fault: Fault) -> bool:
     return player.until(fault, lambda: calls.resume_watches(fault.subject))
 
 
+def _draw_behind(rng: Rng, plan: Plan, at_us: int) -> Iterator[Fault]:
+    duration_us = lasting(rng, plan, 100 * MS, 60 * S)
+    yield Fault(at_us, "part_behind", (), (), duration_us, float(rng.randrange(len(BEHIND))), _client(rng, plan))
+
+
+def _behind(player: FaultPlayer, fault: Fault) -> bool:
+    calls, plural = cast("PartsPlayer", player).parts.calls, BEHIND[int(fault.amount)]
+    calls.delay_watches(fault.subject, plural)
+    return player.until(fault, lambda: calls.resume_watches(fault.subject, plural))
+
+
 def _unseen(player: FaultPlayer, fault: Fault) -> bool:
     calls = cast("PartsPlayer", player).parts.calls
     calls.delay_watches(fault.subject)
@@ -119,6 +131,10 @@ INJECTIONS: Final = (
         _spoil(lambda amount: [CARRIED_OUT] * (amount // 2) + [ENDS_AFTER if amount % 2 else ENDS_BEFORE]),
     ),
     Injection("part_late", "watches of `subject` deliver nothing meanwhile", _draw_watches("part_late"), _late),
+    Injection(
+        "part_behind", "watches of `subject` of one kind, `BEHIND[amount]`, deliver nothing meanwhile: others go on",
+        _draw_behind, _behind,
+    ),
     Injection(
         "part_unseen", "watches of `subject` deliver nothing meanwhile, and end with 410: what happens is never seen",
         _draw_watches("part_unseen"), _unseen,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from minikube_py.client.rest import RestClient
+from minikube_py.client.rest import PODS, RestClient, path_of
 from minikube_py.env import Rng
 from minikube_py.kubelet.config import NodeSpec, numbered_nodes
 from minikube_py.mvcc.types import FROM_KEY
@@ -57,6 +58,10 @@ DERIVE_LOOK_S: Final = 2.0
 DERIVE_LOOKS: Final = 3
 SECOND_SHARE: Final = 0.3
 """Share of histories with two schedulers, or two controller processes."""
+CALM_OPERATIONS: Final = 15
+CALM_S: Final = 40.0
+"""Users work that long before the first fault: views are late by no more than LAG_S, which the laws then count on."""
+LAG_S: Final = 5.0
 RUN_S: Final = 4000.0
 OPERATIONS: Final = (10, 25, 50)
 SPANS_S: Final = (40, 90, 180)
@@ -128,9 +133,10 @@ class PlaneRun(Run):
 
     def __init__(self, options: RunOptions, told: Callable[[str], None] | None = None) -> None:
         super().__init__(options, told)
-        self.history = History()
         self.digest = hashlib.sha256()
         self.calls = ApiCalls(self.world, Rng(self._rng.getrandbits(64)))
+        self.history = History(self._unknown)
+        self._calm_until_s = 0.0
         self.parts = Parts(self.world, Rng(self._rng.getrandbits(64)), self.calls, self.cluster.fail)
         self.faults = PartsPlayer(self.cluster, Rng(self._rng.getrandbits(64)))
         self.faults.parts = self.parts
@@ -189,7 +195,12 @@ class PlaneRun(Run):
         room = ROOM_EACH * NODES_EACH * sum(part.startswith("kubelet-") for part in options.plan.parts)
         user = self.user = User(RestClient(transport), clock, Rng(self._rng.getrandbits(64)), room)
         await self._finished(user.set_up(), BEGIN_S, "set up")
-        self._asides.append(loop.create_task(self.faults.play(drawn_faults(options))))
+        self._calm_until_s = math.inf
+        await self._finished(user.work(CALM_OPERATIONS, CALM_S), RUN_S, "work")
+        faults = drawn_faults(options)
+        if faults:
+            self._calm_until_s = self.world.scheduler.now_s + faults[0].at_us / S
+        self._asides.append(loop.create_task(self.faults.play(faults)))
         span_s = options.plan.span_us / S
         await self._finished(user.work(options.operations, WORK_SHARE * span_s), RUN_S, "work")
         await self._finished(user.settle(), RUN_S, "settle")
@@ -210,6 +221,7 @@ class PlaneRun(Run):
         rng = self._rng
         subject = rng.choice([part for part in self.options.plan.parts if not part.startswith("api-")])
         away_s = rng.choice(AWAY_S)
+        self._calm_until_s = min(self._calm_until_s, self.world.scheduler.now_s)
         self.faults.begin(Fault(0, rng.choice(AWAY), (), (), int(away_s * S), 0.0, subject))
         await self._finished(user.last_deletions(AWAY_DELETIONS_S), REST_S, "delete")
         if subject.startswith("kubelet-"):
@@ -297,13 +309,21 @@ class PlaneRun(Run):
         state = max(states, key=lambda each: each.revision, default=None)
         if state is None or state.revision <= self._followed:
             return
+        now_s = self.world.scheduler.now_s
+        self.history.lag_s = LAG_S if now_s < self._calm_until_s else math.inf
         for event in state.events(b"\0", FROM_KEY, self._followed + 1, state.revision):
             kv = event.kv
             value = kv.value if event.type == "PUT" else None
             self.digest.update(b"%d %s %s\n" % (kv.mod_revision, kv.key, value or b""))
             if kv.key.startswith(b"/registry/") and (value is None or value.startswith(OBJECT)):
-                self.history.add(kv.key, value, kv.mod_revision)
+                self.history.add(kv.key, value, kv.mod_revision, now_s)
         self._followed = state.revision
+
+    def _unknown(self, namespace: str) -> int:
+        """How many creations of pods there have an outcome that no controller knows."""
+        path = path_of(PODS, namespace)
+        asked = self.calls.unknown.items()
+        return sum(count for (client, of), count in asked if of == path and client.startswith("controllers"))
 
     def fingerprint(self) -> str:
         return f"{super().fingerprint()}.{self.digest.hexdigest()[:32]}"
@@ -314,6 +334,7 @@ class PlaneRun(Run):
             counts.update(self.user.counts)
             counts["operations"] = self.user.counts.total()
             counts["acknowledged"] = len(self.user.acknowledged)
+        counts.update(self.history.counts)
         counts["revisions"] = self._followed
         counts["changes of pods"] = self.history.changes["pods"]
         counts["lives"] = sum(part.lives for part in self.parts.by_host.values())

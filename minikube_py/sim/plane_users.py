@@ -4,11 +4,13 @@ acknowledged operations."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import (
+    CRON_JOBS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     NAMESPACES,
@@ -17,22 +19,28 @@ from minikube_py.client.rest import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     SERVICES,
+    STATEFUL_SETS,
     Object,
     ResourceRef,
     RestClient,
 )
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError
+from minikube_py.kubelet.config import RUN_SECONDS
 from minikube_py.sim.checkers.control_plane import Acknowledged
 from minikube_py.sim.loop import SimFailure
 
 PRIORITY_CLASSES: Final = ResourceRef("scheduling.k8s.io", "v1", "priorityclasses")
 BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
 QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
+STORAGE_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "storageclasses")
+AUTOSCALERS: Final = ResourceRef("autoscaling", "v2", "horizontalpodautoscalers")
 DEFAULT: Final = "default"
 TEAM: Final = "team"
 NAMESPACES_DRAWN: Final = (DEFAULT, DEFAULT, TEAM)
 BUDGET_SHARE: Final = 0.5
+AUTOSCALER_SHARE: Final = 0.3
+SCALED: Final = (1, 4)
 HARD: Final = 4
 REPLICAS_MAX: Final = 7
 REPLICAS_AT_REST: Final = 2
@@ -42,14 +50,33 @@ AT_ONCE_SHARES: Final = (0.0, 0.5, 0.8)
 LAST_DELETIONS: Final = 3
 LAST_DELETE_SHARE: Final = 0.5
 SIZES: Final = ("100m", "500m", "1")
+LARGE_SIZES: Final = ("2", "3", "3500m")
+"""Up to most of a node."""
+PRIORITIES: Final = {"low": -10, "high": 1000, "top": 2000}
+CONTEST_SHARE: Final = 0.5
+GRACES_S: Final = (0, 3, 3)
+"""A pod without a grace period is gone before the answer to its deletion is here."""
+TAINT: Final = "example.com/drawn"
+TAINTED_S: Final = (1.0, 12.0)
+TOLERATED_S: Final = (0, 8, 20, 40)
+TOLERATED_SHARE: Final = 0.6
 POLICIES: Final = ("Background", "Background", "Foreground", "Orphan")
+STRATEGIES: Final[tuple[Object, ...]] = tuple(
+    {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": most}} for surge, most in ((1, 0), ("25%", "25%"), (0, 2))
+)
 WORKLOADS: Final[tuple[tuple[ResourceRef, str, str], ...]] = (
     (REPLICATION_CONTROLLERS, DEFAULT, "rc"),
     (REPLICATION_CONTROLLERS, TEAM, "rc"),
     (REPLICA_SETS, DEFAULT, "rs"),
+    (STATEFUL_SETS, DEFAULT, "db"),
     (DEPLOYMENTS, DEFAULT, "web"),
     (DEPLOYMENTS, DEFAULT, "api"),
 )
+DAEMONS: Final = (DAEMON_SETS, DEFAULT, "agent")
+ROLLED: Final = (*WORKLOADS[3:], DAEMONS)
+CRONS: Final = {"forbid": "Forbid", "replace": "Replace", "allow": "Allow"}
+CRON_RUN_S: Final = (5, 90)
+"""Also longer than the minute to the next one."""
 JOB_NAMES: Final = tuple(f"job-{number}" for number in range(4))
 Op = Callable[[], Awaitable[None]]
 
@@ -65,24 +92,31 @@ class User:
         self._room = room
         self._ops: tuple[tuple[int, Op], ...] = (
             (6, self._make), (6, self._scale), (3, self._roll), (3, self._delete), (3, self._job), (3, self._burst),
-            (2, self._delete_pod), (2, self._evict), (1, self._budget), (2, self._bind_again),
+            (2, self._delete_pod), (4, self._evict), (2, self._budget), (2, self._bind_again), (3, self._taint),
+            (1, self._cron),
         )  # fmt: skip
 
     async def set_up(self) -> None:
         """Creates the permanent objects."""
-        surely = self._surely
-        await surely(lambda: self._create(NAMESPACES, {"metadata": {"name": TEAM}}))
-        for name, value in (("low", -10), ("high", 1000)):
-            await surely(lambda name=name, value=value: self._create(  # type: ignore[misc]
-                PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}))  # fmt: skip
-        quota = {"metadata": {"name": "quota", "namespace": TEAM}, "spec": {"hard": {"pods": str(HARD)}}}
-        await surely(lambda: self._create(QUOTAS, quota))
+        for resource, obj in self._permanent():
+            await self._surely(lambda r=resource, o=obj: self._create(r, o))  # type: ignore[misc]
         for name in ("web", "rc"):
-            spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]}
-            service = {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec}
-            await surely(lambda service=service: self._create(SERVICES, service))  # type: ignore[misc]
             if self.rng.random() < BUDGET_SHARE:
-                await surely(lambda name=name: self._budget(name))  # type: ignore[misc]
+                await self._surely(lambda name=name: self._budget(name))  # type: ignore[misc]
+
+    def _permanent(self) -> Iterator[tuple[ResourceRef, Object]]:
+        yield NAMESPACES, {"metadata": {"name": TEAM}}
+        for name, value in PRIORITIES.items():
+            yield PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value}
+        yield QUOTAS, {"metadata": {"name": "quota", "namespace": TEAM}, "spec": {"hard": {"pods": str(HARD)}}}
+        yield STORAGE_CLASSES, {"metadata": {"name": "made"}, "provisioner": "simulated.minikube-py"}
+        for name in ("web", "rc"):
+            spec: Object = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]}
+            yield SERVICES, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec}
+        if self.rng.random() < AUTOSCALER_SHARE:
+            target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
+            spec = {"scaleTargetRef": target, "minReplicas": SCALED[0], "maxReplicas": SCALED[1]}
+            yield AUTOSCALERS, {"metadata": {"name": "api", "namespace": DEFAULT}, "spec": spec}
 
     async def work(self, operations: int, span_s: float) -> None:
         """About this many operations within about that time, whatever their outcome; some of them right after
@@ -113,6 +147,10 @@ class User:
             for pod in pods or ():
                 if not pod["metadata"].get("ownerReferences"):
                     await self._surely(lambda p=pod: self._remove(PODS, p, "Background"))  # type: ignore[misc]
+        for name in CRONS:
+            await self._surely(lambda n=name: self._patch(CRON_JOBS, DEFAULT, n, {"spec": {"suspend": True}}))  # type: ignore[misc]
+        for node in await self._surely(lambda: self.client.list(NODES)):
+            await self._surely(lambda n=node: self._untaint(n["metadata"]["name"]))  # type: ignore[misc]
 
     async def last_deletions(self, span_s: float) -> None:
         """Deletes some pods and some of their owners, without another change of the desired state."""
@@ -126,18 +164,28 @@ class User:
     # -- operations ---------------------------------------------------------------------------------------------------
 
     async def _make(self, workload: tuple[ResourceRef, str, str] | None = None) -> None:
-        resource, namespace, name = workload or self.rng.choice(WORKLOADS)
-        labels = {"app": name}
-        spec: Object = {"replicas": self.rng.randint(0, REPLICAS_MAX), "template": self._template(labels)}
+        resource, namespace, name = workload or self.rng.choice((*WORKLOADS, DAEMONS))
+        labels, rng = {"app": name}, self.rng
+        template = self._template(labels, SIZES[:1] if resource == DAEMON_SETS else SIZES)
+        spec: Object = {"replicas": rng.randint(0, REPLICAS_MAX), "template": template}
         spec["selector"] = labels if resource == REPLICATION_CONTROLLERS else {"matchLabels": labels}
+        if resource == DAEMON_SETS:
+            del spec["replicas"]
+        elif resource == DEPLOYMENTS:
+            spec["strategy"] = rng.choice(STRATEGIES)
+        elif resource == STATEFUL_SETS and rng.random() < 0.5:
+            claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "made"}
+            claim["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[assignment]
+            spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
         await self._create(resource, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
     async def _scale(self) -> None:
         await self._change(self.rng.choice(WORKLOADS), {"spec": {"replicas": self.rng.randint(0, REPLICAS_MAX)}})
 
     async def _roll(self) -> None:
-        workload = self.rng.choice(WORKLOADS[3:])
-        await self._change(workload, {"spec": {"template": self._template({"app": workload[2]})}})
+        workload = self.rng.choice(ROLLED)
+        template = self._template({"app": workload[2]}, SIZES[:1] if workload is DAEMONS else SIZES)
+        await self._change(workload, {"spec": {"template": template}})
 
     async def _change(self, workload: tuple[ResourceRef, str, str], change: Object) -> None:
         """Creates it if missing."""
@@ -150,7 +198,7 @@ class User:
             await self._make(workload)
 
     async def _delete(self) -> None:
-        resource, namespace, name = self.rng.choice(WORKLOADS)
+        resource, namespace, name = self.rng.choice((*WORKLOADS, DAEMONS))
         await self._remove(resource, await self.client.get(resource, name, namespace), self.rng.choice(POLICIES))
 
     async def _job(self) -> None:
@@ -168,12 +216,61 @@ class User:
         name = name or self.rng.choice(JOB_NAMES)
         await self._remove(JOBS, await self.client.get(JOBS, name, DEFAULT), self.rng.choice(POLICIES[:3]))
 
+    async def _cron(self) -> None:
+        """Starts a Job each minute, or no longer."""
+        name, policy = self.rng.choice(tuple(CRONS.items()))
+        if self.rng.random() < 0.2:
+            cron = await self.client.get(CRON_JOBS, name, DEFAULT)
+            await self._remove(CRON_JOBS, cron, self.rng.choice(POLICIES[:3]))
+            return
+        template = self._template({"cron": name}, SIZES[:1])
+        template["spec"]["restartPolicy"] = "Never"
+        template["metadata"]["annotations"] = {RUN_SECONDS: str(self.rng.choice(CRON_RUN_S))}
+        spec = {"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": {"template": template}}}
+        await self._create(CRON_JOBS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
+
     async def _burst(self) -> None:
-        """More than may fit."""
-        for _ in range(self.rng.randint(1, 5)):
+        """More than may fit. In a contest large pods take the room of several small ones each, and of each other."""
+        rng = self.rng
+        pods: list[tuple[str, tuple[str, ...]]]
+        pods = [(rng.choice(tuple(PRIORITIES)), SIZES) for _ in range(rng.randint(1, 5))]
+        if rng.random() < CONTEST_SHARE:
+            pods = [("low", ("1",))] * rng.randint(4, 16)
+            pods += [(rng.choice(("high", "top")), LARGE_SIZES) for _ in range(rng.randint(2, 8))]
+        for priority, sizes in pods:
             self._made += 1
-            spec = self._template({"app": "burst"})["spec"] | {"priorityClassName": self.rng.choice(("low", "high"))}
+            spec = self._template({"app": "burst"}, sizes)["spec"] | {"priorityClassName": priority}
             await self._create(PODS, {"metadata": {"name": f"burst-{self._made}", "namespace": DEFAULT}, "spec": spec})
+
+    async def _taint(self) -> None:
+        """A node gets a taint; some time later it goes, or a pod tolerates it, or it stays."""
+        rng = self.rng
+        node = rng.choice(await self.client.list(NODES))
+        name, taints = node["metadata"]["name"], node["spec"].get("taints") or []
+        effect = rng.choice(("NoExecute", "NoExecute", "NoSchedule"))
+        await self._set_taints(node, [*taints, {"key": TAINT, "value": "a", "effect": effect}])
+        await self.clock.sleep(rng.uniform(*TAINTED_S))
+        if (outcome := rng.choice(("goes", "goes", "is tolerated", "stays"))) == "goes":
+            await self._untaint(name)
+        elif outcome == "is tolerated":
+            pods = await self.client.list(PODS, DEFAULT)
+            for pod in [pod for pod in pods if pod["spec"].get("nodeName") == name][:2]:
+                # The first toleration of a taint counts.
+                tolerations = [{"key": TAINT, "operator": "Exists"}, *(pod["spec"].get("tolerations") or ())]
+                change = {"metadata": {"uid": pod["metadata"]["uid"]}, "spec": {"tolerations": tolerations}}
+                await self._patch(PODS, DEFAULT, pod["metadata"]["name"], change)
+
+    async def _untaint(self, name: str) -> None:
+        node = await self.client.get(NODES, name)
+        taints = node["spec"].get("taints") or []
+        left = [each for each in taints if each["key"] != TAINT]
+        if left != taints:
+            await self._set_taints(node, left)
+
+    async def _set_taints(self, node: Object, taints: list[Object]) -> None:
+        """Beside those of the controllers, which change in the meantime."""
+        metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        await self._patch(NODES, "", node["metadata"]["name"], {"metadata": metadata, "spec": {"taints": taints}})
 
     async def _delete_pod(self) -> None:
         pods = await self.client.list(PODS, self.rng.choice(NAMESPACES_DRAWN))
@@ -189,19 +286,35 @@ class User:
             await self.client.bind(DEFAULT, pod["name"], node, pod["uid"])
 
     async def _evict(self) -> None:
-        pods = await self.client.list(PODS, DEFAULT)
-        if pods:
-            await self.client.evict(DEFAULT, self.rng.choice(pods)["metadata"]["name"])
+        """Some pods of one application at once: more than its budget may allow."""
+        app = self.rng.choice(("web", "rc", "db", ""))
+        pods = await self.client.list(PODS, DEFAULT, label_selector=f"app={app}" if app else "")
+        for pod in self.rng.sample(pods, min(len(pods), self.rng.randint(1, 3))):
+            await self._try(lambda pod=pod: self.client.evict(DEFAULT, pod["metadata"]["name"]))  # type: ignore[misc]
 
     async def _budget(self, name: str = "") -> None:
-        name = name or self.rng.choice(("web", "rc"))
-        spec = {"minAvailable": self.rng.randint(0, 3), "selector": {"matchLabels": {"app": name}}}
+        """Made, changed or deleted."""
+        rng, wanted = self.rng, name
+        name = name or rng.choice(("web", "rc", "db"))
+        if not wanted and rng.random() < 0.4:
+            budget = await self.client.get(BUDGETS, name, DEFAULT)
+            if rng.random() < 0.5:
+                await self._remove(BUDGETS, budget, "Background")
+            else:
+                await self._patch(BUDGETS, DEFAULT, name, {"spec": {"minAvailable": rng.randint(0, 5)}})
+            return
+        spec = {"minAvailable": rng.randint(0, 3), "selector": {"matchLabels": {"app": name}}}
         await self._create(BUDGETS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
 
-    def _template(self, labels: dict[str, str]) -> Any:
-        requests = {"cpu": self.rng.choice(SIZES), "memory": "64Mi"}
+    def _template(self, labels: dict[str, str], sizes: tuple[str, ...] = SIZES) -> Any:
+        rng = self.rng
+        requests = {"cpu": rng.choice(sizes), "memory": "64Mi"}
         container = {"name": "c", "image": "i", "resources": {"requests": requests}}
-        return {"metadata": {"labels": labels}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 3}}
+        spec: Object = {"containers": [container], "terminationGracePeriodSeconds": rng.choice(GRACES_S)}
+        if rng.random() < TOLERATED_SHARE:
+            tolerated = {"key": TAINT, "operator": "Exists", "effect": "NoExecute"}
+            spec["tolerations"] = [tolerated | {"tolerationSeconds": rng.choice(TOLERATED_S)}]
+        return {"metadata": {"labels": labels}, "spec": spec}
 
     # -- requests -----------------------------------------------------------------------------------------------------
 

@@ -133,6 +133,9 @@ def _cluster_rows(counts: Counter[str]) -> list[tuple[str, str]]:
     return [
         ("store", f"{counts['revisions']:,} revisions, {counts['changes of pods']:,} changes of pods, "
                   f"{counts['acknowledged']:,} writes of users acknowledged"),
+        ("judged", f"{counts['evictions']:,} evictions, {counts['taint evictions']:,} for taints, "
+                   f"{counts['preemptions']:,} preemptions, {counts['pods of StatefulSets']:,} pods of StatefulSets, "
+                   f"{counts['jobs of CronJobs']:,} Jobs of CronJobs"),
         ("processes", f"{counts['lives']:,} starts, and {counts['starts']:,} of members; "
                       f"{counts['held messages']:,} messages held up by cut links"),
     ]  # fmt: skip

@@ -89,6 +89,78 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "pod.ready and pod.name not in disrupted",
         "more may be disrupted than there are",
     ),
+    SwarmMutant(
+        "controllers: creations are not expected", "controllers/pod_control.py",
+        "self._expectations.expect(owner.key, len(bodies), (pod.uid for pod in pods))",
+        "self._expectations.expect(owner.key, 0, (pod.uid for pod in pods))",
+        "a sync before the watch shows the new pods creates as many again",
+    ),
+    SwarmMutant(
+        "jobs: creations are not expected", "controllers/pod_control.py",
+        "        self._expectations.expect_creations(owner.key, len(bodies))\n        return",
+        "        return",
+        "the same for a Job, which then runs more than its parallelism",
+    ),
+    SwarmMutant(
+        "deployments: the surge is added for each set", "controllers/rollout.py",
+        "    return deployment.replicas + fenceposts(deployment)[0]",
+        "    return deployment.replicas + 2 * fenceposts(deployment)[0]",
+        "a rollout takes more room than it was given",
+    ),
+    SwarmMutant(
+        "stateful sets: the next pod does not wait until one is ready", "controllers/stateful_set.py",
+        "        if ordered and (pod.deleting or not _ready(pod, owner, now_s)):",
+        "        if ordered and pod.deleting:",
+        "pods are created in order, but all at once",
+    ),
+    SwarmMutant(
+        "stateful sets: what is orphaned is not adopted", "controllers/stateful_set.py",
+        "        candidates = store.by_index(BY_CONTROLLER, owner.uid) + orphans_for(store, owner)\n        return await self._pod",
+        "        candidates = store.by_index(BY_CONTROLLER, owner.uid)\n        return await self._pod",
+        "pods of a set that was deleted without them hold the names of the next one's",
+    ),
+    SwarmMutant(
+        "daemon sets: taints that go are not heard", "controllers/daemon_set.py",
+        "        if old.labels != new.labels or old.taints != new.taints:",
+        "        if old.labels != new.labels:",
+        "a node that is free again gets no pod",
+    ),
+    SwarmMutant(
+        "cron jobs: who forbids concurrency gets it", "controllers/cron_jobs.py",
+        '        if cron.spec.get("concurrencyPolicy") == "Forbid" and look.active:',
+        '        if cron.spec.get("concurrencyPolicy") == "Forbid" and known:',
+        "a Job is started beside the last one",
+    ),
+    SwarmMutant(
+        "taint eviction: what is cancelled is done", "controllers/taint_eviction.py",
+        "            timer.cancel()\n            if not gone:",
+        "            if not gone:",
+        "the taint goes before the toleration ends, and the pod is deleted for it",
+    ),
+    SwarmMutant(
+        "budgets: an eviction does not ask them", "apiserver/evictions.py",
+        "        elif budgets:\n            name, now",
+        "        elif budgets[1:]:\n            name, now",
+        "more pods go than may",
+    ),
+    SwarmMutant(
+        "budgets: an eviction is not counted", "api/budgets.py",
+        '"disruptionsAllowed": allowed - 1}',
+        '"disruptionsAllowed": allowed}',
+        "of several evictions at once each sees the same count",
+    ),
+    SwarmMutant(
+        "volumes: a claim takes another's", "api/volume_binding.py",
+        '        if spec.get("claimRef") is not None and not bound:\n            continue\n',
+        '        if spec.get("claimRef") is not None and class_of(volume) == class_of(claim):\n            return volume\n',
+        "two claims hold one volume",
+    ),
+    SwarmMutant(
+        "autoscaler: the maximum is only told", "controllers/horizontal_autoscaler.py",
+        '            desired, why = most, "Current',
+        '            why = "Current',
+        "what was scaled by hand stays above it",
+    ),
     # --- scheduler ----------------------------------------------------------------------------------------------------
     SwarmMutant(
         "scheduler cache: an assumed pod costs nothing", "scheduler/cache.py",
@@ -113,6 +185,18 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "        self._waiting[queued.pod.key] = queued",
         "        pass",
         "nothing brings it back when there is room",
+    ),
+    SwarmMutant(
+        "scheduler: equals preempt each other", "scheduler/plugins/default_preemption.py",
+        "    return [other for other in node.pods.values() if other.priority < pod.priority]",
+        "    return [other for other in node.pods.values() if other.priority <= pod.priority]",
+        "the comparison of priorities admits equal ones",
+    ),
+    SwarmMutant(
+        "scheduler: preemptions of one pod share an entry", "scheduler/preemption.py",
+        "            if self._running.get(pod.uid) is evictions:\n                del self._running[pod.uid]",
+        "            del self._running[pod.uid]",
+        "a pod preempts again before the answer to its last eviction is here",
     ),
     # --- kubelets -----------------------------------------------------------------------------------------------------
     SwarmMutant(

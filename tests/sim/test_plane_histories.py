@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from minikube_py.env import Rng
+from minikube_py.sim.api_calls import ApiCalls
 from minikube_py.sim.checkers.control_plane import Acknowledged, History, unrest
 from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.histories import histories
 from minikube_py.sim.plane_run import PlaneRun, drawn_plane
 from minikube_py.sim.run import drawn_faults
 from minikube_py.sim.swarm import run_block, told
+from minikube_py.sim.world import World
 
 CLUSTER = histories("cluster")
 
@@ -63,6 +66,38 @@ def test_what_is_derived_may_not_be_wrong_for_long(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(time, "now_ns", int(at_s * 1e9))
         run._unrest = unrest_then
         assert len(run._overdue(since_s)) == overdue, at_s
+
+
+def test_watches_of_one_kind_are_late_and_stay_in_order() -> None:
+    calls, got = ApiCalls(World(1), Rng("late")), list[int]()
+
+    def send(plural: str, *events: int) -> None:
+        for event in events:
+            calls.deliver("controllers", plural, lambda event=event: got.append(event))  # type: ignore[misc]
+
+    calls.delay_watches("controllers", "pods")
+    send("pods", 1, 2)
+    send("nodes", 3)
+    assert got == [3]
+    calls.delay_watches("controllers")
+    calls.resume_watches("controllers", "pods")
+    send("pods", 4)
+    assert got == [3]
+    calls.resume_watches("controllers")
+    send("pods", 5)
+    assert got == [3, 1, 2, 4, 5]
+
+
+def test_only_creations_without_an_answer_are_unknown() -> None:
+    calls = ApiCalls(World(1), Rng("unknown"))
+    for number, (method, path) in enumerate((("POST", "pods"), ("POST", "pods"), ("PUT", "pods"), ("POST", "jobs"))):
+        calls.asked(number, method, "controllers", path)
+    calls.answered(0, known=True)
+    calls.answered(0, known=False)
+    assert not calls.unknown
+    for number in (1, 2, 3, 3):
+        calls.answered(number, known=False)
+    assert calls.unknown == {("controllers", "pods"): 1, ("controllers", "jobs"): 1}
 
 
 # -- the judges --------------------------------------------------------------------------------------------------------

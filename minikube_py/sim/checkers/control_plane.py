@@ -4,16 +4,26 @@ It knows the Kubernetes API, and nothing of this implementation: it gets each ch
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
 from minikube_py.fields.quantity import resource_units
+from minikube_py.sim.checkers.plane_laws import (
+    TERMINAL,
+    Change,
+    Laws,
+    Object,
+    controller_of,
+    is_active,
+    phase_of,
+    pinned_to,
+    selects,
+)
 
-Object = dict[str, Any]
-TERMINAL: Final = ("Succeeded", "Failed")
 PASSING: Final = frozenset(("events", "leases"))
 """Kinds of which only the last state matters, and to no component."""
 GROUPS: Final = frozenset(("apps", "autoscaling", "batch", "policy"))
@@ -32,20 +42,26 @@ class Acknowledged(NamedTuple):
 
 class History:
     """`objects`: the current ones by plural and key (`namespace/name`); `problem`: the first broken invariant.
-    `changes`: their number by plural; `last_change`: the last one other than a heartbeat."""
+    `changes`: their number by plural; `last_change`: the last one other than a heartbeat. For the laws: `lag_s`: how
+    late the components' views may be; `unknown`: by namespace, how many creations of pods by controllers have an
+    unknown outcome; `counts`: what the laws have judged."""
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: Callable[[str], int] = lambda namespace: 0) -> None:
         self.objects: defaultdict[str, dict[str, Object]] = defaultdict(dict)
         self.problem = ""
         self.changes: Counter[str] = Counter()
         self.last_change = ""
+        self.lag_s = math.inf
+        self.unknown = unknown
+        self.counts: Counter[str] = Counter()
+        self._laws = Laws()
         self._written: dict[tuple[int, str, str], str] = {}
         self._alive: dict[str, int] = {}
         self._ended: dict[str, int] = {}
         self._on_node: defaultdict[str, dict[str, Object]] = defaultdict(dict)
 
-    def add(self, key: bytes, value: bytes | None, revision: int) -> None:
-        """`value` None: it was deleted."""
+    def add(self, key: bytes, value: bytes | None, revision: int, at_s: float = 0.0) -> None:
+        """`value` None: it was deleted. `at_s`: when it was seen."""
         parts = key.decode().split("/")[2:]
         if parts[0] in GROUPS or "." in parts[0]:
             parts = parts[1:]
@@ -64,6 +80,7 @@ class History:
                 self._ended[uid] = revision
                 if plural == "pods":
                     self._leave(old)
+                self._judge(Change(plural, name, old, None, revision, at_s))
             self.last_change = f"{revision} {plural} {name} deleted"
             return
         new = known[name] = orjson.loads(value)
@@ -72,11 +89,16 @@ class History:
         self._alive[uid] = revision
         if plural == "pods":
             self._pod(old, new, revision)
+        self._judge(Change(plural, name, old, new, revision, at_s))
         if plural != "nodes":
             self.last_change = f"{revision} {plural} {name} written"
 
     def fail(self, text: str) -> None:
         self.problem = self.problem or text
+
+    def _judge(self, change: Change) -> None:
+        if broken := self._laws.broken(change, self):
+            self.fail(broken)
 
     # -- at every revision --------------------------------------------------------------------------------------------
 
@@ -89,7 +111,7 @@ class History:
         if before and before != node:
             self.fail(f"bound once: pod {name} was bound to {before}, and at revision {revision} to {node or 'none'}")
         if old is not None and _ended(old) and not _ended(new):
-            self.fail(f"phases: pod {name} had ended, and is {_phase(new)} again at revision {revision}")
+            self.fail(f"phases: pod {name} had ended, and is {phase_of(new)} again at revision {revision}")
         if not node:
             return
         on_node = self._on_node[node]
@@ -147,21 +169,13 @@ def _name(obj: Object) -> str:
     return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
 
 
-def _phase(pod: Object) -> str:
-    return str(pod.get("status", {}).get("phase", ""))
-
-
 def _ended(pod: Object) -> bool:
-    return _phase(pod) in TERMINAL
+    return phase_of(pod) in TERMINAL
 
 
 def is_true(obj: Object, condition: str) -> bool:
     conditions = obj.get("status", {}).get("conditions") or ()
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
-
-
-def controller_of(obj: Object) -> Object | None:
-    return next((each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller")), None)
 
 
 # -- at rest -----------------------------------------------------------------------------------------------------------
@@ -218,8 +232,8 @@ def _pods(objects: Objects) -> Iterator[str]:
         if not pod["spec"].get("nodeName"):
             told = [each.get("message", "") for each in pod["status"].get("conditions") or ()]
             yield f"{_name(pod)} has no node: {told}"
-        elif _phase(pod) != "Running" or not is_true(pod, "Ready"):
-            yield f"{_name(pod)} on {pod['spec']['nodeName']} is {_phase(pod)}, and not ready"
+        elif phase_of(pod) != "Running" or not is_true(pod, "Ready"):
+            yield f"{_name(pod)} on {pod['spec']['nodeName']} is {phase_of(pod)}, and not ready"
     addresses = Counter(pod["status"].get("podIP") for pod in _live(objects))
     yield from (f"{count} pods have the address {each}" for each, count in addresses.items() if each and count > 1)
 
@@ -263,6 +277,52 @@ def _deployments(objects: Objects) -> Iterator[str]:
             yield f"{key} keeps pods of an older template"
         elif counts != [wanted] * 4 or status.get("observedGeneration") != obj["metadata"]["generation"]:
             yield f"{key} wants {wanted}, and says {counts}"
+
+
+def _stateful_sets(objects: Objects) -> Iterator[str]:
+    pods = _by_controller(objects, "pods")
+    for key, obj in objects["statefulsets"].items():
+        status, wanted = obj.get("status", {}), obj["spec"].get("replicas", 1)
+        names = sorted(pod["metadata"]["name"] for pod in pods.get(obj["metadata"]["uid"], []))
+        ordinals = sorted(f"{obj['metadata']['name']}-{ordinal}" for ordinal in range(wanted))
+        counts = [status.get(each, 0) for each in ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")]
+        if names != ordinals:
+            yield f"{key} wants {wanted} pods, and has {names}"
+        elif counts != [wanted] * 4 or status.get("observedGeneration") != obj["metadata"]["generation"]:
+            yield f"{key} wants {wanted}, and says {counts}"
+
+
+def _daemon_sets(objects: Objects) -> Iterator[str]:
+    pods = _by_controller(objects, "pods")
+    for key, obj in objects["daemonsets"].items():
+        status, wanted = obj.get("status", {}), sorted(objects["nodes"])
+        nodes = sorted(map(pinned_to, filter(is_active, pods.get(obj["metadata"]["uid"], []))))
+        counts = [status.get(f"{each}Scheduled", 0) for each in ("desiredNumber", "currentNumber")]
+        counts += [status.get(each, 0) for each in ("numberReady", "updatedNumberScheduled")]
+        if nodes != wanted:
+            yield f"{key} wants a pod on each of {wanted}, and has them on {nodes}"
+        elif counts != [len(wanted)] * 4 or status.get("observedGeneration") != obj["metadata"]["generation"]:
+            yield f"{key} wants {len(wanted)}, and says {counts}"
+
+
+def _volumes(objects: Objects) -> Iterator[str]:
+    claims = {obj["metadata"]["uid"]: obj for obj in objects["persistentvolumeclaims"].values()}
+    for key, claim in objects["persistentvolumeclaims"].items():
+        if claim.get("status", {}).get("phase") != "Bound":
+            yield f"claim {key} is {claim.get('status', {}).get('phase')}"
+    for key, volume in objects["persistentvolumes"].items():
+        claim = claims.get((volume["spec"].get("claimRef") or {}).get("uid", ""), {})
+        if claim.get("spec", {}).get("volumeName") != key:
+            yield f"volume {key} is no claim's"
+
+
+def _autoscalers(objects: Objects) -> Iterator[str]:
+    for key, scaler in objects["horizontalpodautoscalers"].items():
+        spec = scaler["spec"]
+        target = objects["deployments"].get(f"{key.partition('/')[0]}/{spec['scaleTargetRef']['name']}")
+        replicas = 0 if target is None else target["spec"].get("replicas", 1)
+        if replicas and not spec.get("minReplicas", 1) <= replicas <= spec["maxReplicas"]:
+            yield f"the target of {key} has {replicas} replicas"
 
 
 def _jobs(objects: Objects) -> Iterator[str]:
@@ -309,12 +369,7 @@ def _quotas(objects: Objects) -> Iterator[str]:
 
 def _budgets(objects: Objects) -> Iterator[str]:
     for key, budget in objects["poddisruptionbudgets"].items():
-        namespace, selector = key.partition("/")[0], budget["spec"]["selector"]["matchLabels"]
-        healthy = sum(
-            pod["metadata"]["namespace"] == namespace
-            and selector.items() <= (pod["metadata"].get("labels") or {}).items()
-            for pod in _serving(objects)
-        )  # fmt: skip
+        healthy = sum(selects(budget, pod) for pod in _serving(objects))
         status = budget.get("status", {})
         allowed = max(0, healthy - budget["spec"].get("minAvailable", 0))
         if (status.get("currentHealthy"), status.get("disruptionsAllowed")) != (healthy, allowed):
@@ -328,6 +383,10 @@ AT_REST: Final[Mapping[str, Judge]] = {
     "pods run": _pods,
     "replicas": _replicas,
     "deployments": _deployments,
+    "stateful sets": _stateful_sets,
+    "daemon sets": _daemon_sets,
+    "volumes": _volumes,
+    "autoscalers": _autoscalers,
     "jobs end": _jobs,
     "endpoints": _endpoints,
     "quotas": _quotas,
