@@ -26,7 +26,7 @@ from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.node import Node, Soon
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.users import Users
-from minikube_py.etcd.watch import WatchStream
+from minikube_py.etcd.watch import WatchStream, opened
 from minikube_py.ports.descriptors import Descriptors
 
 Unary = Callable[[Any], Awaitable[Any]]
@@ -225,14 +225,12 @@ class EtcdServer:
 
     @contextlib.contextmanager
     def watch_stream(self) -> Iterator[WatchStream]:
-        stream = WatchStream(self.node)
-        self._streams[stream] = None
-        try:
-            yield stream
-        finally:
-            self._streams.pop(stream, None)
-            stream.close()
-            self.node.watch_bytes -= stream.waiting_bytes
+        with opened(self.node) as stream:
+            self._streams[stream] = None
+            try:
+                yield stream
+            finally:
+                self._streams.pop(stream, None)
 
     async def _watch(self, call: Call, requests: Any) -> None:
         with self.watch_stream() as stream:

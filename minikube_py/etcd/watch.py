@@ -6,6 +6,7 @@ once the stream is read again: a slow reader delays only itself, and costs no me
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -229,6 +230,16 @@ class WatchStream:
         for watch in self._watches.values():
             self._leave(watch)
         self._watches.clear()
+
+
+@contextlib.contextmanager
+def opened(node: Node) -> Iterator[WatchStream]:
+    stream = WatchStream(node)
+    try:
+        yield stream
+    finally:
+        stream.close()
+        node.watch_bytes -= stream.waiting_bytes
 
 
 def event_of(event: Event, *, prev_kv: bool, compacted: int) -> Any:
