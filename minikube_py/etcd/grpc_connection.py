@@ -119,8 +119,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         stream, block, ended = event
         head = block.meaning
         if head is None:
-            assert block.fields is not None
-            head = block.meaning = self._heads.of(block.fields)
+            head = self._heads.of(block)
         refusal, server = head.refusal, self.server
         if refusal is not None:
             self._refuse(stream, head, refusal.code, refusal.text)

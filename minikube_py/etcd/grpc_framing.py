@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from minikube_py.api.errors import go_quote
 from minikube_py.api.go_format import go_text
 from minikube_py.etcd.codes import StatusCode
-from minikube_py.http2.hpack import Field, encode
+from minikube_py.http2.hpack import Block, Field, encode
 
 CONTENT_TYPE: Final = b"application/grpc"
 ENCODINGS: Final = ("", "identity", "gzip")
@@ -55,16 +55,26 @@ class Head(NamedTuple):
     refusal: Refusal | None
 
 
-HEADS_MAX: Final = 64
+HEADS_MAX: Final = 16
+HEAD_BYTES_MAX: Final = 6144
+_FIELD_COST_BYTES: Final = 256
 
 
 class Heads:
-    """The heads of a connection: most requests differ from earlier ones only in their timeout."""
+    """The heads of a connection: most requests differ from earlier ones only by timeout. Long ones are not kept."""
 
     def __init__(self) -> None:
         self._by_rest: dict[tuple[Field, ...], Head] = {}
 
-    def of(self, fields: Sequence[Field]) -> Head:
+    def of(self, block: Block) -> Head:
+        """Of a request's block, which keeps it."""
+        fields = block.fields or ()
+        if sum([_FIELD_COST_BYTES + len(name) + len(value) for name, value in fields]) > HEAD_BYTES_MAX:
+            return head_of(fields)
+        head = block.meaning = self._of(fields)
+        return head
+
+    def _of(self, fields: Sequence[Field]) -> Head:
         rest = tuple([field for field in fields if field[0] != b"grpc-timeout"])
         head = self._by_rest.get(rest)
         if head is None:

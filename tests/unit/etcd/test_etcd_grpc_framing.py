@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import tracemalloc
 from urllib.parse import unquote
 
 import hpack
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.grpc_framing import (
+    HEAD_BYTES_MAX,
+    Heads,
     Messages,
     Unreadable,
     framed,
@@ -21,6 +24,7 @@ from minikube_py.etcd.grpc_framing import (
     timeout_of,
     trailers,
 )
+from minikube_py.http2.hpack import Block
 
 MOST = 100
 
@@ -98,3 +102,30 @@ def test_texts_go_through_trailers(text: str) -> None:
     head = head_of([(b":path", b"/a"), (b"content-type", b"text/plain")])
     fields = dict(hpack.Decoder().decode(head.answer + trailers(StatusCode.UNKNOWN, text)))
     assert fields[":status"] == "415" and fields["content-type"] == "application/grpc" and fields["grpc-status"] == "2"
+
+
+@pytest.mark.parametrize("count", [1, 10, 20, 415])
+def test_what_heads_keep_of_a_connection_is_bounded_in_memory(count: int) -> None:
+    heads = Heads()
+    usual = [(b":method", b"POST"), (b":path", b"/a"), (b"content-type", b"application/grpc"), (b":authority", b"a")]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for n in range(200):
+            fields = [(b"k%d" % at, b"%d.%d" % (n, at)) for at in range(count)]
+            head = heads.of(Block([*usual, *fields]))
+            assert len(head.metadata) == count and head.refusal is None
+            assert heads.of(Block([*usual, *fields])) == head
+        del fields, head
+        held_bytes = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 200_000
+
+
+def test_a_block_keeps_its_head_unless_that_is_long() -> None:
+    heads = Heads()
+    for fields, kept in (([(b":path", b"/a")], True), ([(b"k", b"v" * HEAD_BYTES_MAX)], False)):
+        block = Block(fields)
+        head = heads.of(block)
+        assert (block.meaning is head) is kept
