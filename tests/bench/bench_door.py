@@ -1,7 +1,7 @@
 """A cluster in a test: how long it takes to start and to stop, and what heartbeats cost in virtual time.
 
     python tests/bench/bench_door.py [--rows start,fresh,upstream,restore,heartbeats] [--turns N] [--watches N]
-                                     [--nodes N] [--members 1,3] [--window-s S] [--out FILE]
+                                     [--nodes N] [--members 1,3] [--window-s S] [--json FILE]
 
 `start`: wall and processor milliseconds of `start()` and `stop()` with `--watches` watches open over HTTPS, without and
 with two more requests in flight: a log that is followed, and a list of 5 MB that nobody reads.
@@ -11,7 +11,11 @@ with two more requests in flight: a log that is followed, and a list of 5 MB tha
 changed: objects with a status, for which the components start again.
 `heartbeats`: virtual seconds per second of processor time, with every heartbeat of `--nodes` idle nodes written, over a
 window of `--window-s` virtual seconds, by number of store members. Rows take turns, so that other load falls on all of
-them alike. Prints the median and the range of each figure, with the load average; `--out` writes all of it as JSON.
+them alike. Prints the median and the range of each figure, with the load average; `--json` writes every turn, with
+commit, machine and load of each row, and keeps other rows of FILE. The table of docs/performance.md is made of that:
+
+    python tests/bench/bench_door.py --rows start,fresh,upstream,restore,heartbeats --json docs/data/door.json
+    python tools/door_table.py --write
 """
 
 from __future__ import annotations
@@ -167,7 +171,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=1213, metavar="N")
     parser.add_argument("--members", type=lambda text: [int(each) for each in text.split(",")], default=[1, 3])
     parser.add_argument("--window-s", type=float, default=30.0, metavar="S")
-    parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     if unknown := [each for each in options.rows if each not in ROWS]:
         parser.error(f"--rows: {', '.join(unknown)}: there are {', '.join(ROWS)}")
@@ -183,11 +187,12 @@ def main(arguments: list[str]) -> None:
         for name, values in figures.items():
             print(f"  {name:24} {statistics.median(values):12,.1f}  ({min(values):,.1f} to {max(values):,.1f})")
     print(f"load average {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after")
-    if options.out is not None:
-        settings: dict[str, Any] = {name: value for name, value in vars(options).items() if name != "out"}
-        here = environment.describe(Path(tempfile.gettempdir()), "in one process")
-        report = {"settings": settings, "environment": asdict(here), "load": before, "rows": found}
-        options.out.write_text(json.dumps(report, indent=2, default=str) + "\n", encoding="utf-8")
+    if options.json is not None:
+        here = asdict(environment.describe(Path(tempfile.gettempdir()), "in one process"))
+        about = {"environment": here, "load": [before[0], os.getloadavg()[0]], "window_s": options.window_s}
+        rows: dict[str, Any] = json.loads(options.json.read_bytes())["rows"] if options.json.exists() else {}
+        rows |= {name: {**about, "figures": figures} for name, figures in found.items()}
+        options.json.write_text(json.dumps({"rows": dict(sorted(rows.items()))}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
