@@ -6,6 +6,7 @@ reader of logs (`cri-client/pkg/logs`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -37,6 +38,8 @@ _LIMITS: Final = (
 )
 _FOLLOWED_S: Final = 1.0
 """How often a followed log's pod is checked; deletion ends the stream."""
+_LINES_AT_ONCE: Final = 512
+"""Between two turns of the loop."""
 
 
 class Options(NamedTuple):
@@ -104,9 +107,9 @@ class Logs:
         with self._connecting.runtime.use(container):
             main = self._connecting.runtime.main(container)
             await main.caught_up()
-            response = Response(200, b"".join(_chosen(main, options)), TEXT)
+            from_here = main.first + len(main.lines)
+            response = Response(200, b"".join(await _chosen(main, options)), TEXT)
             if options.follow and main.exit_code is None:
-                from_here = main.first + len(main.lines)
                 response.text = self._followed(container, from_here, response.body, options, route)
         return response
 
@@ -141,6 +144,8 @@ class Logs:
             await main.caught_up()
             while left is None or left > 0:
                 for line in main.since(number):
+                    if not number % _LINES_AT_ONCE:
+                        await asyncio.sleep(0)
                     part = _line(line, options)[:left]
                     number += 1
                     yield part
@@ -162,11 +167,15 @@ def _line(line: Line, options: Options) -> bytes:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}000Z ".encode() + line.text
 
 
-def _chosen(main: Main, options: Options) -> list[bytes]:
+async def _chosen(main: Main, options: Options) -> list[bytes]:
     lines = [line for line in main.lines if options.since_s is None or line.at_s >= options.since_s]
     if options.tail_lines is not None:
         lines = lines[max(len(lines) - options.tail_lines, 0) :]
-    found = [_line(line, options) for line in lines]
+    found = []
+    for number, line in enumerate(lines):
+        if not number % _LINES_AT_ONCE:
+            await asyncio.sleep(0)
+        found.append(_line(line, options))
     if options.limit_bytes is None:
         return found
     return [b"".join(found)[: options.limit_bytes]]

@@ -23,8 +23,11 @@ from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Ope
 INBOX_BYTES_MAX: Final = 256 << 10
 """Buffer per channel; when full, the whole connection waits."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
+MESSAGE_FRAMES_MAX: Final = 1024
 PART_BYTES_MAX: Final = 64 << 10
-"""Bytes sent per event loop turn."""
+"""Bytes sent, or given to a reader, per event loop turn."""
+_RECEIVED_BYTES_AT_ONCE: Final = 2048
+"""Bytes of a WebSocket, which may be hundreds of frames, between two turns of the loop."""
 _CLOSED: Final = 255
 """In v5.channel.k8s.io: the number of the channel that ends follows."""
 
@@ -84,7 +87,8 @@ class Channel:
         """Received data. Returns once there is room for more; data after its end is dropped."""
         if self.ended:
             return
-        self._inbox.append(data)
+        for at in range(0, len(data), PART_BYTES_MAX):
+            self._inbox.append(data[at : at + PART_BYTES_MAX])
         self._held_bytes += len(data)
         self._wake()
         while self._held_bytes > INBOX_BYTES_MAX and not self.ended:
@@ -121,32 +125,39 @@ class SpdyChannels:
         """Reads until the connection ends. Raises: Malformed, ConnectionError."""
         try:
             while data := await self._duplex.read():
-                events = self._spdy.receive(data)
-                if self._spdy.outgoing:
-                    outgoing = bytes(self._spdy.outgoing)
-                    self._spdy.outgoing.clear()
-                    await self._duplex.write(outgoing)
-                for event in events:
-                    match event:
-                        case Opened(stream, headers):
-                            if self.opened.qsize() >= STREAMS_MAX:
-                                raise Malformed(f"{STREAMS_MAX} streams were opened without a request")
-                            self._channels[stream] = channel = self._channel(stream, headers)
-                            self.opened.put_nowait(channel)
-                        case Data(stream, part):
-                            if (found := self._channels.get(stream)) is not None:
-                                await found.take(part)
-                        case Ended(stream, reset):
-                            found = self._channels.pop(stream, None) if reset else self._channels.get(stream)
-                            if found is not None:
-                                found.close(dropping=reset)
-                        case _:
-                            # It opens no new streams; open ones continue.
-                            continue
+                await self._take(data)
+                while self._spdy.more:
+                    await asyncio.sleep(0)
+                    await self._take(b"")
         finally:
             for each in self._channels.values():
                 each.close()
             self.opened.put_nowait(None)
+
+    async def _take(self, data: bytes) -> None:
+        """One step of what was received. Raises: Malformed, ConnectionError."""
+        events = self._spdy.receive(data)
+        if self._spdy.outgoing:
+            outgoing = bytes(self._spdy.outgoing)
+            self._spdy.outgoing.clear()
+            await self._duplex.write(outgoing)
+        for event in events:
+            match event:
+                case Opened(stream, headers):
+                    if self.opened.qsize() >= STREAMS_MAX:
+                        raise Malformed(f"{STREAMS_MAX} streams were opened without a request")
+                    self._channels[stream] = channel = self._channel(stream, headers)
+                    self.opened.put_nowait(channel)
+                case Data(stream, part):
+                    if (found := self._channels.get(stream)) is not None:
+                        await found.take(part)
+                case Ended(stream, reset):
+                    found = self._channels.pop(stream, None) if reset else self._channels.get(stream)
+                    if found is not None:
+                        found.close(dropping=reset)
+                case _:
+                    # It opens no new streams; open ones continue.
+                    continue
 
     async def finish(self) -> None:
         """Raises: ConnectionError."""
@@ -178,6 +189,7 @@ class WebSocket:
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._size = 0
+        self._message_frames = 0
         self._ended = False
 
     async def read(self) -> bytes:
@@ -188,9 +200,12 @@ class WebSocket:
                 self._ended = True
                 break
             try:
-                self._frames.receive_data(data)
-                for event in self._frames.events():
-                    await self._take(event)
+                for at in range(0, len(data), _RECEIVED_BYTES_AT_ONCE):
+                    if at:
+                        await asyncio.sleep(0)
+                    self._frames.receive_data(data[at : at + _RECEIVED_BYTES_AT_ONCE])
+                    for event in self._frames.events():
+                        await self._take(event)
             except (LocalProtocolError, RemoteProtocolError) as error:
                 raise Malformed(str(error)) from None
         return self._messages.popleft() if self._messages else b""
@@ -223,10 +238,13 @@ class WebSocket:
             self._size += len(part)
             if self._size > MESSAGE_BYTES_MAX:
                 raise Malformed(f"a message of more than {MESSAGE_BYTES_MAX} bytes")
+            self._message_frames += event.frame_finished
+            if self._message_frames > MESSAGE_FRAMES_MAX:
+                raise Malformed(f"a message of more than {MESSAGE_FRAMES_MAX} frames")
             if event.message_finished:
                 if self._size:
                     self._messages.append(b"".join(self._parts))
-                self._parts, self._size = [], 0
+                self._parts, self._size, self._message_frames = [], 0, 0
 
 
 class NumberedChannels:
@@ -266,7 +284,7 @@ class NumberedChannels:
     def _channel(self, number: int) -> Channel:
         async def send(data: bytes) -> None:
             if self._coded:
-                await self._socket.write(b"%d" % number + base64.b64encode(data))
+                await self._socket.write(bytes((ord("0") + number,)) + base64.b64encode(data))
             else:
                 await self._socket.write(bytes((number,)) + data)
 

@@ -5,22 +5,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
-import posixpath
-import tarfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from minikube_py.containers.files import FileError
+from minikube_py.containers import archives
+from minikube_py.containers.files import Entry, FileError
 from minikube_py.containers.process import ARCHIVE_BYTES_MAX, Process
 
-_ENTRIES_AT_ONCE: Final = 64
-"""Of an archive, between two turns of the loop."""
-
 Program = Callable[[Process], Awaitable[int]]
-_ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\", "\\a": "\a", "\\e": "\x1b"}
+_ESCAPES: Final = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ("\\a", "\a"), ("\\e", "\x1b"))
+_FORMAT_CHARS_MAX: Final = 1024
+_NUMBER_CHARS_MAX: Final = 32
 _DATE: Final = "%a %b %e %H:%M:%S UTC %Y"
 
 
@@ -56,12 +52,10 @@ async def _echo(process: Process) -> int:
 
 
 def _unescaped(text: str) -> str:
-    parts, at = [], 0
-    while at < len(text):
-        found = _ESCAPES.get(text[at : at + 2])
-        parts.append(found if found is not None else text[at])
-        at += 2 if found is not None else 1
-    return "".join(parts)
+    parts = text.split("\\\\")
+    for escape, meant in _ESCAPES:
+        parts = [part.replace(escape, meant) for part in parts]
+    return "\\".join(parts)
 
 
 async def _cat(process: Process) -> int:
@@ -72,7 +66,7 @@ async def _cat(process: Process) -> int:
                 await process.out(part)
             continue
         try:
-            await process.out(process.files.read(process.path(word)))
+            await process.out(await process.contents(await process.path(word)))
         except FileError as error:
             code = await process.complain(f"{word}: {error}")
     return code
@@ -85,7 +79,7 @@ async def _env(process: Process) -> int:
         for value in values:
             await process.print(value)
         return 0 if len(values) == len(names) else 1
-    for name, value in process.variables.items():
+    for name, value in list(process.variables.items()):
         await process.print(f"{name}={value}")
     return 0
 
@@ -111,9 +105,16 @@ async def _uname(process: Process) -> int:
 
 
 async def _date(process: Process) -> int:
-    moment = datetime.fromtimestamp(process.times.wall_s(), UTC)
     form = next((word[1:] for word in process.words if word.startswith("+")), _DATE)
-    await process.print(str(int(process.times.wall_s())) if form == "%s" else moment.strftime(form))
+    if len(form) > _FORMAT_CHARS_MAX:
+        return await process.complain(f"a format of more than {_FORMAT_CHARS_MAX} characters, which is the limit")
+    await process.spend(1 + len(form))
+    now_s = process.times.wall_s()
+    try:
+        text = str(int(now_s)) if form == "%s" else datetime.fromtimestamp(now_s, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return await process.complain(f"invalid date '{form}'")
+    await process.print(text)
     return 0
 
 
@@ -125,10 +126,10 @@ async def _sleep(process: Process) -> int:
             continue
         unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(word[-1:], 0)
         try:
-            seconds = float(word[:-1] if unit else word) * (unit or 1)
+            seconds = float((word[:-1] if unit else word)[:_NUMBER_CHARS_MAX]) * (unit or 1)
         except ValueError:
-            return await process.complain(f"invalid number '{word}'")
-        if not seconds >= 0:
+            seconds = -1.0
+        if not seconds >= 0 or len(word) > _NUMBER_CHARS_MAX:
             return await process.complain(f"invalid number '{word}'")
         total_s = min(total_s + seconds, 1e9)
     await process.times.sleep(total_s)
@@ -137,33 +138,44 @@ async def _sleep(process: Process) -> int:
 
 async def _ls(process: Process) -> int:
     files, words, code = process.files, process.words or ["."], 0
+    hidden, long = bool(set("aA") & set(process.flags)), "l" in process.flags
     for word in words:
-        path = process.path(word)
         try:
-            names = files.children(path) if files.is_directory(path) else [word] if files.entry(path) else []
+            path = await process.path(word)
+            entry = files.entry(path)
         except FileError as error:
             code = await process.complain(f"{word}: {error}")
             continue
-        if len(words) > 1 and files.is_directory(path):
+        if entry.children is None:
+            await _list(process, word, entry, long)
+            continue
+        if len(words) > 1:
             await process.print(f"{word}:")
-        for name in names:
-            if name.startswith(".") and not set("aA") & set(process.flags):
-                continue
-            entry = files.entry(posixpath.join(path, name) if files.is_directory(path) else path)
-            if "l" in process.flags:
-                kind = "-" if entry.children is None else "d"
-                rights = "".join("rwx"[2 - bit % 3] if entry.mode >> bit & 1 else "-" for bit in range(8, -1, -1))
-                day = datetime.fromtimestamp(entry.changed_s, UTC).strftime("%b %e %H:%M")
-                await process.print(f"{kind}{rights}    1 root     root     {len(entry.data):9} {day} {name}")
+        await process.spend(1 + len(entry.children) // 8)
+        for name in sorted(entry.children):
+            if (hidden or not name.startswith(".")) and (child := entry.children.get(name)) is not None:
+                await _list(process, name, child, long)
             else:
-                await process.print(name)
+                await process.spend(1)
     return code
+
+
+async def _list(process: Process, name: str, entry: Entry, long: bool) -> None:
+    if not long:
+        await process.print(name)
+        return
+    await process.spend(8)
+    kind = "-" if entry.children is None else "d"
+    rights = "".join("rwx"[2 - bit % 3] if entry.mode >> bit & 1 else "-" for bit in range(8, -1, -1))
+    day = datetime.fromtimestamp(entry.changed_s, UTC).strftime("%b %e %H:%M")
+    await process.print(f"{kind}{rights}    1 root     root     {len(entry.data):9} {day} {name}")
 
 
 async def _mkdir(process: Process) -> int:
     for word in process.words:
         try:
-            process.files.make_directory(process.path(word), process.times.wall_s(), parents="p" in process.flags)
+            path = await process.path(word)
+            process.files.make_directory(path, process.times.wall_s(), parents="p" in process.flags)
         except FileError as error:
             return await process.complain(f"can't create directory '{word}': {error}")
     return 0
@@ -171,22 +183,23 @@ async def _mkdir(process: Process) -> int:
 
 async def _touch(process: Process) -> int:
     for word in process.words:
-        path = process.path(word)
-        data = process.files.read(path) if process.files.exists(path) else b""
-        process.files.write(path, data, process.times.wall_s())
+        process.files.append(await process.path(word), b"", process.times.wall_s())
     return 0
 
 
 async def _rm(process: Process) -> int:
-    code = 0
+    files, code = process.files, 0
+    recursive, forced = bool(set("rR") & set(process.flags)), "f" in process.flags
     for word in process.words:
-        path = process.path(word)
         try:
-            if process.files.entry(path).children is not None and not set("rR") & set(process.flags):
-                raise FileError("is a directory")
-            process.files.remove(path)
+            path = await process.path(word)
+            if (children := files.entry(path).children) is not None:
+                if not recursive:
+                    raise FileError("is a directory")
+                await process.spend(1 + (files.count // 8 if children else 0))
+            files.remove(path)
         except FileError as error:
-            if "f" not in process.flags:
+            if not forced:
                 code = await process.complain(f"can't remove '{word}': {error}")
     return code
 
@@ -200,8 +213,9 @@ async def _head(process: Process) -> int:
         if word.startswith("-") and word.lstrip("-n").isdigit():
             wanted, words[at : at + 1] = _whole(word.lstrip("-n")), []
             break
-    process.argv = [process.argv[0], *words]
-    lines = (await process.inputs()).splitlines(keepends=True)
+    data = await process.inputs([word for word in words if not word.startswith("-") or word == "-"])
+    await process.spend(1 + len(data) // 256)
+    lines = data.splitlines(keepends=True)
     await process.out(b"".join(lines[:wanted] if process.argv[0] == "head" else lines[max(len(lines) - wanted, 0) :]))
     return 0
 
@@ -213,7 +227,8 @@ def _whole(text: str) -> int:
 
 
 async def _wc(process: Process) -> int:
-    data = await process.inputs()
+    data = await process.inputs(process.words)
+    await process.spend(1 + len(data) // 256)
     counts = {"l": data.count(b"\n"), "w": len(data.split()), "c": len(data)}
     wanted = [letter for letter in "lwc" if letter in process.flags] or list("lwc")
     await process.print(" ".join(str(counts[letter]) for letter in wanted))
@@ -224,16 +239,22 @@ async def _grep(process: Process) -> int:
     """Plain text, no pattern."""
     if not process.words:
         return await process.complain("no text to look for") + 1
-    wanted = process.words[0]
-    process.argv = [process.argv[0], *process.words[1:]]
+    wanted = process.words[0].encode("utf-8", "surrogateescape")
     try:
-        data = await process.inputs()
+        data = await process.inputs(process.words[1:])
     except FileError as error:
         return await process.complain(str(error)) + 1
-    lines = [line for line in data.splitlines() if wanted.encode() in line]
-    for line in lines:
-        await process.out(line + b"\n")
-    return 0 if lines else 1
+    code, at = 1, 0
+    while at < len(data):
+        # Whole lines, of about 4 KiB.
+        end = data.find(b"\n", at + 4096) + 1 or len(data)
+        await process.spend(64 + (end - at) // 16)
+        found = [line + b"\n" for line in data[at:end].splitlines() if wanted in line]
+        at = end
+        if found:
+            code = 0
+            await process.out(b"".join(found))
+    return code
 
 
 async def _test(process: Process) -> int:
@@ -242,15 +263,20 @@ async def _test(process: Process) -> int:
         if words[-1:] != ["]"]:
             return await process.complain("missing ]") + 1
         words = words[:-1]
-    if words[:1] == ["!"]:
-        process.argv = ["test", *words[1:]]
-        return int(not await _test(process))
+    negations = next((at for at, word in enumerate(words) if word != "!"), len(words))
+    code = await _tested(process, words[negations:])
+    return int(not code) if negations % 2 else code
+
+
+async def _tested(process: Process, words: list[str]) -> int:
     match words:
         case ["-d" | "-f" | "-e" | "-s" as flag, word]:
-            path = process.path(word)
+            path = await process.path(word)
             directory, there = process.files.is_directory(path), process.files.exists(path)
             found = {"-d": directory, "-f": there and not directory, "-e": there}
-            return int(not (found[flag] if flag in found else there and (directory or bool(process.files.read(path)))))
+            return int(
+                not (found[flag] if flag in found else there and (directory or bool(process.files.entry(path).data)))
+            )
         case ["-n", word] | [word]:
             return int(not word)
         case ["-z", word]:
@@ -276,60 +302,12 @@ async def _tar(process: Process) -> int:
     names = [word for word in words[1:] if not word.startswith("--")]
     if names[:1] != ["-"] or not set(letters) <= set("cxtfmopzv") - set("zt") or len(set(letters) & set("cx")) != 1:
         return await process.complain("only `cf - PATH...` and `xf - -C DIRECTORY` are simulated")
-    base = process.path(directory)
+    base = await process.path(directory)
     if "c" in letters:
-        await process.out(await _packed(process, base, names[1:]))
-        return 0
-    await _unpack(process, base, await process.all_input(ARCHIVE_BYTES_MAX), keep_time="m" not in letters)
+        await archives.pack(process, base, names[1:])
+    else:
+        await archives.unpack(process, base, await process.all_input(ARCHIVE_BYTES_MAX), keep_time="m" not in letters)
     return 0
-
-
-async def _packed(process: Process, base: str, names: list[str]) -> bytes:
-    """Raises: FileError."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name in names:
-            path = process.files.resolved(name, base)
-            try:
-                found = list(process.files.entries(path))
-            except FileError as error:
-                raise FileError(f"{name}: {error}") from None
-            for number, (each, entry) in enumerate(found):
-                if not number % _ENTRIES_AT_ONCE:
-                    await asyncio.sleep(0)
-                info = tarfile.TarInfo(posixpath.join(name, posixpath.relpath(each, path)) if each != path else name)
-                info.name = info.name.lstrip("/") or "."
-                info.mode, info.mtime = entry.mode, int(entry.changed_s)
-                info.type = tarfile.REGTYPE if entry.children is None else tarfile.DIRTYPE
-                info.size = len(entry.data)
-                archive.addfile(info, io.BytesIO(entry.data))
-                if buffer.tell() > 2 * ARCHIVE_BYTES_MAX:
-                    raise FileError(f"an archive of more than {2 * ARCHIVE_BYTES_MAX} bytes, which is the limit")
-    return buffer.getvalue()
-
-
-async def _unpack(process: Process, base: str, data: bytes, *, keep_time: bool) -> None:
-    """Raises: FileError."""
-    files, now_s = process.files, process.times.wall_s()
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-            for number, info in enumerate(archive):
-                if not number % _ENTRIES_AT_ONCE:
-                    await asyncio.sleep(0)
-                path = files.resolved(info.name.lstrip("/"), base)
-                if path != base and not path.startswith(base.rstrip("/") + "/"):
-                    raise FileError(f"{info.name}: leads out of {base}")
-                at_s = float(info.mtime) if keep_time else now_s
-                if info.isdir():
-                    files.make_directory(path, at_s, parents=True, mode=info.mode & 0o7777)
-                elif info.isreg():
-                    files.make_directory(posixpath.dirname(path), at_s, parents=True)
-                    source = archive.extractfile(info)
-                    files.write(path, source.read() if source is not None else b"", at_s, info.mode & 0o7777)
-                else:
-                    raise FileError(f"{info.name}: only files and directories are simulated")
-    except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
-        raise FileError(f"this is not a tar archive: {error}") from None
 
 
 PROGRAMS: Final[dict[str, Program]] = {

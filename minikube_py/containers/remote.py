@@ -24,6 +24,8 @@ from minikube_py.env import ended
 
 STREAMS_TIMEOUT_S: Final = 30.0
 """As upstream: the timeout for a client to open its streams."""
+PORTS_MAX: Final = 32
+"""Of a WebSocket with numbered channels, two for each port."""
 _COMMAND: Final = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _COMMAND_SOCKET: Final = (
     "v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io", "channel.k8s.io", "base64.channel.k8s.io", "",
@@ -195,6 +197,8 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
     tunnels = _FORWARD_TUNNEL in asked.socket_protocols
     if not tunnels and not (ports and all(ports)):
         raise Refused(400, 'query parameter "port" is required' if not ports else 'port "0" must be > 0')
+    if not tunnels and len(ports) > PORTS_MAX:
+        raise Refused(400, f"{len(ports)} ports were asked for; the limit is {PORTS_MAX}")
     protocol, headers = _socket(asked, _FORWARD_SOCKET)
 
     async def serve(duplex: Duplex) -> None:

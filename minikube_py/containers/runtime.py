@@ -16,17 +16,22 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from minikube_py.containers.account import Account, Spent
 from minikube_py.containers.files import FileError, Files, Held
-from minikube_py.containers.process import Exit, Process, Read, Times, Write, nothing
+from minikube_py.containers.process import SHELLS_MAX, Exit, Process, Read, Times, Write, nothing
 from minikube_py.containers.programs import PROGRAMS
-from minikube_py.containers.shell import NOT_FOUND, SHELLS, WORD_BYTES_MAX, Shell
+from minikube_py.containers.shell import LINE_BYTES_MAX as SCRIPT_BYTES_MAX
+from minikube_py.containers.shell import NOT_FOUND, SHELLS, Shell, check_words
 from minikube_py.containers.terminal import Terminal
 from minikube_py.env import ended
 
 Json = dict[str, Any]
 LOG_BYTES_MAX: Final = 1 << 20
 """Log size per container; the oldest lines are dropped."""
+LOG_LINES_MAX: Final = 16_384
 CONTAINERS_MAX: Final = 1024
+MOUNTS_BYTES_MAX: Final = 8192
+"""All mount paths of a container."""
 LINE_BYTES_MAX: Final = 16 << 10
 KILLED: Final = 137
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -85,7 +90,7 @@ class LateTimes:
 
 
 class Container:
-    """`state`: that of the status, `running` or `terminated`."""
+    """`state`: that of the status, `running` or `terminated`. Raises: FileError."""
 
     def __init__(self, pod: Json, spec: Json, state: Json, held: Held, times: Times) -> None:
         metadata = pod["metadata"]
@@ -106,19 +111,21 @@ class Container:
             "/etc/hosts": f"127.0.0.1\tlocalhost\n{address}\t{self.host}\n".encode(),
         }
         mounts = [each["mountPath"] for each in spec.get("volumeMounts") or () if each["mountPath"].startswith("/")]
-        self.files = Files(held, self.started_s, given, map(posixpath.normpath, mounts))
-        self.cwd: str = spec.get("workingDir") or "/"
+        if sum(map(len, mounts)) > MOUNTS_BYTES_MAX:
+            raise FileError(f"mount paths of more than {MOUNTS_BYTES_MAX} bytes, which is the limit")
+        self.cwd = Files.resolved(spec.get("workingDir") or "/", "/")
+        self.files = Files(held, self.started_s, given, [Files.resolved(each, "/") for each in mounts])
         self.main: Main | None = None
         self.users = 0
         self.changed = False
         """Whether a client's command has changed the files."""
 
-    def process(self, argv: list[str], streams: Streams, times: Times | None = None) -> Process:
+    def process(self, argv: list[str], streams: Streams, account: Account, times: Times | None = None) -> Process:
         variables = dict(self.variables)
         if streams.tty:
             variables["TERM"] = "xterm"
         return Process(argv, self.files, times or self.times, variables, self.host, streams.read, streams.out,
-                       streams.err, self.cwd, streams.tty)  # fmt: skip
+                       streams.err, self.cwd, streams.tty, account)  # fmt: skip
 
 
 class Main:
@@ -133,6 +140,7 @@ class Main:
         """Whether an attached client has affected it, so it cannot be reproduced."""
         self._bytes = 0
         self._part = b""
+        self._account = Account()
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
         self._listeners: list[Write] = []
         self._changed = asyncio.Event()
@@ -145,17 +153,15 @@ class Main:
         read: Read = self._typed if spec.get("stdin") else nothing
         streams = Streams(read, self._print, self._print, False)
         if spec.get("tty"):
-            terminal = Terminal(read, self._print)
+            terminal = Terminal(read, self._print, self._account)
             streams = Streams(terminal.read, terminal.write, terminal.write, True)
         # An unknown program prints nothing and keeps running.
         if argv and known(argv[0]):
-            process = container.process(argv, streams, self._times)
+            process = container.process(argv, streams, self._account, self._times)
             try:
-                self.exit_code = await start(process)
+                self.exit_code = await _ended(process, streams.err)
             except Exit as ended:
                 self.exit_code = ended.code
-            except FileError as error:
-                self.exit_code = await process.complain(str(error))
         elif container.ended_s is not None:
             self.exit_code = 0
         self._times.present.set()
@@ -215,11 +221,13 @@ class Main:
             # As container runtimes do, long lines are split.
             whole, self._part = [*whole, self._part], b""
         for text in whole:
-            self.lines.append(Line(self._times.now_s, text.removesuffix(b"\r") + b"\n"))
-            self._bytes += len(text) + 1
-        while self._bytes > LOG_BYTES_MAX:
-            self._bytes -= len(self.lines.popleft().text)
-            self.first += 1
+            await self._account.spend(1)
+            line = text.removesuffix(b"\r") + b"\n"
+            self.lines.append(Line(self._times.now_s, line))
+            self._bytes += len(line)
+            while self._bytes > LOG_BYTES_MAX or len(self.lines) > LOG_LINES_MAX:
+                self._bytes -= len(self.lines.popleft().text)
+                self.first += 1
         if whole:
             self._notify()
         for write in tuple(self._listeners):
@@ -238,9 +246,25 @@ def known(name: str) -> bool:
     return name in SHELLS or (posixpath.dirname(name) in _DIRECTORIES and posixpath.basename(name) in PROGRAMS)
 
 
+async def _ended(process: Process, err: Write) -> int:
+    """The exit code of a session's first process. Raises: Exit."""
+    try:
+        try:
+            return await start(process)
+        except FileError as error:
+            return await process.complain(str(error))
+    except Spent as limit:
+        # So that this can be said.
+        process.account.steps = 0
+        await err(f"{process.argv[0]}: killed: {limit}\n".encode("utf-8", "surrogateescape"))
+        return KILLED
+
+
 async def start(process: Process) -> int:
-    """Runs a program by its name, or a shell. NOT_FOUND if unknown. Raises: Exit, FileError."""
-    name = process.argv[0]
+    """Runs a program by its name, or a shell. NOT_FOUND if unknown. Raises: Exit, FileError, Spent."""
+    name, size = process.argv[0], sum(map(len, process.argv))
+    check_words(len(process.argv), size)
+    await process.spend(8 + len(process.argv) // 8 + size // 256)
     if name in SHELLS:
         return await _shell(process)
     if not known(name):
@@ -250,6 +274,9 @@ async def start(process: Process) -> int:
 
 async def _shell(process: Process) -> int:
     words = process.argv[1:]
+    process.shells += 1
+    if process.shells > SHELLS_MAX:
+        raise FileError(f"more than {SHELLS_MAX} shells started one another, which is the limit")
     shell = Shell(process, start)
     try:
         flags = 0
@@ -258,7 +285,8 @@ async def _shell(process: Process) -> int:
         if any("c" in each for each in words[:flags]):
             return await shell.run(words[flags]) if flags < len(words) else 2
         if flags < len(words):
-            return await shell.run(process.files.read(process.path(words[flags])).decode("utf-8", "surrogateescape"))
+            script = (await process.contents(await process.path(words[flags])))[: SCRIPT_BYTES_MAX + 1]
+            return await shell.run(script.decode("utf-8", "surrogateescape"))
         return await shell.interact()
     except Exit as ended:
         return ended.code
@@ -287,7 +315,10 @@ class Runtime:
             if len(self._containers) >= CONTAINERS_MAX:
                 kept = f"the files or the output of {CONTAINERS_MAX} containers are kept, which is the limit"
                 raise NotThere(f"{kept}: delete some pods")
-            found = self._containers[key] = Container(pod, spec, state, self._held, self._times)
+            try:
+                found = self._containers[key] = Container(pod, spec, state, self._held, self._times)
+            except FileError as error:
+                raise NotThere(f'failed to create the files of container "{name}": {error}') from None
         elif "terminated" in state and found.main is not None:
             found.main.end()
         return found
@@ -328,16 +359,17 @@ class Runtime:
                 "error executing command in container: OCI runtime exec failed: exec failed: unable to start container "
                 f'process: exec: "{name}": executable file not found in $PATH: unknown'
             )
-        if streams.tty:
-            terminal = Terminal(streams.read, streams.out)
-            streams = Streams(terminal.read, terminal.write, terminal.write, True)
-        if sum(map(len, argv)) > WORD_BYTES_MAX:
-            raise NotThere("error executing command in container: argument list too long")
-        process, before = container.process(argv, streams), container.files.changes
         try:
-            return await start(process)
+            check_words(len(argv), sum(map(len, argv)))
         except FileError as error:
-            return await process.complain(str(error))
+            raise NotThere(f"error executing command in container: {error}") from None
+        account = Account()
+        if streams.tty:
+            terminal = Terminal(streams.read, streams.out, account)
+            streams = Streams(terminal.read, terminal.write, terminal.write, True)
+        process, before = container.process(argv, streams, account), container.files.changes
+        try:
+            return await _ended(process, streams.err)
         finally:
             container.changed = container.changed or container.files.changes != before
 

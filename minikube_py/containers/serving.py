@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any, Final
 
@@ -61,4 +62,6 @@ async def serve(pod: dict[str, Any], port: int, read: Read, write: Write) -> Non
         await write(answer + (b"" if match[1] == b"HEAD" else body))
         if _CLOSES.search(head + b"\r\n"):
             return
+        # Many requests may have arrived at once.
+        await asyncio.sleep(0)
         buffer = buffer or await read()

@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final
 
+from minikube_py.containers.account import VARIABLES_BYTES_MAX
 from minikube_py.containers.files import FileError
-from minikube_py.containers.process import OUTPUT_BYTES_MAX, Exit, Process, Read, Write
+from minikube_py.containers.process import OUT_BYTES_AT_ONCE, OUTPUT_BYTES_MAX, Exit, Process, Read, Write
 
 NOT_FOUND: Final = 127
 SHELLS: Final = ("sh", "ash", "bash", "/bin/sh", "/bin/ash", "/bin/bash")
 BUILT_IN: Final = ("cd", "exit", "export")
 LINE_BYTES_MAX: Final = 32 << 10
-"""Maximum script or typed line, parsed in one step."""
+"""Maximum script or typed line."""
 WORD_BYTES_MAX: Final = 128 << 10
-"""Maximum expanded word, like Linux's argument limit."""
+"""Maximum expanded word, and all words of a command, like Linux's argument limit."""
+WORDS_MAX: Final = 8192
+"""Words of a command."""
 _SPECIAL: Final = ("exit", "export")
 """An error of a redirection ends a shell before these (POSIX, 2.8.1)."""
 _TOKEN: Final = re.compile(r"[ \t]*(?:(#[^\n]*)|(\n|;|&&|\|\||\||2>&1|2>>|2>|>>|>|<|&)|((?:[^\s;&|<>'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(\Z)|(.))", re.DOTALL)  # fmt: skip  # noqa: E501
@@ -55,8 +58,8 @@ class _Pipeline:
     commands: list[_Command]
 
 
-def parse(text: str) -> list[_Pipeline]:
-    """Raises: Unsupported."""
+def parsing(text: str) -> Generator[int, None, list[_Pipeline]]:
+    """Yields the steps that it is about to take. Raises: Unsupported."""
     if len(text) > LINE_BYTES_MAX:
         raise Unsupported(f"a line of more than {LINE_BYTES_MAX} bytes")
     found: list[_Pipeline] = []
@@ -78,6 +81,7 @@ def parse(text: str) -> list[_Pipeline]:
     while True:
         match = _TOKEN.match(text, at)
         assert match is not None
+        yield 2 + (match.end() - at) // 32
         at = match.end()
         _, sign, word, end, wrong = match.groups()
         if wrong is not None:
@@ -129,8 +133,12 @@ class Shell:
 
     async def run(self, text: str) -> int:
         """The last exit code. Raises: Exit."""
+        steps = parsing(text)
         try:
-            pipelines = parse(text)
+            while True:
+                await self._process.spend(next(steps))
+        except StopIteration as parsed:
+            pipelines: list[_Pipeline] = parsed.value
         except Unsupported as error:
             await self._process.err(f"sh: syntax error: {error} is not simulated\n".encode())
             self._last = 2
@@ -168,6 +176,7 @@ class Shell:
             if len(last) > LINE_BYTES_MAX:
                 await self._process.err(f"sh: a line of more than {LINE_BYTES_MAX} bytes\n".encode())
                 raise Exit(2)
+            await self._process.spend(1 + (len(last) + len(part)) // 64)
             self._ahead.extend((last + part).split(b"\n"))
         return self._ahead.popleft() + b"\n"
 
@@ -185,13 +194,17 @@ class Shell:
     async def _apart(self, command: _Command, read: Read, out: Write) -> int:
         """As part of a pipeline: in a subshell with separate directory and variables."""
         own = self._process.of(["sh"], read, out, self._process.err)
+        await own.spend(1 + len(own.variables) // 64)
         own.variables = dict(own.variables)
+        held_bytes = own.account.variables_bytes
         shell = Shell(own, self._start)
         shell._last = self._last
         try:
             return await shell._command(command, read, out)
         except Exit as ended:
             return ended.code
+        finally:
+            own.account.variables_bytes = held_bytes
 
     async def _input(self) -> bytes:
         """A program's input starts with the shell's read-ahead."""
@@ -205,31 +218,45 @@ class Shell:
         process = self._process
         words: list[str] = []
         try:
-            words = [each for word in command.words for each in self._expanded(word)]
-            read, out, err = self._redirected(command, read, out)
+            words = await self._words(command.words)
+            read, out, err = await self._redirected(command, read, out)
         except FileError as error:
             await process.err(f"sh: {error}\n".encode())
             if words and words[0] in _SPECIAL:
                 raise Exit(2) from None
             return 2
-        while words and (assigned := _ASSIGNED.fullmatch(words[0])) is not None:
-            if len(words) == 1 or all(map(_ASSIGNED.fullmatch, words)):
-                process.variables[assigned[1]] = assigned[2]
-            words = words[1:]
-        try:
-            return await self._one(process.of(words, read, out, err)) if words else 0
-        except FileError as error:
-            await err(f"{words[0]}: {error}\n".encode())
-            return 1
+        assigned = []
+        for word in words:
+            await process.spend(1 + len(word) // 128)
+            if (match := _ASSIGNED.fullmatch(word)) is None:
+                break
+            assigned.append((match[1], match[2]))
+        if words := words[len(assigned) :]:
+            try:
+                return await self._one(process.of(words, read, out, err))
+            except FileError as error:
+                return await process.of(words, read, out, err).complain(str(error))
+        return await self._assign(assigned)
+
+    async def _assign(self, assigned: list[tuple[str, str]]) -> int:
+        process = self._process
+        for name, value in assigned:
+            await process.spend(1)
+            if not process.account.assign(process.variables, name, value):
+                limit = f"variables of more than {VARIABLES_BYTES_MAX} bytes, which is the limit"
+                await process.err(f"sh: {limit}\n".encode())
+                return 2
+        return 0
 
     async def _one(self, child: Process) -> int:
         """Raises: Exit, FileError."""
         process, words = self._process, child.argv
         match words[0]:
             case "cd":
-                path = process.path(words[1] if len(words) > 1 else "/root")
+                wanted = words[1] if len(words) > 1 else "/root"
+                path = await process.path(wanted)
                 if not process.files.is_directory(path):
-                    await child.err(f"sh: cd: can't cd to {words[1]}\n".encode())
+                    await self._say(child, f"cd: can't cd to {wanted}")
                     return 2
                 process.cwd = path
                 return 0
@@ -237,16 +264,17 @@ class Shell:
                 given = words[1] if len(words) > 1 else str(self._last)
                 raise Exit(int(given) % 256 if given.isascii() and given.isdigit() and len(given) < 10 else 2)
             case "export":
-                for word in words[1:]:
-                    name, _, value = word.partition("=")
-                    process.variables[name] = value
-                return 0
+                parts = [word.partition("=") for word in words[1:]]
+                return await self._assign([(name, value) for name, _, value in parts])
         code = await self._start(child)
         if code == NOT_FOUND:
-            await child.err(f"sh: {words[0]}: not found\n".encode())
+            await self._say(child, f"{words[0]}: not found")
         return code
 
-    def _redirected(self, command: _Command, read: Read, out: Write) -> tuple[Read, Write, Write]:
+    async def _say(self, child: Process, text: str) -> None:
+        await child.err(f"sh: {text}\n".encode("utf-8", "surrogateescape"))
+
+    async def _redirected(self, command: _Command, read: Read, out: Write) -> tuple[Read, Write, Write]:
         """Raises: FileError."""
         process = self._process
         err: Write = process.err
@@ -254,9 +282,9 @@ class Shell:
             if operator == "2>&1":
                 err = out
                 continue
-            path = process.path("".join(self._expanded(word)))
+            path = await process.path("".join(await self._expanded(word)))
             if operator == "<":
-                read = _giving(process.files.read(path))
+                read = _giving(await process.contents(path))
                 continue
             sink = _dropping if path == "/dev/null" else self._into(path, emptied=not operator.endswith(">>"))
             if operator.startswith("2"):
@@ -268,54 +296,70 @@ class Shell:
     def _into(self, path: str, *, emptied: bool) -> Write:
         """Raises: FileError."""
         files, times = self._process.files, self._process.times
-
-        def add(data: bytes) -> None:
-            files.write(path, (files.read(path) if files.exists(path) else b"") + data, times.wall_s())
-
         if emptied and files.exists(path):
             files.write(path, b"", times.wall_s())
-        add(b"")
+        files.append(path, b"", times.wall_s())
 
         async def write(data: bytes) -> None:
-            add(data)
+            await self._process.spend(1 + len(path) // 4)
+            files.append(path, data, times.wall_s())
 
         return write
 
-    def _expanded(self, word: str) -> list[str]:
+    async def _words(self, words: list[str]) -> list[str]:
+        """All words of a command, expanded. Raises: FileError, Spent."""
+        found: list[str] = []
+        size = 0
+        for word in words:
+            more = await self._expanded(word)
+            size += sum(map(len, more)) + len(more)
+            check_words(len(found) + len(more), size)
+            found += more
+        return found
+
+    async def _expanded(self, word: str) -> list[str]:
         """Expands a word; an unquoted variable is split into words.
 
-        Raises: FileError."""
-        parts, split = [], False
+        Raises: FileError, Spent."""
+        parts: list[str] = []
+        split = False
+        left = WORD_BYTES_MAX
         for single, double, escaped, plain in (match.groups() for match in _PIECE.finditer(word)):
-            if plain is not None:
-                value = self._with_variables(plain)
-                split = split or value != plain
-                parts.append(value)
-            elif double is not None:
-                parts.append(self._with_variables(double))
-            else:
-                parts.append(single if single is not None else escaped or "")
+            await self._process.spend(1)
+            text = plain if plain is not None else double
+            value = (single or escaped or "") if text is None else await self._with_variables(text, left)
+            left -= len(value)
+            if left < 0:
+                raise FileError(f"a word of more than {WORD_BYTES_MAX} bytes")
+            split = split or (plain is not None and value != plain)
+            parts.append(value)
         text = "".join(parts)
+        await self._process.spend(1 + len(text) // 128)
         return text.split() if split and word.startswith("$") else [text]
 
-    def _with_variables(self, text: str) -> str:
-        """Raises: FileError."""
-        size = len(text)
-
-        def value(match: re.Match[str]) -> str:
-            nonlocal size
+    async def _with_variables(self, text: str, left: int) -> str:
+        """Of at most `left` bytes. Raises: FileError, Spent."""
+        parts, at = [], 0
+        for match in _VARIABLE.finditer(text):
+            await self._process.spend(1)
             escaped, braced, name, special = match.groups()
-            if escaped:
-                return escaped
             if special:
-                return {"?": str(self._last), "$": "1", "#": "0"}[special]
-            found = self._process.variables.get(braced or name, "")
-            size += len(found)
-            if size > WORD_BYTES_MAX:
+                value = {"?": str(self._last), "$": "1", "#": "0"}[special]
+            else:
+                value = escaped or self._process.variables.get(braced or name, "")
+            left -= len(value)
+            if left < 0:
                 raise FileError(f"a word of more than {WORD_BYTES_MAX} bytes")
-            return found
+            parts += [text[at : match.start()], value]
+            at = match.end()
+        return "".join((*parts, text[at:]))
 
-        return _VARIABLE.sub(value, text)
+
+def check_words(count: int, size: int) -> None:
+    """Whether a command may have so many words and bytes. Raises: FileError."""
+    if count > WORDS_MAX or size > WORD_BYTES_MAX:
+        limit = f"{WORDS_MAX} words" if count > WORDS_MAX else f"{WORD_BYTES_MAX} bytes"
+        raise FileError(f"argument list too long: more than {limit}")
 
 
 def _keeping(kept: list[bytes]) -> Write:
@@ -336,11 +380,10 @@ async def _dropping(data: bytes) -> None:
 
 
 def _giving(data: bytes) -> Read:
-    parts = [data] if data else []
+    parts = iter(range(0, len(data), OUT_BYTES_AT_ONCE))
 
     async def read() -> bytes:
-        return parts.pop() if parts else b""
+        at = next(parts, len(data))
+        return data[at : at + OUT_BYTES_AT_ONCE]
 
     return read
-
-

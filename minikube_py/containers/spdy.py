@@ -15,7 +15,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 FRAME_BYTES_MAX: Final = 64 << 10
-"""Maximum control frame and decompressed headers. Data frames of any length are passed on in parts."""
+"""Maximum control frame. Data frames of any length are passed on in parts."""
+HEADERS_BYTES_MAX: Final = 16 << 10
+"""Headers of a frame, unpacked."""
+HEADERS_MAX: Final = 32
+FRAMES_AT_ONCE: Final = 64
+"""Frames read in one step."""
 STREAMS_MAX: Final = 256
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 _FIN: Final = 1
@@ -91,17 +96,20 @@ class Spdy:
         self._data_left = 0
         self._data_stream = 0
         self._data_ends = False
+        self.more = False
+        """Whether received frames wait for the next step."""
         self._open: set[int] = set()
         self._last = 0
         self._unpacker = zlib.decompressobj(zdict=DICTIONARY)
         self._packer = zlib.compressobj(zdict=DICTIONARY)
 
     def receive(self, data: bytes) -> list[Event]:
-        """Raises: Malformed."""
+        """The events of up to FRAMES_AT_ONCE frames; while there are `more`, `receive(b"")` takes the next step.
+
+        Raises: Malformed."""
         self._buffer += data
         events: list[Event] = []
-        while self._step(events):
-            pass
+        self.more = all(self._step(events) for _ in range(FRAMES_AT_ONCE))
         return events
 
     def data(self, stream: int, data: bytes, *, fin: bool = False) -> bytes:
@@ -195,14 +203,16 @@ class Spdy:
 
     def _headers(self, block: bytes) -> dict[str, str]:
         try:
-            text = self._unpacker.decompress(block, FRAME_BYTES_MAX)
+            text = self._unpacker.decompress(block, HEADERS_BYTES_MAX)
         except zlib.error as error:
             raise Malformed(f"headers that cannot be unpacked: {error}") from None
         if self._unpacker.unconsumed_tail:
-            raise Malformed(f"headers of more than {FRAME_BYTES_MAX} bytes")
+            raise Malformed(f"headers of more than {HEADERS_BYTES_MAX} bytes")
+        if (count := _number(text, 4)) > HEADERS_MAX:
+            raise Malformed(f"{count} headers; the limit is {HEADERS_MAX}")
         found: dict[str, str] = {}
         at = 4
-        for _ in range(_number(text, 4)):
+        for _ in range(count):
             pair = []
             for _ in range(2):
                 size = _number(text[at : at + 4], 4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minikube_py.containers.spdy import (
     DICTIONARY,
-    FRAME_BYTES_MAX,
+    HEADERS_BYTES_MAX,
     STREAMS_MAX,
     Data,
     Ended,
@@ -130,8 +130,8 @@ def test_any_bytes_are_read_or_refused(steps: list[tuple[object, ...]], drawn: s
 
 def test_headers_that_unpack_to_more_than_the_limit_are_refused() -> None:
     packer = zlib.compressobj(zdict=DICTIONARY)
-    block = packer.compress(bytes(FRAME_BYTES_MAX * 40)) + packer.flush(zlib.Z_SYNC_FLUSH)
-    with pytest.raises(Malformed, match=str(FRAME_BYTES_MAX)):
+    block = packer.compress(bytes(HEADERS_BYTES_MAX * 160)) + packer.flush(zlib.Z_SYNC_FLUSH)
+    with pytest.raises(Malformed, match=str(HEADERS_BYTES_MAX)):
         Spdy().receive(control(1, struct.pack(">IIH", 1, 0, 0) + block))
 
 
