@@ -193,7 +193,8 @@ class Kind:
     `storage_version`: the one that discovery says it is stored as, where not its own; None: it says none.
     `converts`: it is stored as another version, whose hooks from `prepare_*` on are those that count.
     `codec`: how its bodies are read, where not as a message of `api.schema`. `read`: what is made of the bytes of the
-    store whenever they are read; None: nothing. `definition`: what the kind can be built of again, elsewhere.
+    store whenever they are read; None: nothing. `write`: what is stored of an encoded object, where `read` is not
+    enough to undo another version's part; None: all. `definition`: what the kind can be built of again, elsewhere.
     `checks_metadata`: `validate` has looked at all metadata. `deletion_grace_s(obj, asked_s)` gives the seconds
     between the request for deletion and the end; None: objects end at once. `prepare_delete(obj, now)` writes into an
     object what its deletion begins with.
@@ -274,6 +275,7 @@ class Kind:
     """The conversion webhook, and the stored version."""
     codec: Codec | None = None
     read: Callable[[bytes], bytes] | None = None
+    write: Callable[[bytes], bytes] | None = None
     definition: bytes = b""
     structure: Json | None = None
     """The OpenAPI schema of a kind without a message in `api.schema`."""

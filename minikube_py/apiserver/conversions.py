@@ -64,7 +64,7 @@ class Conversions:
         webhook = _webhook(kind)
         found: list[KeyValue] = []
         for part in _slices(kvs):
-            split = (conversion.split(webhook, kv.value) for kv in part)
+            split = (conversion.split(webhook.assumed, kv.value) for kv in part)
             read = [(version, conversion.as_read(kind.definition, version, value)) for version, value in split]
             others = [each for each in read if each[0] != kind.api_version]
             made = iter(await self._ask(kind, kind.api_version, others) if others else ())
@@ -76,11 +76,11 @@ class Conversions:
     @staticmethod
     def is_plain(kind: Kind, kv: KeyValue) -> bool:
         """Whether `all_shown` needs no webhook for it."""
-        return conversion.split(_webhook(kind), kv.value)[0] == kind.api_version
+        return conversion.split(_webhook(kind).assumed, kv.value)[0] == kind.api_version
 
     @staticmethod
     def plain(kind: Kind, kv: KeyValue) -> KeyValue:
-        version, value = conversion.split(_webhook(kind), kv.value)
+        version, value = conversion.split(_webhook(kind).assumed, kv.value)
         return kv._replace(value=conversion.as_read(kind.definition, version, value))
 
     async def value_shown(self, kind: Kind, stored: bytes) -> bytes:

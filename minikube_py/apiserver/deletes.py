@@ -23,7 +23,7 @@ from minikube_py.apiserver.messages import Admission, warning_headers
 from minikube_py.apiserver.namespaces import check_mortal
 from minikube_py.apiserver.object_store import ObjectStore, OutOfSpace
 from minikube_py.apiserver.options import DeleteOptions
-from minikube_py.apiserver.preparing import encode, stored
+from minikube_py.apiserver.preparing import as_served, as_written, encode, stored
 from minikube_py.apiserver.watch_cache import Entry, nobody_converts
 from minikube_py.env import Clock
 from minikube_py.mvcc.types import KeyValue
@@ -86,7 +86,7 @@ class Deleter:
                 raise not_found(resource, name)
             if converting is not None:
                 (kv,) = await converting.all_shown(resource, [kv])
-            obj = orjson.loads(kv.value)
+            obj = orjson.loads(kv.value if resource.write is None else as_served(resource, kv.value))
             if admit is not None:
                 admit(resource, "", name, obj, None)
             _check_preconditions(resource, name, obj, kv, options)
@@ -96,7 +96,7 @@ class Deleter:
             if not was_deleting:
                 resource.prepare_delete(obj, timestamp(self._clock.wall_s()))
             waits = self._mark(resource, obj, options)
-            value = encode(obj)
+            value = as_written(resource, encode(obj))
             if options.dry_run:
                 return Deleted(value, kv.mod_revision, not waits)
             if waits and value == kv.value:

@@ -17,7 +17,7 @@ from minikube_py.api.kind import Cluster, Kind
 from minikube_py.api.kinds.core import SERVICES
 from minikube_py.apiserver.admission import Passage
 from minikube_py.apiserver.messages import Admission
-from minikube_py.apiserver.preparing import Body, Made, as_served, decoded, encode, stored
+from minikube_py.apiserver.preparing import Body, Made, decoded, encode, made_object, stored
 from minikube_py.apiserver.work import Work, is_large
 from minikube_py.mvcc.types import KeyValue
 
@@ -63,7 +63,7 @@ class Passing:
             name = await passage.admit_new(obj, made.generated, again)
             made = _after(made, await self.settled(asked, obj, None))
         await asyncio.sleep(0)
-        await passage.validate(None, decoded(kind, as_served(kind, made.value)))
+        await passage.validate(None, made_object(kind, made.value))
         return made._replace(name=name)
 
     async def change(
@@ -113,7 +113,7 @@ class Passing:
         return made
 
     async def validate(self, kind: Kind, passage: Passage, old: Json, made: Made) -> None:
-        new = decoded(kind, as_served(kind, made.value))
+        new = made_object(kind, made.value)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         await asyncio.sleep(0)
         await passage.validate(old, new)

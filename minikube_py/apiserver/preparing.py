@@ -83,6 +83,25 @@ def as_served(kind: Kind, value: bytes) -> bytes:
     return value if kind.read is None else kind.read(value)
 
 
+def as_written(kind: Kind, value: bytes) -> bytes:
+    """What the store keeps of an encoded object."""
+    return value if kind.write is None else kind.write(value)
+
+
+def as_left(kind: Kind, value: bytes) -> bytes:
+    """An encoded object that goes without being written once more, for `as_served` to show as it is."""
+    if kind.write is None:
+        return value
+    from minikube_py.api.custom.conversion import with_version
+
+    return with_version(value, kind.api_version)
+
+
+def made_object(kind: Kind, value: bytes) -> Json:
+    """What a job made, as admission sees it: before it is written in another version."""
+    return decoded(kind, value if kind.write is not None else as_served(kind, value))
+
+
 def shown(kind: Kind, obj: Json) -> Json:
     """A prepared object in the version of `kind`."""
     if kind.converts is None:
@@ -249,7 +268,7 @@ def applied(kind: Kind, old: Json | None, patch: PatchBody, sub: str, warnings: 
             raise bad_request(f"{what}: {unable}: {error}") from None
     except RecursionError:
         raise bad_request(TOO_DEEP) from None
-    if old is None or kind.conversion_webhook is None or bare(new) != bare(old):
+    if old is None or kind.codec is None or bare(new) != bare(old):
         # Conversions omit defaults, and a no-op apply adds none.
         kind.default(new)
     if repeats and patch.field_validation == "Strict":

@@ -146,5 +146,10 @@ def as_kind(kind: Kind, kv: KeyValue) -> KeyValue:
         raise ValueError("it has no uid")
     if orjson.dumps(obj) == kv.value:
         return kv
+    version = obj.get("apiVersion") if kind.codec is not None else None
     value = encode(obj)
+    if isinstance(version, str):
+        from minikube_py.api.custom.conversion import with_version
+
+        value = with_version(value, version)
     return kv if value == kv.value else kv._replace(value=value)

@@ -40,6 +40,8 @@ from minikube_py.apiserver.preparing import (
     PatchBody,
     admit_create,
     applied,
+    as_left,
+    as_written,
     check_name,
     check_namespace,
     check_uid,
@@ -262,7 +264,7 @@ class Writer(Bodies):
         self, resource: Kind, namespace: str, name: str, value: bytes, dry_run: bool, guard: KeyValue | None
     ) -> Written:
         key, converting = resource.key(namespace, name), self.conversions_of(resource)
-        value = value if converting is None else await converting.to_store(resource, value)
+        value = as_written(resource, value) if converting is None else await converting.to_store(resource, value)
         lease = await self.store.lease(resource.ttl_s) if resource.ttl_s and not dry_run else 0
 
         async def attempt(charges: Sequence[Claim]) -> Outcome:
@@ -560,13 +562,14 @@ class Writer(Bodies):
                     claims = await self.addresses.allocate(new, held, taken)
                 finished = is_finished(resource, new)
                 value = encode(new)
+            left, value = value, as_written(resource, value)
             if dry_run:
                 await self.quotas.update(resource, sub, namespace, kv, value, True, nothing_is_written)
                 return Written(value, kv.mod_revision)
             if finished:
                 outcome = await self.store.delete(kv, sorted(held))
                 if outcome.done:
-                    return Written(value, kv.mod_revision)
+                    return Written(as_left(resource, left), kv.mod_revision)
             elif value is kv.value or same(value, kv.value):
                 return Written(kv.value, kv.mod_revision)
             else:

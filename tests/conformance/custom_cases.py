@@ -185,7 +185,7 @@ def cases() -> list[Case]:
     return found
 
 
-_HIDDEN = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink")
+_HIDDEN = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp")
 
 
 def warning_texts(headers: Iterable[str]) -> list[str]:

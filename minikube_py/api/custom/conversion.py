@@ -1,9 +1,10 @@
-"""Conversion of custom resources by a webhook: the version of stored objects, webhook requests and responses.
+"""Conversion of custom resources: the version of stored objects, webhook requests and responses.
 
-Pure. A stored object ends with the version it was written in (upstream's begin with it). One without was written before
-the webhook: it has the first of `status.storedVersions`.
+Pure. A stored object ends with the version it was written in (upstream's begin with it). One without has the first of
+`status.storedVersions`. Without a webhook, versions share their fields: what one of them lacks is pruned on the way.
 
-Source: apiextensions-apiserver `pkg/apiserver/conversion/webhook_converter.go`.
+Source: apiextensions-apiserver `pkg/apiserver/conversion/webhook_converter.go`, `customresource_handler.go`
+(schemaCoercingConverter).
 """
 
 from __future__ import annotations
@@ -48,13 +49,19 @@ def webhook_of(content: Json) -> ConversionWebhook | None:
     conversion = spec.get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return None
-    group, webhook = spec["group"], conversion["webhook"]
-    stored = next(each["name"] for each in spec["versions"] if each.get("storage"))
-    name = f"{spec['names']['plural']}.{group}"
+    webhook = conversion["webhook"]
+    name = f"{spec['names']['plural']}.{spec['group']}"
     return ConversionWebhook(
-        name, content["names"]["kind"], f"{group}/{stored}", f"{group}/{content['first']}",
+        name, content["names"]["kind"], *_stored_versions(content),
         webhook.get("clientConfig") or {}, tuple(webhook.get("conversionReviewVersions") or ()),
     )  # fmt: skip
+
+
+def _stored_versions(content: Json) -> tuple[str, str]:
+    """The apiVersion that objects are stored in, and that of stored objects that do not tell theirs."""
+    group, versions = content["spec"]["group"], content["spec"]["versions"]
+    stored = next((each for each in versions if each.get("storage")), versions[0])["name"]
+    return f"{group}/{stored}", f"{group}/{content['first'] or stored}"
 
 
 # --- in the store -----------------------------------------------------------------------------------------------------
@@ -65,16 +72,43 @@ def with_version(value: bytes, version: str) -> bytes:
     return b'%b,"apiVersion":"%b"}' % (value[:-1], version.encode())
 
 
-def split(webhook: ConversionWebhook, value: bytes) -> tuple[str, bytes]:
-    """The version of a stored value, and the value without it."""
+def split(assumed: str, value: bytes) -> tuple[str, bytes]:
+    """The version of a stored value (`assumed` where it has none), and the value without it."""
     head, found, tail = value.rpartition(b',"apiVersion":"')
     if found and tail.endswith(b'"}') and tail.count(b'"') == 1:
         return tail[:-2].decode(), head + b"}"
     if b'"apiVersion"' not in value:
-        return webhook.assumed, value
+        return assumed, value
     obj = orjson.loads(value)
-    version = obj.pop("apiVersion", None) or webhook.assumed
+    version = obj.pop("apiVersion", None) or assumed
     return version, orjson.dumps({"metadata": obj.pop("metadata"), **obj})
+
+
+class SharedFields:
+    """Strategy `None`: how objects of one version are written in the stored one, and read back."""
+
+    def __init__(self, definition: bytes, own: str) -> None:
+        """`definition`: a `served_form`."""
+        content = orjson.loads(definition)
+        group, versions = content["spec"]["group"], content["spec"]["versions"]
+        self._own = own
+        self._stored, self._assumed = _stored_versions(content)
+        self._codecs = {name: _codec(definition, name) for name in (f"{group}/{each['name']}" for each in versions)}
+
+    def write(self, value: bytes) -> bytes:
+        """The stored form of an object, pruned by the stored version."""
+        value = split(self._own, value)[1]
+        if self._own != self._stored:
+            value = self._codecs[self._stored].read(value, defaults=False)
+        return value if self._stored == self._assumed else with_version(value, self._stored)
+
+    def read(self, value: bytes) -> bytes:
+        """A stored value, with the defaults of the version that it was written in, as upstream reads it."""
+        version, value = split(self._assumed, value)
+        own = self._codecs[self._own]
+        if version == self._own or version not in self._codecs:
+            return own.read(value)
+        return own.read(self._codecs[version].read(value), defaults=False)
 
 
 # --- reviews ----------------------------------------------------------------------------------------------------------

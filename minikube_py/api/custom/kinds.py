@@ -15,7 +15,7 @@ import orjson
 from minikube_py.api import go_numbers, meta
 from minikube_py.api.custom.cel_rules import BLOCKED, Ruled, is_blocked, judged, ruled
 from minikube_py.api.custom.codec import CustomCodec
-from minikube_py.api.custom.conversion import webhook_of
+from minikube_py.api.custom.conversion import SharedFields, webhook_of
 from minikube_py.api.custom.paths import BadPath, follow, steps_of
 from minikube_py.api.custom.rules import embedded_errors, scale_errors, unique_list_errors
 from minikube_py.api.custom.structural import Structural, copied, fill_defaults, same_json, structural
@@ -51,9 +51,10 @@ def served_form(definition: Json) -> bytes:
     if not is_true(definition, "Established"):
         return b""
     names = definition["status"]["acceptedNames"]
-    content = {"spec": definition["spec"], "names": names}
-    if (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook":
-        content["first"] = definition["status"]["storedVersions"][0]
+    spec = definition["spec"]
+    content = {"spec": spec, "names": names}
+    if len(spec["versions"]) > 1 or (spec.get("conversion") or {}).get("strategy") == "Webhook":
+        content["first"] = next(iter(definition["status"].get("storedVersions") or ()), "")
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
 
@@ -75,6 +76,7 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
     has_status, scale = subresources.get("status") is not None, _scale_of(subresources.get("scale"))
     may_have_rules = b'"x-kubernetes-validations":' in form
     webhook = webhook_of(content)
+    shared = SharedFields(form, named.api_version) if webhook is None and "first" in content else None
     rules = _Rules(properties, schema, may_have_rules, namespaced, has_status, *(scale or (None, ())))
     return Kind(
         group, version["name"], names["kind"], names["plural"], names["singular"], namespaced,
@@ -101,7 +103,8 @@ def _kind(content: Json, version: Json, form: bytes) -> Kind:
         storage_version=_storage_version(spec),
         codec=codec,
         # Upstream prunes and defaults what it reads from its store.
-        read=codec.read if webhook is None else None,
+        read=None if webhook is not None else shared.read if shared is not None else codec.read,
+        write=shared.write if shared is not None else None,
         definition=form,
         structure=properties,
         structures={f"{group}/{each['name']}": _schema_of(each) for each in spec["versions"]},
