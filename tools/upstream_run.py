@@ -36,6 +36,8 @@ QUOTA_BYTES = 8 << 30
 IN_FLIGHT = 3000
 CLIENT_PER_S = 5000
 """Limits of upstream that would cap a measurement are raised to these; mention it beside any figure."""
+MEDIA_TYPES = ("application/json", "application/vnd.kubernetes.protobuf")
+"""Upstream's default is the last."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -58,6 +60,8 @@ class Parts:
     """Client certificates of an authority that also signs certificate requests."""
     audit_policy: Path | None = None
     """Audit events go to `audit.log` beside it."""
+    media_type: str = ""
+    """In which the API server stores built-in kinds, one of MEDIA_TYPES; by default protobuf."""
 
     @property
     def programs(self) -> list[str]:
@@ -165,6 +169,7 @@ class Upstream:
             f"--max-requests-inflight={IN_FLIGHT}", f"--max-mutating-requests-inflight={IN_FLIGHT}",
             f"--enable-priority-and-fairness={str(parts.fairness).lower()}",
             *([f"--client-ca-file={self._make_authority()[0]}"] if parts.certificates else []),
+            *([f"--storage-media-type={parts.media_type}"] if parts.media_type else []),
             *self._gate_flags(parts), *self._audit_flags(parts),
             *(["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if parts.feature_gates else []),
         )  # fmt: skip

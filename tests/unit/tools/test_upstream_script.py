@@ -130,6 +130,20 @@ def test_the_parts_that_are_asked_for_decide_what_must_be_built() -> None:
     assert upstream_run.Parts(scheduler=True, kubelets=True).programs[2:] == ["kube-scheduler", "kwok"]
 
 
+@pytest.mark.parametrize("media_type", ["", *upstream_run.MEDIA_TYPES])
+def test_the_media_type_of_stored_objects_is_a_flag_of_the_api_server(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, media_type: str
+) -> None:
+    started: list[tuple[str, ...]] = []
+    upstream = upstream_run.Upstream(tools)
+    monkeypatch.setattr(upstream, "_start", lambda name, program, *flags: started.append(flags))
+    monkeypatch.setattr(upstream, "_wait", lambda name, url: None)
+    monkeypatch.setattr(upstream, "_make_signing_key", lambda: None)
+    upstream.start_control_plane(["http://127.0.0.1:2379"], upstream_run.Parts(media_type=media_type))
+    told = [flag for flag in started[0] if flag.startswith("--storage-media-type")]
+    assert told == ([f"--storage-media-type={media_type}"] if media_type else [])
+
+
 def test_a_child_that_ends_by_itself_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIKUBE_PY_UPSTREAM_BIN", str(tmp_path))
     (tmp_path / "etcd").write_text("#!/bin/sh\necho no disk\nexit 3\n")
