@@ -145,7 +145,7 @@ async def _has_room(server: ApiServer) -> str:
 
 
 async def _in_step(server: ApiServer) -> str:
-    return "" if server.ready else "not in step with the store"
+    return server.storage.trouble or ("" if server.ready else "not in step with the store")
 
 
 def _text(status: int, text: str) -> Response:

@@ -33,8 +33,8 @@ class Compactor:
             await self._clock.sleep(self._interval_s)
             try:
                 await self.step()
-            except MinikubeError as error:
-                log.warning("etcd was not compacted: %s", error)
+            except Exception as error:
+                log.warning("etcd was not compacted: %s", error, exc_info=not isinstance(error, MinikubeError))
 
     async def step(self) -> None:
         """Raises: MinikubeError."""

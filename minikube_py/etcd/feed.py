@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 import grpc.aio
@@ -23,6 +23,7 @@ from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change, Mirror
 from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.wording import Wording
+from minikube_py.fields.digits import BEYOND, whole_number
 from minikube_py.fields.spec import FieldSet
 from minikube_py.mvcc.types import KeyValue
 from minikube_py.mvcc.watch import WatchHub
@@ -36,6 +37,8 @@ REPLAYED: Final = 4096
 PAGE: Final = 2_000
 LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
+"""Before a next try; twice as long after each bug in a row, up to RETRY_MOST_S."""
+RETRY_MOST_S: Final = 10.0
 ASK_FIRST_S: Final = 0.01
 ASK_MOST_S: Final = 0.1
 UNANSWERED_MAX: Final = 30
@@ -88,6 +91,9 @@ class Feed:
         self.questions_max = UNANSWERED_MAX
         self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
+        self._doubted = False
+        """What was followed so far is not reliable: everything is read again."""
+        self._troubles: dict[str, str] = {}
         self._former: list[Generator[None, None, None]] = []
         self._collector = Collector()
 
@@ -96,8 +102,8 @@ class Feed:
         await self._check_ours()
         self._collector.start()
         await self._load(REPLAYED)
-        work = (self._follow_forever(), self._ask_forever(), self._keep_house())
-        self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._forever(step)) for step in (self._watch, self._ask, self._keep_house)]
 
     async def stop(self, error: MinikubeError) -> None:
         for task in self._tasks:
@@ -151,7 +157,8 @@ class Feed:
     async def _ends(self) -> tuple[int, int]:
         """The newest revision, and the last compacted one known to the API servers."""
         answer = await self._client.read("KV/Range", pb.RangeRequest(key=COMPACT_KEY))
-        return answer.header.revision, _number(answer.kvs[0].value) if answer.kvs else 0
+        newest = answer.header.revision
+        return newest, _compacted(answer.kvs[0].value, newest) if answer.kvs else 0
 
     async def _read(self, revision: int) -> list[KeyValue]:
         """Raises: Compacted."""
@@ -173,43 +180,56 @@ class Feed:
 
     # -- following -----------------------------------------------------------------------------------------------------
 
-    async def _follow_forever(self) -> None:
+    async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Whatever is stored in etcd, the task does not end."""
+        name, pause_s = step.__name__.strip("_"), RETRY_S
         while True:
-            self._place = self._client.place
             try:
-                await self._follow()
-            except Behind:
-                continue
-            except Lost as why:
-                log.warning("etcd is read again: %s", why)
-                await self._load_again()
-                continue
-            except (grpc.aio.AioRpcError, MinikubeError) as error:
-                self._say(self._place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
-            except (TimeoutError, asyncio.InvalidStateError):
-                # grpc raises the second if a stream ended before it was written to.
-                self._say(self._place, "it does not answer")
-            except Exception:
-                # A bug here: the state followed so far is not reliable.
-                log.exception("etcd is read again")
-                await self._load_again()
-            self._client.pass_over(self._place)
-            await self._clock.sleep(RETRY_S)
+                await step()
+                self._troubles.pop(name, None)
+            except MinikubeError as error:
+                self._troubles[name] = f"etcd cannot be read: {error}"
+                log.warning("%s", self._troubles[name])
+                await self._clock.sleep(RETRY_S)
+            except Exception as error:
+                self._troubles[name] = f"a bug ends what follows etcd ({name}): {type(error).__name__}"
+                log.exception("%s; it is read again in %g s", self._troubles[name], pause_s)
+                self._doubted |= step == self._watch
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MOST_S)
+
+    @property
+    def trouble(self) -> str:
+        """Why the mirror does not follow etcd although that answers; "" if it does."""
+        return "; ".join(self._troubles.values())
+
+    async def _watch(self) -> None:
+        """Follows one watch until it ends. Raises: MinikubeError if everything is to be read and cannot be."""
+        if self._doubted:
+            await self._load(0)
+            self._doubted = False
+        self._place = self._client.place
+        try:
+            await self._follow()
+        except Behind:
+            return
+        except Lost as why:
+            log.warning("etcd is read again: %s", why)
+            self._doubted = True
+            return
+        except (grpc.aio.AioRpcError, MinikubeError) as error:
+            self._say(self._place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
+        except (TimeoutError, asyncio.InvalidStateError):
+            # grpc raises the second if a stream ended before it was written to.
+            self._say(self._place, "it does not answer")
+        self._client.pass_over(self._place)
+        await self._clock.sleep(RETRY_S)
 
     def _say(self, place: str, why: str) -> None:
         """Logs each reason once, until the watch is running again."""
         if (place, why) not in self._said:
             self._said.add((place, why))
             log.warning("the watch on etcd at %s ended: %s", place, why)
-
-    async def _load_again(self) -> None:
-        while True:
-            try:
-                await self._load(0)
-                return
-            except MinikubeError as error:
-                log.warning("etcd cannot be read: %s", error)
-                await self._clock.sleep(RETRY_S)
 
     async def _follow(self) -> None:
         """Begins with the last known change, by which it recognises that it continues the same history. Raises: Lost,
@@ -230,6 +250,7 @@ class Feed:
                     self.streams += 1
                     self._stream, self.following = stream, True
                     self._said.clear()
+                    self._troubles.pop("watch", None)
                     self._behind.set()
                 self._unanswered = 0
                 self._take(answer)
@@ -256,7 +277,7 @@ class Feed:
             raise Unavailable(answer.cancel_reason or "a watch was cancelled")
         if answer.watch_id == COMPACTIONS:
             for event in answer.events:
-                self.mirror.compact(_number(event.kv.value))
+                self.mirror.compact(_compacted(event.kv.value, answer.header.revision))
             return
         told = answer.events[0].kv.mod_revision if answer.events else answer.header.revision
         if told - self.mirror.revision > GAP_MAX:
@@ -305,16 +326,13 @@ class Feed:
         self._client.forget()
         self._wanted = 0
         if self._tasks:
-            self._restart(self._start_over())
+            self._doubted = True
+            self._restart()
         raise Unavailable(f"etcd {what}, as after a restore: it is read again")
 
-    def _restart(self, work: Coroutine[Any, Any, None]) -> None:
+    def _restart(self) -> None:
         self._tasks[0].cancel()
-        self._tasks[0] = asyncio.get_running_loop().create_task(work)
-
-    async def _start_over(self) -> None:
-        await self._load_again()
-        await self._follow_forever()
+        self._tasks[0] = asyncio.get_running_loop().create_task(self._forever(self._watch))
 
     # -- progress ------------------------------------------------------------------------------------------------------
 
@@ -343,25 +361,24 @@ class Feed:
             if not told.done():
                 told.set_result(None)
 
-    async def _ask_forever(self) -> None:
+    async def _ask(self) -> None:
         """Requests progress from etcd while a caller has seen a later revision than the watch, or it has not begun."""
-        while True:
-            self._behind.clear()
-            pause_s = ASK_FIRST_S
-            while self._asks():
-                await self._clock.sleep(pause_s)
-                pause_s = min(pause_s * 2, ASK_MOST_S)
-                if self._asks() and self._stream is not None:
-                    self.asked += 1
-                    self._unanswered += 1
-                    if self._unanswered > self.questions_max:
-                        self._unanswered = 0
-                        self._say(self._place, "it does not answer")
-                        self._client.pass_over(self._place)
-                        self._restart(self._follow_forever())
-                        break
-                    await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
-            await self._behind.wait()
+        await self._behind.wait()
+        self._behind.clear()
+        pause_s = ASK_FIRST_S
+        while self._asks():
+            await self._clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, ASK_MOST_S)
+            if self._asks() and self._stream is not None:
+                self.asked += 1
+                self._unanswered += 1
+                if self._unanswered > self.questions_max:
+                    self._unanswered = 0
+                    self._say(self._place, "it does not answer")
+                    self._client.pass_over(self._place)
+                    self._restart()
+                    break
+                await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
 
     def _asks(self) -> bool:
         return self.loads > 0 and (self.mirror.revision < self._wanted or self._expected is not None)
@@ -380,20 +397,26 @@ class Feed:
 
     async def _keep_house(self) -> None:
         """Builds declared indexes a few rows at a time, and frees compacted and replaced state."""
-        while True:
-            self._collector.step()
-            while self._former:
-                await in_steps(self._former.pop())
-            state = self.mirror.state
-            state.trim(TRIMMED)
-            if not state.tables.unbuilt:
-                await self._clock.sleep(UPKEEP_S)
-                continue
-            state.build_indexes(BUILD_ROWS)
-            self.hub.refresh()
-            self.catch_up_soon()
-            await self._clock.sleep(0)
+        self._collector.step()
+        while self._former:
+            await in_steps(self._former.pop())
+        state = self.mirror.state
+        state.trim(TRIMMED)
+        if not state.tables.unbuilt:
+            await self._clock.sleep(UPKEEP_S)
+            return
+        state.build_indexes(BUILD_ROWS)
+        self.hub.refresh()
+        self.catch_up_soon()
+        await self._clock.sleep(0)
 
 
-def _number(value: bytes) -> int:
-    return int(value) if value.isdigit() else 0
+def _compacted(value: bytes, newest: int) -> int:
+    """0 if no API server can have compacted that: the key may be copied from another etcd, as `etcdctl make-mirror`
+    does."""
+    revision = whole_number(value.decode()) if value.isdigit() else BEYOND
+    if revision <= newest:
+        return revision
+    if value:
+        log.warning("%s is %.40r at revision %d, which is ignored", COMPACT_KEY.decode(), value, newest)
+    return 0

@@ -182,9 +182,7 @@ class Locks:
                 pass
             return found
 
-    async def _events(
-        self, key: bytes, range_end: bytes, start_revision: int
-    ) -> AsyncGenerator[tuple[Any, Any], None]:
+    async def _events(self, key: bytes, range_end: bytes, start_revision: int) -> AsyncGenerator[tuple[Any, Any], None]:
         """What a watch tells: headers with events. Raises: Refused, MinikubeError once it ends."""
         asked = pb.WatchCreateRequest(key=key, range_end=range_end, start_revision=start_revision)
         with opened(self._node) as stream:

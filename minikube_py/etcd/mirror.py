@@ -60,11 +60,17 @@ class Mirror:
         state.log = EventLog(revision + 1)
         state.load(revision, revision, ())
         declared = {each.name: each for each in field_sets}
+        own = len(declared)
         for kv in state.index.range(FIELDS_PREFIX, prefix_end(FIELDS_PREFIX)):
             if (found := _fields_of(kv)) is not None:
                 declared.setdefault(found.name, found)
-        for each in declared.values():
-            yield from mirror._declaring(each)
+        for position, each in enumerate(declared.values()):
+            try:
+                yield from mirror._declaring(each)
+            except RequestError as error:
+                if position < own:
+                    raise
+                _leave_out(each, error)
         return mirror
 
     def disposing(self) -> Generator[None, None, None]:
@@ -135,7 +141,10 @@ class Mirror:
             elif event.kv.key.startswith(FIELDS_PREFIX) and event.type == "PUT":
                 found = _fields_of(event.kv)
                 if found is not None and found.name not in state.tables.declared:
-                    self.declare(found)
+                    try:
+                        self.declare(found)
+                    except RequestError as error:
+                        _leave_out(found, error)
 
     def declare(self, field_set: FieldSet) -> None:
         """Raises: InvalidRequest."""
@@ -177,6 +186,10 @@ def fields_key(name: str) -> bytes:
 
 def fields_value(field_set: FieldSet) -> bytes:
     return pack(DeclareFields(field_set))
+
+
+def _leave_out(field_set: FieldSet, error: RequestError) -> None:
+    log.error("the fields %.40r in etcd cannot be declared and are left out: %s", field_set.name, error)
 
 
 def _fields_of(kv: KeyValue) -> FieldSet | None:

@@ -236,6 +236,10 @@ class EtcdStorage:
     # -- status --------------------------------------------------------------------------------------------------------
 
     @property
+    def trouble(self) -> str:
+        return self.feed.trouble
+
+    @property
     def revision(self) -> int:
         return max(self.feed.mirror.revision, self._client.seen_revision)
 

@@ -107,6 +107,10 @@ class Storage(Protocol):
 
     alarm_advice: str
 
+    @property
+    def trouble(self) -> str:
+        """Why watches stand still although reads are answered; "" if they do not."""
+
     async def alarms(self) -> list[Alarm]:
         """The alarms that all members have agreed on; see `mvcc.alarms`. `alarm_advice`: how to clear them."""
 
@@ -124,6 +128,7 @@ class CommandStorage:
     """The writes of a `Storage`, each as one command. A subclass only needs to send commands."""
 
     alarm_advice = ALARM_ADVICE
+    trouble = ""
 
     def command(self, command: SessionCommand) -> Awaitable[Result]:
         """Sends it through the log, once. Raises: RequestError, Unavailable, OutcomeUnknown."""

@@ -26,7 +26,7 @@ from minikube_py.env import SystemClock
 from minikube_py.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from minikube_py.etcd.client import REQUEST_TIMEOUT_S, Endpoints
 from minikube_py.etcd.compactor import Compactor
-from minikube_py.etcd.feed import BEHIND_MAX, SINGLE_MAX
+from minikube_py.etcd.feed import BEHIND_MAX, COMPACT_KEY, SINGLE_MAX
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.storage import EtcdStorage
 from minikube_py.mvcc.types import Put, RangeRequest, prefix_end
@@ -61,6 +61,27 @@ async def test_two_servers_read_what_either_acknowledged(etcd: str) -> None:
         await one.done("POST", PODS, pod("p", "n6", cpu="3"))
         assert "n6" not in names(await other.done("GET", FREE))
         assert one.storage.feed.asked + other.storage.feed.asked > 0
+    caller.close()
+
+
+async def test_a_copied_compaction_stops_no_server_and_readiness_says_what_does(
+    etcd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller(etcd)
+    for value in (b"5000000", b"9" * 5000):
+        caller.call("KV/Put", pb.PutRequest(key=COMPACT_KEY, value=value))
+        async with patience(), served(etcd) as core:
+            await core.done("POST", MAPS, config_map("m"))
+            caller.call("KV/Put", pb.PutRequest(key=COMPACT_KEY, value=value + b"0"))
+            assert names(await core.done("GET", MAPS)) == ["m"]
+            monkeypatch.setitem(core.storage.feed._troubles, "watch", "planted")
+            refused = await core.respond("GET", "/readyz/watch-cache")
+            assert refused.status == 500 and b"planted" in refused.body
+            core.storage.feed._restart()
+            await until(lambda: not core.storage.trouble, "it follows again")
+            assert (await core.respond("GET", "/readyz")).status == 200
+            await core.done("DELETE", f"{MAPS}/m")
+    caller.call("KV/DeleteRange", pb.DeleteRangeRequest(key=COMPACT_KEY))
     caller.close()
 
 
