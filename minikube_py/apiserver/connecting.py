@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -66,9 +67,9 @@ def given_of(request: Request) -> Given:
 
 
 def _ports(values: Iterable[str]) -> tuple[int, ...]:
-    """Raises: StatusError 400."""
+    """Up to one beyond the limit, to be refused. Raises: StatusError 400."""
     found: list[int] = []
-    for text in (part for value in values for part in value.split(",")):
+    for text in islice((part for value in values for part in value.split(",")), remote.PORTS_MAX + 1):
         digits = text.isascii() and text.isdigit()
         if not digits or int(text[:40]) >= 1 << 16:
             wrong = "value out of range" if digits else "invalid syntax"

@@ -198,7 +198,7 @@ def forward(asked: Asked, ports: Sequence[int], pod: str, uid: str, dial: Dial) 
     if not tunnels and not (ports and all(ports)):
         raise Refused(400, 'query parameter "port" is required' if not ports else 'port "0" must be > 0')
     if not tunnels and len(ports) > PORTS_MAX:
-        raise Refused(400, f"{len(ports)} ports were asked for; the limit is {PORTS_MAX}")
+        raise Refused(400, f"more than {PORTS_MAX} ports were asked for, which is the limit")
     protocol, headers = _socket(asked, _FORWARD_SOCKET)
 
     async def serve(duplex: Duplex) -> None:

@@ -32,6 +32,9 @@ LOG_LINES_MAX: Final = 16_384
 CONTAINERS_MAX: Final = 1024
 MOUNTS_BYTES_MAX: Final = 8192
 """All mount paths of a container."""
+ENVIRONMENT_MAX: Final = 4096
+"""Variables of a container."""
+_FIELD_DEPTH_MAX: Final = 8
 LINE_BYTES_MAX: Final = 16 << 10
 KILLED: Final = 137
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -104,6 +107,8 @@ class Container:
         self.started_s = _seconds((ended or state.get("running") or {}).get("startedAt"), times.wall_s())
         self.ended_s = _seconds(ended.get("finishedAt"), self.started_s) if ended else None
         self.host = str((pod["spec"].get("hostname") or self.pod)[:63])
+        if len(spec.get("env") or ()) > ENVIRONMENT_MAX:
+            raise FileError(f"more than {ENVIRONMENT_MAX} variables, which is the limit")
         self.variables = _environment(pod, spec, self.host)
         address = (pod.get("status") or {}).get("podIP") or "127.0.0.1"
         given = {
@@ -424,6 +429,6 @@ def _environment(pod: Json, spec: Json, host: str) -> dict[str, str]:
 
 def _field(pod: Json, path: str) -> str:
     value: Any = pod
-    for part in path.split("."):
+    for part in path.split(".", _FIELD_DEPTH_MAX):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""

@@ -31,7 +31,8 @@ from minikube_py.containers.channels import MESSAGE_FRAMES_MAX, WebSocket
 from minikube_py.containers.files import NAME_BYTES_MAX, PATH_BYTES_MAX, Files, Held
 from minikube_py.containers.process import SHELLS_MAX
 from minikube_py.containers.remote import PORTS_MAX, Asked, Refused, Wanted, command, forward
-from minikube_py.containers.runtime import KILLED, LOG_LINES_MAX, MOUNTS_BYTES_MAX, NotThere, Runtime
+from minikube_py.containers.runtime import ENVIRONMENT_MAX, KILLED, LOG_LINES_MAX, MOUNTS_BYTES_MAX, NotThere, Runtime
+from minikube_py.containers.serving import serve
 from minikube_py.containers.shell import WORDS_MAX
 from minikube_py.containers.spdy import DICTIONARY, HEADERS_MAX, Malformed, Spdy
 
@@ -220,11 +221,17 @@ def test_a_mount_takes_the_place_of_a_given_file(path: str) -> None:
     assert run_virtually(work)
 
 
-@pytest.mark.parametrize("wrong", ({"workingDir": "/a" * PATH_BYTES_MAX}, {"volumeMounts": "/a" * MOUNTS_BYTES_MAX}))
+@pytest.mark.parametrize(
+    "wrong",
+    (
+        {"workingDir": "/a" * PATH_BYTES_MAX},
+        {"volumeMounts": [{"name": "v", "mountPath": "/a" * MOUNTS_BYTES_MAX}]},
+        {"env": [{"name": "a"}] * (ENVIRONMENT_MAX + 1)},
+    ),
+    ids=lambda wrong: str(next(iter(wrong))),
+)
 def test_a_container_whose_files_cannot_be_is_not_there(wrong: dict[str, Any]) -> None:
     mounted, held = pod("p"), Held()
-    if "volumeMounts" in wrong:
-        wrong = {"volumeMounts": [{"name": "v", "mountPath": wrong["volumeMounts"]}]}
     mounted["spec"]["containers"][0] |= wrong
 
     async def work() -> None:
@@ -384,7 +391,7 @@ def test_a_message_of_many_frames_ends_the_connection() -> None:
 def test_ports_are_bounded_and_each_has_its_channels() -> None:
     for protocol in ("v4.channel.k8s.io", "v4.base64.channel.k8s.io"):
         asked = Asked(["Upgrade"], "websocket", [], KEY, "13", [protocol])
-        with pytest.raises(Refused, match=f"the limit is {PORTS_MAX}") as refused:
+        with pytest.raises(Refused, match=f"more than {PORTS_MAX} ports") as refused:
             forward(asked, [80] * (PORTS_MAX + 1), "p", "u", dial)
         assert refused.value.status == 400
         wire = Wire([])
@@ -394,3 +401,13 @@ def test_ports_are_bounded_and_each_has_its_channels() -> None:
         messages = [each.payload for each in received.received_frames() if each.payload][: 2 * PORTS_MAX]
         numbers = [ord(each[0]) - ord("0") if isinstance(each, str) else each[0] for each in messages]
         assert numbers == list(range(2 * PORTS_MAX))
+
+
+def test_requests_to_a_port_that_arrive_at_once_are_answered_in_steps() -> None:
+    requests = 2000
+    typed, served = Typed(b"GET / HTTP/1.1\r\n\r\n" * requests), pod("p")
+    served["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
+    counted = Counted()
+    counted.run(lambda: serve(served, 80, typed.read, typed.write), STEPS_AT_ONCE)
+    assert typed.shown.count(b"HTTP/1.1 200 OK") == requests
+    assert counted.most_lines < 200
