@@ -25,7 +25,7 @@ from test_spdy import Client, control, data
 from virtual_time import LoopClock, run_virtually
 from wsproto.frame_protocol import FrameProtocol
 
-from minikube_py.containers import account
+from minikube_py.containers import account, shell
 from minikube_py.containers.account import STEPS_AT_ONCE, STEPS_MAX, VARIABLES_BYTES_MAX, Account
 from minikube_py.containers.channels import MESSAGE_FRAMES_MAX, WebSocket
 from minikube_py.containers.files import NAME_BYTES_MAX, PATH_BYTES_MAX, Files, Held
@@ -147,6 +147,21 @@ def test_long_lines_are_sliced_or_refused(name: str) -> None:
     assert counted.most_lines <= LINES_PER_STEP * STEPS_AT_ONCE
     assert counted.most_steps <= STEPS_AT_ONCE
     assert code in (0, 1, 2) or (code == KILLED and b"killed: more than 60000 steps" in shown)
+
+
+def test_each_word_of_a_command_is_matched_once() -> None:
+    """Matches within `map` or another loop in C are no lines."""
+    matched, assigned = 0, shell._ASSIGNED
+
+    class Counting:
+        def fullmatch(self, word: str) -> Any:
+            nonlocal matched
+            matched += 1
+            return assigned.fullmatch(word)
+
+    with mock.patch.object(shell, "_ASSIGNED", Counting()):
+        assert run_virtually(session("sh", "-c", "a= " * 1000)) == (0, b"")
+    assert matched == 1000
 
 
 def test_limits_of_a_session_are_named() -> None:
