@@ -1,7 +1,7 @@
 """Watch: the watches of one stream, by per-stream ids.
 
 Events to send are queued here, up to a limit. A watch whose events do not fit is removed from the store, and resumes
-once the stream is read again: a slow reader delays only itself, and costs no memory."""
+once the stream is read again: a slow reader delays only itself, and costs no more memory than that."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ WAITING_BYTES_MAX: Final = 4 << 20
 """Limit of a stream's queued events; a batch that starts below may end above."""
 ALL_WAITING_BYTES_MAX: Final = 256 << 20
 """Limit of queued events of all streams: beyond it, a stream with a queue is suspended."""
+ANSWER_COST_BYTES: Final = 1500
+EVENT_COST_BYTES: Final = 320
+"""Counted with each queued answer, and each event of it: what the objects take besides their bytes."""
 ANSWER_BYTES: Final = 1 << 20
 """Events of several revisions are split into answers of about this size."""
 FRAGMENT_BYTES: Final = (3 << 19) + (512 << 10)
@@ -60,6 +63,8 @@ class WatchStream:
         self._off: dict[Watch, None] = {}
         self._next_id = 0
         self._waiting: deque[tuple[Any, int]] = deque()
+        self._progressing: set[int] = set()
+        """Watches whose progress is queued: another would say the same, later."""
         self.waiting_bytes = 0
         self._wake = asyncio.Event()
         self._read = asyncio.Event()
@@ -160,23 +165,26 @@ class WatchStream:
         told = [event_of(each, prev_kv=watch.asked.prev_kv, compacted=compacted) for each in events]
         answer = pb.WatchResponse(header=self._node.header(revision), watch_id=watch.id, events=told)
         for each in fragments(answer) if watch.asked.fragment else (answer,):
-            size_bytes = each.ByteSize()
-            self.waiting_bytes += size_bytes
-            self._node.watch_bytes += size_bytes
-            self._waiting.append((each, size_bytes))
+            self._queue(each)
+
+    def _queue(self, answer: Any) -> None:
+        size_bytes = answer.ByteSize() + ANSWER_COST_BYTES + len(answer.events) * EVENT_COST_BYTES
+        self.waiting_bytes += size_bytes
+        self._node.watch_bytes += size_bytes
+        self._waiting.append((answer, size_bytes))
         self._wake.set()
 
     def _say(self, watch_id: int, revision: int | None = None, **fields: Any) -> None:
         node = self._node
         header = node.header_now() if revision is None else node.header(revision)
-        self._waiting.append((pb.WatchResponse(header=header, watch_id=watch_id, **fields), 0))
-        self._wake.set()
+        self._queue(pb.WatchResponse(header=header, watch_id=watch_id, **fields))
 
     def progress(self) -> None:
         """Sends progress to watches that requested it and got nothing since the last call."""
         for watch in self._watches.values():
             if watch.asked.progress_notify:
-                if watch.idle and self._in_step(watch):
+                if watch.idle and watch.id not in self._progressing and self._in_step(watch):
+                    self._progressing.add(watch.id)
                     self._say(watch.id, self._node.member.replica.hub.revision)
                 watch.idle = True
 
@@ -195,6 +203,7 @@ class WatchStream:
         answer, size_bytes = self._waiting.popleft()
         self.waiting_bytes -= size_bytes
         self._node.watch_bytes -= size_bytes
+        self._progressing.discard(answer.watch_id)
         self._read.set()
         return answer
 
