@@ -59,6 +59,7 @@ ENVIRONMENT: Final = Environment(
         }
     },
     _size_of,
+    binds=True,
 )
 
 

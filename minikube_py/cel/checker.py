@@ -7,6 +7,7 @@ from typing import Final
 
 from minikube_py.cel.declarations import Overload, functions
 from minikube_py.cel.syntax import (
+    RESERVED,
     Call,
     Comprehension,
     Ident,
@@ -139,6 +140,9 @@ class _Checker:
             result = target.params[1]
         elif target.kind == "struct":
             fields = self._fields.get(target.name)
+            # Fields are declared by their names as identifiers.
+            if fields is not None and name not in fields and name in RESERVED:
+                name = f"__{name}__" if f"__{name}__" in fields else name
             if fields is None and (fields := self._message(target.name)) is None:
                 self._say(node, f"unexpected failed resolution of '{target.name}'")
             elif name not in fields:

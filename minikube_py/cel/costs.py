@@ -1,7 +1,7 @@
 """An upper bound of an expression's cost from the possible input sizes.
 
-Source: cel-go `checker/cost.go`, apiserver `pkg/cel/library/cost.go`. Only the upper bounds of upstream's estimates are
-kept: lower ones only where a result's size depends on them.
+Source: cel-go `checker/cost.go`, `ext/{lists,sets}.go`, apiserver `pkg/cel/library/cost.go`. Only the upper bounds of
+upstream's estimates are kept: lower ones only where a result's size depends on them.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class _Coster:
 
     def _overload(self, node: Call, overload: str, costs: list[int]) -> _Estimate:
         arguments = min(sum(costs), UNBOUNDED)
-        found = self._of_kubernetes(node, overload)
+        found = self._of_lists(node, overload) or self._of_kubernetes(node, overload)
         if found is None:
             if node.function in ("_&&_", "_||_"):
                 return _Estimate(arguments)
@@ -278,6 +278,28 @@ class _Coster:
             self._entries[node] = both
         size = self._size_or_unknown(yes).union(self._size_or_unknown(no))
         return _Estimate(_sum(costs[0], max(costs[1], costs[2])), size)
+
+    def _of_lists(self, node: Call, overload: str) -> _Estimate | None:
+        """Functions that make a list or compare all items of two. Their costs and sizes are of uint64, which wraps."""
+        name, target, args = node.function, node.target, node.args
+        if name in _COMPARED_SETS:
+            pairs = _times(self._size_or_unknown(args[0]).high, self._size_or_unknown(args[1]).high)
+            return _Estimate(_sum(_scaled(pairs, _COMPARED_SETS[name]), 1))
+        if name == "lists.range":
+            return _made_list(1, Size(*(_written_int(args[0], UNBOUNDED),) * 2))
+        if target is None:
+            return None
+        if name == "slice":
+            end = _written_int(args[1], self._size_or_unknown(target).high)
+            return _made_list(1, Size(*((end - _written_int(args[0], 0)) & UNBOUNDED,) * 2))
+        if name in ("distinct", "sort", "@sortByAssociatedKeys"):
+            compared = args[0] if args else target
+            size = self._size_or_unknown(compared)
+            of_texts = overload.startswith(("list_string_", "list_bytes_"))
+            return _made_list(2 + TRAVERSAL * of_texts, Size(_times(size.low, size.low), _times(size.high, size.high)))
+        if name in ("flatten", "reverse"):
+            return _made_list(_written_int(args[0], UNBOUNDED) if args else 1, self._size_or_unknown(target))
+        return None
 
     def _of_kubernetes(self, node: Call, overload: str) -> _Estimate | None:
         name, target, args = node.function, node.target, node.args
@@ -386,7 +408,8 @@ class _Coster:
             return _Estimate(_scaled(on.high, TRAVERSAL))
         if overload in _CONVERTED:
             shrunk, grown, more = _CONVERTED[overload]
-            size = Size(sizes[0].low // shrunk + more, _sum(_times(sizes[0].high, grown), more))
+            # Upstream's sum is of uint64, and wraps where the size is unknown.
+            size = Size(sizes[0].low // shrunk + more, (sizes[0].high * grown + more) & UNBOUNDED)
             return _Estimate(_scaled(sizes[0].high, TRAVERSAL), size)
         if overload in ("starts_with_string", "ends_with_string"):
             return _Estimate(_scaled(sizes[0].high, TRAVERSAL))
@@ -412,6 +435,7 @@ class _Coster:
         return _Estimate(1 if overload == "add_list" else _scaled(size.high, TRAVERSAL), size)
 
 
+_COMPARED_SETS: Final = {"sets.contains": 1, "sets.intersects": 1, "sets.equivalent": 2}
 _UNIT: Final = frozenset((
     "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub",
     "major", "minor", "patch", "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery", "masked",
@@ -442,6 +466,16 @@ def _written_size(node: Node) -> Size | None:
     else:
         return None
     return Size(count, count)
+
+
+def _written_int(node: Node, otherwise: int) -> int:
+    """The value of a literal int; one below 0 counts as 0."""
+    is_int = isinstance(node, Literal) and type(node.value) is int and node.of.kind == "int"
+    return max(node.value, 0) if is_int and isinstance(node, Literal) else otherwise
+
+
+def _made_list(factor: float, size: Size) -> _Estimate:
+    return _Estimate(_sum(_scaled(size.high, factor), 1 + _LIST), size)
 
 
 def _is_scalar(type_: Type) -> bool:

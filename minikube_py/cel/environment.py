@@ -39,13 +39,15 @@ def _no_sizes(path: tuple[str, ...]) -> int | None:
 @dataclass(frozen=True)
 class Environment:
     """`fields`: of struct variables. `size_of`: maximum sizes below variables. `rewrite`: translates calls of another
-    dialect, bottom-up. `messages`: types it may construct."""
+    dialect, bottom-up. `messages`: types it may construct. `binds`: with `cel.bind`, as upstream has it for devices
+    alone."""
 
     variables: Mapping[str, Type]
     fields: Fields = field(default_factory=dict)
     size_of: SizeOf = _no_sizes
     rewrite: Rewrite | None = None
     messages: Messages | None = None
+    binds: bool = False
 
 
 class Outcome(NamedTuple):
@@ -117,7 +119,7 @@ def compile(expression: str, environment: Environment) -> Expression:
     # An expression may nest 250 levels, with a dozen calls each.
     sys.setrecursionlimit(before + FRAMES_MAX)
     try:
-        source, root = parse(expression)
+        source, root = parse(expression, environment.binds)
         if environment.rewrite is not None:
             root = _rewritten(root, environment.rewrite)
         found = check(source, root, environment.variables, environment.fields, environment.messages)

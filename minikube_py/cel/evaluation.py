@@ -510,10 +510,9 @@ def _either(left: Step, right: Step, decided: bool) -> Step:
 def _or(left: Step, right: Step, unwraps: bool) -> Step:
     def chosen(run: Run) -> Any:
         value = left(run)
-        if type(value) is EvaluationError:
-            return value
+        # As upstream, which takes a value of another type as it is.
         if type(value) is not Optional:
-            return no_overload()
+            return value
         if value.present:
             return value.value if unwraps else value
         return right(run)

@@ -15,6 +15,9 @@ _SIMPLE: Final = "argument must be a simple name"
 
 
 class Said(Protocol):
+    binds: bool
+    """Whether `cel.bind` is a macro."""
+
     def say(self, at: int, text: str) -> None: ...
 
 
@@ -23,8 +26,8 @@ def expanded(said: Said, call: Call) -> Node:
     count = len(call.args)
     if call.target is None:
         return _has(said, call) if call.function == "has" and count == 1 else call
-    if call.function == "bind" and count == 3 and isinstance(call.target, Ident) and call.target.name == "cel":
-        return _bind(said, call)
+    if said.binds and call.function == "bind" and count == 3:
+        return _bind(said, call) if isinstance(call.target, Ident) and call.target.name == "cel" else call
     if call.function in ("optMap", "optFlatMap") and count == 2:
         return _opt_map(said, call)
     if call.function == "sortBy" and count == 2:

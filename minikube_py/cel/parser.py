@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from minikube_py.cel.macros import expanded
 from minikube_py.cel.syntax import (
     DEPTH_MAX,
+    RESERVED,
     Call,
     Entry,
     Ident,
@@ -29,10 +30,6 @@ from minikube_py.cel.tokens import BadEscape, Token, tokens, unquoted
 from minikube_py.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, Type
 from minikube_py.fields.digits import whole_number
 
-_RESERVED: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-     "package", "namespace", "null", "return", "true", "var", "void", "while")
-)  # fmt: skip
 _RELATIONS: Final = ("<", "<=", ">=", ">", "==", "!=", "in")
 _CONSTANTS: Final = ("true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES")
 _STARTS: Final = ("[", "{", "(", ".", "-", "!", *_CONSTANTS, "IDENTIFIER")
@@ -54,10 +51,10 @@ class _Stop(Exception):
     """No further error can be reported."""
 
 
-def parse(text: str) -> tuple[Source, Node]:
-    """Raises: Invalid."""
+def parse(text: str, binds: bool = False) -> tuple[Source, Node]:
+    """`binds`: see `macros.Said`. Raises: Invalid."""
     source = Source(text)
-    parser = _Parser(source)
+    parser = _Parser(source, binds)
     try:
         root = parser.whole()
     except _Stop:
@@ -70,8 +67,9 @@ def parse(text: str) -> tuple[Source, Node]:
 
 
 class _Parser:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, binds: bool) -> None:
         self._source = source
+        self.binds = binds
         self._tokens, self.wrong = tokens(source)
         self._next = 0
         self._recovering = False
@@ -297,7 +295,7 @@ class _Parser:
                 text = "" if name.kind == "<EOF>" else name.text
                 self._stop(f"no viable alternative at input '.{text}'")
             self._take()
-        if name.text in _RESERVED:
+        if name.text in RESERVED:
             self.say(name.at, f"reserved identifier: {name.text}")
         full = f".{name.text}" if token.kind == "." else name.text
         if self._is("("):

@@ -1,8 +1,8 @@
 """Regular expressions as RE2 and Go understand them, in time linear in the text.
 
 Python's `re` backtracks, possibly exponentially; this does not. A pattern is a program whose threads run in lockstep
-over the text. For `matches`, thread sets are states of a cached DFA. Source: Go `regexp/syntax`. Scripts (`\\p{Greek}`)
-are refused, as Python knows categories alone, and programs of over 20,000 steps, where Go takes some more.
+over the text. For `matches`, thread sets are states of a cached DFA. Source: Go `regexp/syntax`. Programs of over
+20,000 steps are refused, where Go takes some more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from minikube_py.cel.allowance import spend
-from minikube_py.cel.regex_syntax import DEPTH_MAX, BadPattern, CharSet, Reader, Tree
+from minikube_py.cel.characters import CharSet
+from minikube_py.cel.regex_syntax import DEPTH_MAX, BadPattern, Reader, Tree
 
 __all__ = ["BadPattern", "Regex", "TooDear", "compiled"]
 
@@ -147,7 +148,7 @@ class Regex:
             self._remembered += 1
             what = self._steps[at].what
             assert isinstance(what, CharSet)
-            spend(len(what.ranges) + len(what.categories) >> 2)
+            spend(len(what.ranges).bit_length() >> 2)
             found = self._taken[at, char] = what.has(char)
         return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from minikube_py.cel.characters import LAST, CharSet, Range, folded, merged, named, outside
 
 REPEATS_MAX: Final = 1000
 DEPTH_MAX: Final = 250
@@ -14,50 +15,6 @@ class BadPattern(Exception):
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(f"error parsing regexp: {what}: `{where}`")
-
-
-Range = tuple[int, int]
-
-
-class CharSet(NamedTuple):
-    """Characters in the ranges, or of the categories; `but`: negated."""
-
-    ranges: tuple[Range, ...]
-    categories: tuple[tuple[str, bool], ...] = ()
-    but: bool = False
-    folded: bool = False
-
-    def has(self, char: str) -> bool:
-        found = any(self._plainly(each) for each in (_folded(char) if self.folded else (char,)))
-        return found is not self.but
-
-    def _plainly(self, char: str) -> bool:
-        code = ord(char)
-        if any(low <= code <= high for low, high in self.ranges):
-            return True
-        return any(unicodedata.category(char).startswith(name) is not but for name, but in self.categories)
-
-
-_ORBITS: Final = (
-    "kK\u212a",
-    "sS\u017f",
-    "å\u212bÅ",
-    "µμΜ",
-    "θΘϑϴ",
-    "βΒϐ",
-    "εΕϵ",
-    "κΚϰ",
-    "πΠϖ",
-    "ρΡϱ",
-    "σςΣ",
-    "φΦϕ",
-    "ωΩΩ",
-)
-
-
-def _folded(char: str) -> set[str]:
-    found = {char} | {each for each in (char.lower(), char.upper(), char.title()) if len(each) == 1}
-    return found.union(*(orbit for orbit in _ORBITS if char in orbit))
 
 
 Tree = tuple[Any, ...]
@@ -74,10 +31,7 @@ _POSIX: Final[dict[str, tuple[Range, ...]]] = {
     "space": ((9, 13), (32, 32)), "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
 }  # fmt: skip
 _CONTROL: Final = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
-_CATEGORIES: Final = frozenset(
-    ("C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl", "No", "P",
-     "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs")
-)  # fmt: skip
+_HEXADECIMAL: Final = "0123456789abcdef"
 
 
 class Reader:
@@ -161,11 +115,12 @@ class Reader:
     def _atom(self) -> list[Tree]:
         start, char = self._at, self._take()
         if char == "(":
-            return [self._group(start)]
+            group = self._group(start)
+            return [] if group is None else [group]
         if char == "[":
             return [("set", self._brackets(start))]
         if char == ".":
-            return [("set", CharSet((), but=True) if "s" in self._flags else CharSet(((10, 10),), but=True))]
+            return [("set", outside(CharSet(() if "s" in self._flags else ((10, 10),))))]
         if char == "^":
             return [("at", "line start" if "m" in self._flags else "start")]
         if char == "$":
@@ -182,20 +137,25 @@ class Reader:
             quoted, _, _ = self._text[self._at + 1 :].partition("\\E")
             self._at = min(len(self._text), self._at + 1 + len(quoted) + 2)
             return [self._char(ord(each)) for each in quoted]
-        named = self._class()
-        return [("set", named)] if named else [self._char(self._escape(start))]
+        known_class = self._class()
+        return [self._char(self._escape(start)) if known_class is None else ("set", known_class)]
+
+    def _cased(self, found: CharSet, but: bool = False) -> CharSet:
+        found = folded(found) if "i" in self._flags else found
+        return outside(found) if but else found
 
     def _char(self, code: int) -> Tree:
-        return "set", CharSet(((code, code),), folded="i" in self._flags)
+        return "set", self._cased(CharSet(((code, code),)))
 
-    def _group(self, start: int) -> Tree:
+    def _group(self, start: int) -> Tree | None:
+        """None: it only sets flags, and what repeats it repeats what stands before."""
         before = self._flags
         if self._peek("?"):
             self._at += 1
             if self._peek("P<") or self._peek("<"):
                 self._name(start)
             elif self._set_flags(start):
-                return "cat", []
+                return None
         inner = self._either()
         if not self._peek(")"):
             raise self._wrong("missing closing )", 0, len(self._text))
@@ -227,15 +187,15 @@ class Reader:
                 self._flags = frozenset(flags)
                 return char == ")"
             else:
-                raise self._wrong("invalid or unsupported Perl syntax", start)
-        raise self._wrong("missing closing )", 0, len(self._text))
+                break
+        raise self._wrong("invalid or unsupported Perl syntax", start)
 
     def _class(self) -> CharSet | None:
         """`\\d`, `\\pL`, ... after the backslash, if one stands here."""
         start, char = self._at - 1, self._text[self._at]
         if char.lower() in _PERL:
             self._at += 1
-            return CharSet(_PERL[char.lower()], but=char.isupper())
+            return self._cased(CharSet(_PERL[char.lower()]), char.isupper())
         if char not in "pP":
             return None
         self._at += 1
@@ -250,11 +210,10 @@ class Reader:
         but = char == "P"
         if name.startswith("^"):
             name, but = name[1:], not but
-        if name == "Any":
-            return CharSet(((0, 0x10FFFF),), but=but)
-        if name not in _CATEGORIES:
+        found = named(name)
+        if found is None:
             raise self._wrong("invalid character class range", start)
-        return CharSet((), ((name, False),), but, "i" in self._flags)
+        return self._cased(found, but)
 
     def _escape(self, start: int) -> int:
         char = self._take()
@@ -275,37 +234,33 @@ class Reader:
         raise self._wrong("invalid escape sequence", start)
 
     def _hexadecimal(self) -> int | None:
-        if self._peek("{"):
-            end = self._text.find("}", self._at)
-            digits = self._text[self._at + 1 : end] if end > 0 else ""
-            if _is_hexadecimal(digits) and int(digits, 16) <= 0x10FFFF:
-                self._at = end + 1
-                return int(digits, 16)
-        else:
-            digits = self._text[self._at : self._at + 2]
-            if len(digits) == 2 and _is_hexadecimal(digits):
-                self._at += 2
-                return int(digits, 16)
-        self._at = min(len(self._text), self._at + 1)
-        return None
+        """None: no code point. It has then read as far as Go, which shows that."""
+        braced = self._peek("{")
+        self._at += braced
+        code, digits = 0, 0
+        while self._at < len(self._text) and (braced or digits < 2):
+            char = self._take()
+            if braced and char == "}":
+                return code if digits else None
+            value = _HEXADECIMAL.find(char.lower())
+            code = code * 16 + value if value >= 0 <= code else -1
+            digits += 1
+            if braced and not 0 <= code <= LAST:
+                return None
+        return code if not braced and digits == 2 and code >= 0 else None
 
     def _brackets(self, start: int) -> CharSet:
         but = self._peek("^")
         self._at += but
         ranges: list[Range] = []
-        categories: list[tuple[str, bool]] = []
         first = True
         while first or not self._peek("]"):
             if self._at >= len(self._text):
                 raise self._wrong("missing closing ]", start, len(self._text))
-            begin = self._at
-            if self._peek("-") and not first and self._text[self._at + 1 : self._at + 2] != "]":
-                raise self._wrong("invalid character class range", begin, begin + 2)
-            first = False
-            named = self._posix() or (self._escaped_class() if self._peek("\\") else None)
-            if named is not None:
-                ranges += _outside(named.ranges) if named.but and named.ranges else named.ranges
-                categories += [(name, named.but) for name, _ in named.categories]
+            begin, first = self._at, False
+            known = self._posix() or (self._escaped_class() if self._peek("\\") else None)
+            if known is not None:
+                ranges += known.ranges
                 continue
             low = high = self._one(start)
             if self._peek("-") and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
@@ -313,17 +268,18 @@ class Reader:
                 high = self._one(start)
                 if high < low:
                     raise self._wrong("invalid character class range", begin)
-            ranges.append((low, high))
+            ranges += self._cased(CharSet(((low, high),))).ranges
         self._at += 1
-        return CharSet(tuple(ranges), tuple(categories), but, "i" in self._flags)
+        found = merged(ranges)
+        return outside(found) if but else found
 
     def _escaped_class(self) -> CharSet | None:
         if self._at + 1 >= len(self._text):
             raise BadPattern("trailing backslash at end of expression", "")
         self._at += 1
-        named = self._class()
-        self._at -= named is None
-        return named
+        found = self._class()
+        self._at -= found is None
+        return found
 
     def _posix(self) -> CharSet | None:
         end = self._text.find(":]", self._at + 2) if self._peek("[:") else -1
@@ -334,7 +290,7 @@ class Reader:
         found = _POSIX.get(name.removeprefix("^"))
         if found is None:
             raise self._wrong("invalid character class range", begin)
-        return CharSet(found, but=name.startswith("^"))
+        return self._cased(CharSet(found), name.startswith("^"))
 
     def _one(self, start: int) -> int:
         if self._at >= len(self._text):
@@ -349,19 +305,6 @@ class Reader:
 
 def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and (len(text) == 1 or not text.startswith("0"))
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return bool(text) and len(text) < 9 and all(char in "0123456789abcdefABCDEF" for char in text)
-
-
-def _outside(ranges: tuple[Range, ...]) -> list[Range]:
-    found, low = [], 0
-    for first, last in sorted(ranges):
-        if low < first:
-            found.append((low, first - 1))
-        low = last + 1
-    return [*found, (low, 0x10FFFF)]
 
 
 def _check_repeats(tree: Tree, times: int, where: str) -> None:

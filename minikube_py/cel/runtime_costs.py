@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from minikube_py.cel.costs import REGEX, TRAVERSAL
+from minikube_py.cel.costs import REGEX, TRAVERSAL, UNBOUNDED
 from minikube_py.cel.values import CIDR, IP, URL, NamedFormat, Optional, Semver, pairs, size_of
 from minikube_py.fields.quantity import Quantity
 
@@ -103,7 +103,7 @@ def _flattened(args: Sequence[Any], result: Any) -> int:
     depth = args[1] if len(args) == 2 else 1
     if not isinstance(depth, int):
         return 0
-    return _lists(_sized(args[0]), depth) if depth >= 0 else _LIST + 1
+    return (_sized(args[0]) * depth + _LIST + 1) & UNBOUNDED
 
 
 _OF_OVERLOADS: Final[dict[str, CallCost]] = {

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from minikube_py.cel.allowance import spend
+from minikube_py.cel.syntax import RESERVED
 from minikube_py.cel.types import (
     BOOL,
     BYTES,
@@ -50,10 +51,6 @@ _META: Final[Schema] = {"type": "object", "properties": {"name": _TEXT, "generat
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
-_RESERVED: Final = frozenset((
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-    "loop", "package", "namespace", "return", "var", "void", "while",
-))  # fmt: skip
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 
@@ -62,7 +59,7 @@ def escaped(name: str) -> str | None:
     """The name as an identifier; None where it cannot be one."""
     if not name or name[0] in "0123456789" or re.search(r"[^a-zA-Z0-9\-./_]", name):
         return None
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
 
@@ -222,6 +219,12 @@ class Struct(dict[Any, Any], OwnEquality):
 
     def __len__(self) -> int:
         return len(self.raw)
+
+    def __missing__(self, name: object) -> Any:
+        """A reserved word may stand for its escaped form."""
+        if name in RESERVED:
+            return self[f"__{name}__"]
+        raise KeyError(name)
 
     def equals(self, other: object) -> bool:
         if not isinstance(other, dict) or len(self) != len(other):

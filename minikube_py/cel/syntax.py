@@ -9,6 +9,11 @@ from minikube_py.cel.allowance import spend
 from minikube_py.cel.types import ERROR, Type
 
 DEPTH_MAX: Final = 250
+RESERVED: Final = frozenset(
+    ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+     "package", "namespace", "null", "return", "true", "var", "void", "while")
+)  # fmt: skip
+"""Words that are no identifiers."""
 
 
 class Invalid(Exception):

@@ -17,6 +17,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -46,6 +47,20 @@ func (l lenient) Find(key ref.Val) (ref.Val, bool) {
 		return value, true
 	}
 	return types.DefaultTypeAdapter.NativeToValue(map[string]any{}), true
+}
+
+// All that is below `v` has at most five items, characters or bytes; of the rest no size is known.
+type sizes struct{}
+
+func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	if path := node.Path(); len(path) > 0 && path[0] == "v" {
+		return &checker.SizeEstimate{Min: 0, Max: 5}
+	}
+	return nil
+}
+
+func (sizes) EstimateCallCost(_, _ string, _ *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
+	return nil
 }
 
 // Whole numbers are ints, as in what the API server decodes.
@@ -173,16 +188,20 @@ func answer(env *cel.Env, each asked, vars map[string]any) map[string]any {
 	if issues.Err() != nil {
 		return map[string]any{"invalid": issues.String()}
 	}
+	estimate, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: sizes{}})
+	if err != nil {
+		panic(err)
+	}
 	limit := each.Limit
 	if limit == 0 {
 		limit = 1_000_000
 	}
 	program, err := env.Program(ast, cel.CostLimit(limit), cel.CostTracking(&library.CostEstimator{}))
 	if err != nil {
-		return map[string]any{"program": err.Error()}
+		return map[string]any{"program": err.Error(), "estimate": estimate.Max}
 	}
 	value, details, err := program.Eval(vars)
-	told := map[string]any{}
+	told := map[string]any{"estimate": estimate.Max}
 	if details != nil && details.ActualCost() != nil {
 		told["cost"] = *details.ActualCost()
 	}

@@ -31,6 +31,7 @@ from minikube_py.api.meta import (
 from minikube_py.api.validation.affinity import validate_label_selector
 from minikube_py.api.validation.conditions import validate_conditions as validate_status_conditions
 from minikube_py.cel.environment import Expression
+from minikube_py.cel.syntax import RESERVED
 
 POLICIES: Final = ("Fail", "Ignore")
 MATCHES: Final = ("Equivalent", "Exact")
@@ -39,10 +40,6 @@ REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 ANNOTATIONS_MAX: Final = 20
 ANNOTATION_BYTES_MAX: Final = 5 * 1024
 _IDENTIFIER: Final = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
-_RESERVED: Final = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-     "let", "loop", "package", "namespace", "return", "var", "void", "while")
-)  # fmt: skip
 _BOTH: Final = (
     "must not contain both Deny and Warn (repeating the same validation failure information in the API response and "
     "headers serves no purpose)"
@@ -209,7 +206,7 @@ def validate_variable(compiler: Compiler, each: Json, path: str) -> list[FieldEr
     errors, name, expression = [], each.get("name") or "", each.get("expression") or ""
     if not name.strip():
         errors.append(required(f"{path}.name", "name is not specified"))
-    elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+    elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
         errors.append(invalid_value(f"{path}.name", name, "must be a valid CEL identifier"))
     if not expression.strip():
         return [*errors, required(f"{path}.expression", "expression is not specified")]

@@ -1,4 +1,4 @@
-"""Evaluation of expressions: upstream's value, error and cost of each that `data/cel_evaluations.json` holds.
+"""Evaluation of expressions: upstream's value, error, cost and estimate of each that `data/cel_evaluations.json` holds.
 
 They are those of the tests of cel-go, cel-spec, apiserver's `pkg/cel/library` and dynamic-resource-allocation that
 compile in the environment of device selectors, and 1,000 of `drawn_expressions`; `record_evaluations` asked for the
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from minikube_py.api.device_selectors import ENVIRONMENT
 from minikube_py.cel import values
-from minikube_py.cel.environment import Environment, compile
+from minikube_py.cel.environment import compile
 from minikube_py.cel.kubernetes import semver
 from minikube_py.cel.syntax import Invalid
 from minikube_py.cel.types import DYN
@@ -23,7 +24,11 @@ from minikube_py.fields.quantity import Quantity
 
 DATA = Path(__file__).parents[2] / "conformance" / "data" / "cel_evaluations.json"
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
-BESIDE_DEVICE = Environment({**ENVIRONMENT.variables, "v": DYN}, ENVIRONMENT.fields, ENVIRONMENT.size_of)
+BESIDE_DEVICE = replace(
+    ENVIRONMENT,
+    variables={**ENVIRONMENT.variables, "v": DYN},
+    size_of=lambda path: 5 if path[0] == "v" else None,
+)
 """The environment of `cel_answers.go`."""
 
 
@@ -93,11 +98,11 @@ def answer(expression: str) -> dict[str, Any]:
     except Invalid as error:
         return {"invalid": str(error)}
     if compiled.unfit is not None:
-        return {"program": compiled.unfit}
+        return {"program": compiled.unfit, "estimate": compiled.cost}
     outcome = compiled.outcome(VARIABLES)
     if isinstance(outcome.value, values.EvaluationError):
-        return {"cost": outcome.cost, "error": str(outcome.value)}
-    return {"cost": outcome.cost, "value": shown(outcome.value)}
+        return {"cost": outcome.cost, "error": str(outcome.value), "estimate": compiled.cost}
+    return {"cost": outcome.cost, "value": shown(outcome.value), "estimate": compiled.cost}
 
 
 def test_expressions_evaluate_as_upstream() -> None:
