@@ -79,4 +79,5 @@ def read_text(path: Path, what: str) -> str:
         return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SetupError(f"cannot read the {what} {path}: {reason}; name one that can be read") from error
+        made = "" if path.parent.is_dir() else " (`minikube-py init-secrets --dir D` makes those of --secrets-dir)"
+        raise SetupError(f"cannot read the {what} {path}: {reason}; name one that can be read{made}") from error

@@ -25,6 +25,7 @@ from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.ports.addresses import join_address
 from minikube_py.raft.configuration import NodeId
+from minikube_py.store.caution import NO_MAJORITY, NOT_CAUGHT_UP
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
 
 _URL: Final = re.compile(
@@ -64,8 +65,8 @@ class Cluster:
             raise Refused(*NOT_ENOUGH_STARTED)
         try:
             await self._node.change_members(MemberChange(ChangeKind.REMOVE, member.id))
-        except Unavailable:
-            raise Refused(*UNHEALTHY) from None
+        except Unavailable as error:
+            raise (Refused(*UNHEALTHY) if NO_MAJORITY in str(error) else error) from None
         return pb.MemberRemoveResponse(header=self._header(), members=await self._members())
 
     async def update(self, request: Any) -> Any:
@@ -84,8 +85,8 @@ class Cluster:
             raise Refused(*NOT_A_LEARNER)
         try:
             await self._node.change_members(MemberChange(ChangeKind.PROMOTE, member.id))
-        except Unavailable:
-            raise Refused(*LEARNER_BEHIND) from None
+        except Unavailable as error:
+            raise (Refused(*LEARNER_BEHIND) if NOT_CAUGHT_UP in str(error) else error) from None
         return pb.MemberPromoteResponse(header=self._header(), members=await self._members())
 
     def _header(self) -> Any:

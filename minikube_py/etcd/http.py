@@ -159,7 +159,7 @@ class HttpDoor:
         return web.Response(text=f"{body}\n" if why else body, status=503 if why else 200)
 
     async def _checked(self, request: web.BaseRequest) -> web.Response:
-        kind, _, name = request.path.strip("/").partition("/")
+        kind, slash, name = request.path[1:].partition("/")
         local, confirmed = partial(self._reads, linearizable=False), partial(self._reads, linearizable=True)
         checks: dict[str, dict[str, Check]] = {
             "livez": {"serializable_read": local},
@@ -172,7 +172,7 @@ class HttpDoor:
         }
         found = checks.get(kind, {})
         wanted = [name] if name else [each for each in found if each not in request.query.getall("exclude", [])]
-        if kind not in checks or (name and name not in found):
+        if kind not in checks or (slash and name not in found):
             return web.Response(text="404 page not found\n", status=404)
         lines, well = [], True
         for each in wanted:

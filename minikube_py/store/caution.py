@@ -7,6 +7,8 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.status import Status
 from minikube_py.store.membership import ChangeKind, MemberChange, Membership
 
+NOT_CAUGHT_UP = "has not caught up yet"
+NO_MAJORITY = "no majority"
 PROMOTE_LAG_ENTRIES = 1000
 """A learner this close to the leader's last entry has caught up."""
 
@@ -36,13 +38,13 @@ def check_timely(change: MemberChange, membership: Membership, status: Status) -
     if member is None:
         return
     if change.kind == ChangeKind.PROMOTE and member.id not in caught_up(status):
-        raise Unavailable(f"{member.name} has not caught up yet; it cannot vote safely without the log")
+        raise Unavailable(f"{member.name} {NOT_CAUGHT_UP}; it cannot vote safely without the log")
     voters = status.configuration.voters
     if change.kind == ChangeKind.REMOVE and member.id in voters:
         left = voters - {member.id}
         in_touch = left & ({peer.id for peer in status.peers if peer.active} | {status.id})
         if len(in_touch) <= len(left) // 2:
             raise Unavailable(
-                f"without {member.name} only {len(in_touch)} of {len(left)} voters are reachable, no majority: "
+                f"without {member.name} only {len(in_touch)} of {len(left)} voters are reachable, {NO_MAJORITY}: "
                 "restore another one first"
             )

@@ -80,6 +80,9 @@ class Members:
         told = self.ctl("get", "--prefix", PODS, "--count-only", "--write-out=fields")
         return next((int(line.partition(":")[2]) for line in told.splitlines() if line.startswith('"Count"')), 0)
 
+    def names(self) -> list[str]:
+        return [key.rpartition("/")[2] for key in self.ctl("get", "--prefix", PODS, "--keys-only").split()]
+
     def digests(self) -> set[tuple[int, int]]:
         """(revision, hash) of every member."""
         told = json.loads(self.ctl("endpoint", "hashkv", "--write-out=json") or "[]")
@@ -139,7 +142,10 @@ def main() -> None:
             print(f"killed: {line}")
         if replay.wait():
             raise SystemExit(f"the replay ended with {replay.returncode}")
-        print(f"{members.pods():,} pods in etcd")
+        names = members.names()
+        if not len(names) == len(set(names)) == arguments.pods:
+            raise SystemExit(f"{len(names)} pods in etcd with {len(set(names))} names, not {arguments.pods}")
+        print(f"{len(names):,} pods in etcd, each once")
         eventually(lambda: len(members.digests()) == 1, members.digests().__repr__(), pause_s=0.5)
         print(f"all members at revision and hash {members.digests()}")
 

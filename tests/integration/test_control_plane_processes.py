@@ -129,6 +129,7 @@ async def test_a_signal_ends_it_in_order(store: StoreFiles, number: signal.Signa
     ("flags", "text"),
     [
         pytest.param({"--token-file": "/nowhere"}, "cannot read the token file /nowhere", id="token file absent"),
+        pytest.param({"--token-file": "/no/where"}, "`minikube-py init-secrets --dir D` makes", id="no folder"),
         pytest.param({"--listen": "nonsense"}, "--listen nonsense: not an address", id="bad address"),
         pytest.param({"--tls-cert-file": __file__}, "are not a certificate and its key", id="bad certificate"),
         pytest.param({"--tls-cert-file": "/dev/null"}, "/dev/null: not a regular file", id="a device"),

@@ -110,6 +110,8 @@ def test_a_watch_gives_a_line_for_each_answer(place: Place) -> None:
 def test_health_and_version(place: Place) -> None:
     assert ask(place, "GET", "/health") == (200, '{"health":"true","reason":""}')
     assert ask(place, "GET", "/livez") == (200, "ok\n")
+    for path in ("/livez/", "/readyz/", "/livez/linearizable_read"):
+        assert ask(place, "GET", path)[0] == 404, path
     status, text = ask(place, "GET", "/readyz?verbose")
     lines = text.splitlines()
     assert status == 200 and lines[-1] == "ok" and "[+]linearizable_read ok" in lines and "[+]non_learner ok" in lines
