@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from minikube_py.api.errors import FieldError, Json, duplicate, invalid_value, required, too_many
 from minikube_py.api.meta import is_qualified_name
+from minikube_py.api.named_formats import FORMATS
 from minikube_py.cel.environment import Environment, Expression, compile
 from minikube_py.cel.syntax import Invalid
 from minikube_py.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, parse_type, struct
@@ -68,10 +69,10 @@ AUTHORIZER: Final[Mapping[str, Type]] = {
     "authorizer": parse_type("Authorizer"),
     "authorizer.requestResource": parse_type("ResourceCheck"),
 }
-CONDITION: Final = Environment({**VARIABLES, **AUTHORIZER}, FIELDS)
+CONDITION: Final = Environment({**VARIABLES, **AUTHORIZER}, FIELDS, functions=FORMATS)
 
 
-CONDITION_WITH_PARAMS: Final = Environment({**VARIABLES, **AUTHORIZER, "params": DYN}, FIELDS)
+CONDITION_WITH_PARAMS: Final = Environment({**VARIABLES, **AUTHORIZER, "params": DYN}, FIELDS, functions=FORMATS)
 
 
 @lru_cache(1024)

@@ -14,6 +14,7 @@ import orjson
 
 from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, VARIABLES, Matched, compiled, match
 from minikube_py.api.errors import Json, go_quote
+from minikube_py.api.named_formats import FORMATS
 from minikube_py.cel.checker import Messages
 from minikube_py.cel.environment import Environment, Expression
 from minikube_py.cel.messages import PATCH
@@ -50,7 +51,8 @@ class Compiler:
         found = self._known.get(key)
         if found is None:
             names = {**self._names, **AUTHORIZER} if authorizer else self._names
-            environment = Environment(names, {**FIELDS, _COMPOSED: dict(self._fields)}, messages=messages)
+            fields = {**FIELDS, _COMPOSED: dict(self._fields)}
+            environment = Environment(names, fields, messages=messages, functions=FORMATS)
             found = self._known[key] = compiled(expression, environment, wanted)
         return found
 

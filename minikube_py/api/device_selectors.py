@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from minikube_py.api.errors import FieldError, forbidden_value, invalid_value, too_long
+from minikube_py.api.named_formats import FORMATS
 from minikube_py.cel.environment import Environment, Expression, compile
 from minikube_py.cel.syntax import Invalid
 from minikube_py.cel.types import ANY, BOOL, STRING, map_of, parse_type, struct
@@ -60,6 +61,7 @@ ENVIRONMENT: Final = Environment(
     },
     _size_of,
     binds=True,
+    functions=FORMATS,
 )
 
 

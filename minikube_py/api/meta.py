@@ -244,7 +244,8 @@ def is_percent(value: str) -> Messages:
     return (regex_message(wanted, _PERCENT, "1%", "93%"),)
 
 
-def _mask_trailing_dash(name: str) -> str:
+def mask_trailing_dash(name: str) -> str:
+    """A name to which something is still appended may end in a dash."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 
@@ -457,7 +458,7 @@ def validate_object_meta(
     errors: list[FieldError] = []
     get = meta.get
     if prefix := get("generateName"):
-        masked = prefix if name_rule is is_path_segment else _mask_trailing_dash(prefix)
+        masked = prefix if name_rule is is_path_segment else mask_trailing_dash(prefix)
         errors += [invalid_value(f"{path}.generateName", prefix, message) for message in name_rule(masked)]
     name = get("name")
     if not name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from minikube_py.cel import addresses, kubernetes, lists, regex, strings, times, urls
@@ -28,15 +28,18 @@ _RUNTIME_NAMES: Final = {
 }  # fmt: skip
 
 
-def function_of(name: str, overload: str, constants: Sequence[tuple[bool, Any]]) -> Function:
-    """`constants`: for each argument, whether it is constant, and its value. Raises: regex.BadPattern."""
+def function_of(
+    name: str, overload: str, constants: Sequence[tuple[bool, Any]], given: Mapping[str, Function]
+) -> Function:
+    """`constants`: for each argument, whether it is constant, and its value. `given`: see `Environment.functions`.
+    Raises: Unfit, regex.BadPattern."""
     if name in ("matches", "find", "findAll") and constants[1][0] and isinstance(constants[1][1], str):
         regex.compiled(constants[1][1])
     operator = lists.flatten if name == "flatten" else OPERATORS.get(name)
     if operator is not None and name not in CONVERSIONS - {"type", "dyn"}:
         return operator
     declared = [each for each in functions()[name] if len(each.arguments) == len(constants)]
-    chosen = [(each, operator or _function(each.id)) for each in declared if overload in ("", each.id)]
+    chosen = [(each, operator or _function(each.id, given)) for each in declared if overload in ("", each.id)]
 
     def dispatched(*values: Any) -> Any:
         for each, function in chosen:
@@ -52,8 +55,8 @@ def is_dispatched(name: str, overload: str) -> bool:
     return not overload and name not in OPERATORS
 
 
-def _function(overload: str) -> Function:
-    found = _FUNCTIONS.get(overload)
+def _function(overload: str, given: Mapping[str, Function]) -> Function:
+    found = _FUNCTIONS.get(overload) or given.get(overload)
     if found is None:
         raise Unfit(f"function {overload} is not evaluated here")
     return found

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from minikube_py.cel.allowance import spend
+from minikube_py.cel.calls import Function
 from minikube_py.cel.checker import Fields, Messages, check
 from minikube_py.cel.costs import SizeOf, most_it_costs
 from minikube_py.cel.evaluation import Program, Run, program_of
@@ -40,7 +41,7 @@ def _no_sizes(path: tuple[str, ...]) -> int | None:
 class Environment:
     """`fields`: of struct variables. `size_of`: maximum sizes below variables. `rewrite`: translates calls of another
     dialect, bottom-up. `messages`: types it may construct. `binds`: with `cel.bind`, as upstream has it for devices
-    alone."""
+    alone. `functions`: by overload, those whose rules the caller knows."""
 
     variables: Mapping[str, Type]
     fields: Fields = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Environment:
     rewrite: Rewrite | None = None
     messages: Messages | None = None
     binds: bool = False
+    functions: Mapping[str, Function] = field(default_factory=dict)
 
 
 class Outcome(NamedTuple):
@@ -66,6 +68,7 @@ class Expression:
     type: Type
     type_text: str
     cost: int
+    functions: Mapping[str, Function]
 
     def evaluate(self, bindings: Mapping[str, object], cost_limit: int = COST_MAX) -> Any:
         """Its value for these variables. Raises: EvaluationError, in upstream's words."""
@@ -105,7 +108,7 @@ class Expression:
         before = sys.getrecursionlimit()
         sys.setrecursionlimit(before + FRAMES_MAX)
         try:
-            return program_of(self.root)
+            return program_of(self.root, self.functions)
         except (Unfit, BadPattern) as error:
             return str(error)
         finally:
@@ -124,7 +127,8 @@ def compile(expression: str, environment: Environment) -> Expression:
             root = _rewritten(root, environment.rewrite)
         found = check(source, root, environment.variables, environment.fields, environment.messages)
         _check_literals(source, root)
-        return Expression(expression, root, found, str(found), most_it_costs(root, environment.size_of))
+        cost = most_it_costs(root, environment.size_of)
+        return Expression(expression, root, found, str(found), cost, environment.functions)
     finally:
         sys.setrecursionlimit(before)
 

@@ -245,9 +245,9 @@ class Program:
     nodes: int
 
 
-def program_of(root: Node) -> Program:
+def program_of(root: Node, functions: Mapping[str, Function]) -> Program:
     """Raises: Unfit."""
-    planner = _Planner()
+    planner = _Planner(functions)
     return Program(planner.plan(root).step, planner.slots, planner.depth, planner.nodes)
 
 
@@ -255,7 +255,8 @@ _UNSET: Final = object()
 
 
 class _Planner:
-    def __init__(self) -> None:
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        self._functions = functions
         self.slots = self.depth = self.nodes = self._level = 0
         self._scope: dict[str, Step] = {}
 
@@ -349,7 +350,7 @@ class _Planner:
             return member
         if name == "@not_strictly_false":
             return Plan(_not_strictly_false(args[0].step))
-        function = function_of(name, overload, [(plan.is_constant, plan.value) for plan in args])
+        function = function_of(name, overload, [(plan.is_constant, plan.value) for plan in args], self._functions)
         if name in CONVERSIONS and len(args) == 1 and args[0].is_constant:
             value = function(args[0].value)
             if type(value) is EvaluationError:

@@ -17,8 +17,8 @@ _LIST, _STRUCT = 10, 40
 _OPAQUE: Final = (Quantity, Semver, IP, CIDR, URL, NamedFormat)
 FORMAT_REGEX_SIZES: Final = {
     "DNS1123Label": 30, "DNS1123Subdomain": 60, "DNS1035Label": 30, "QualifiedName": 60, "DNS1123LabelPrefix": 30,
-    "DNS1123SubdomainPrefix": 60, "DNS1035LabelPrefix": 30, "LabelValue": 40, "URI": 2048, "uuid": 86, "byte": 66,
-    "date": 256, "datetime": 256,
+    "DNS1123SubdomainPrefix": 60, "DNS1035LabelPrefix": 30, "LabelValue": 40, "URI": 1103, "uuid": 70, "byte": 84,
+    "date": 71, "datetime": 71,
 }  # fmt: skip
 
 

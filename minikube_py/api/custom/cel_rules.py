@@ -31,6 +31,7 @@ from minikube_py.api.errors import (
     omitted,
     required,
 )
+from minikube_py.api.named_formats import FORMATS
 from minikube_py.cel.allowance import spend
 from minikube_py.cel.environment import Environment, Expression, compile
 from minikube_py.cel.schemas import Declared, as_resource, declared, escaped, member, seen
@@ -111,7 +112,8 @@ def compile_rules(schema: Json, of: Declared, found: list[Compiled]) -> None:
     structs: dict[str, Mapping[str, Type]] = {}
     type_ = of.typed("selfType", structs)
     plain, lenient = (
-        Environment({"self": type_, "oldSelf": old}, structs, of.size_of) for old in (type_, optional_of(type_))
+        Environment({"self": type_, "oldSelf": old}, structs, of.size_of, functions=FORMATS)
+        for old in (type_, optional_of(type_))
     )
     rules = schema.get(RULES) or ()
     while len(found) < len(rules):
