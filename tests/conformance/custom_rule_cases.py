@@ -72,6 +72,24 @@ _REFUSED: tuple[Json, ...] = tuple(of(spec=each) for each in (
     of(status=ruled(_OF_A, "self.a")), of(a=ruled(_OF_A, "self.b"), b=ruled({**STRING, "pattern": "("}, "self.b")),
 )  # fmt: skip
 
+_NUMBERS = of(l=listed(INTEGER, maxItems=5), s=listed({**STRING, "maxLength": 9}, maxItems=5))
+_WORDS = ("as", "for", "if", "import", "namespace", "package", "while")
+_ALSO: tuple[Json, ...] = (
+    *(ruled(of(**{word: STRING}), f"has(self.{form})") for word in _WORDS for form in (word, f"__{word}__")),
+    *(ruled(of(**{word: STRING}), f"has(self.__{word}__)") for word in ("in", "null")),
+    of(metadata=of(namespace=STRING), spec=of(t=ruled(of(metadata=of(namespace=STRING)), "!has(self.metadata.namespace)"))),
+    ruled(_OF_A, "cel.bind(x, 1, x == 1)"), ruled(_OF_A, "authorizer.path('/').check('get').allowed()"),
+    *(ruled(_NUMBERS, each) for each in (
+        "self.l.sort().exists_one(e, e == -1)", "self.l.reverse().all(e, e > 0)", "self.l.slice(0, 3).all(e, e > 0)", "self.l.distinct().isSorted()",
+        "[self.l, self.l].flatten().all(i, v, i < v)", "self.s.sort().all(e, e != '')", "self.s.sortBy(e, size(e)).all(e, e != '')",
+        "self.l.sort().sort().sort().sort().all(e, e > 0)", "sets.contains(self.l, lists.range(3))", "sets.contains(self.l, lists.range(self.l[0]))",
+        "lists.range(self.l[0]).all(e, e > 0)", "format.dns1123Label().validate(self.s[0]).hasValue()", "format.named(self.s[0]).hasValue()",
+    )),
+    *(of(a={**STRING, "pattern": each}) for each in (
+        "[a-z-.]", r"[\w-.]+", r"^\p{Greek}+$", r"\p{Old_Italic}", "(?i)*", "a(?i)*", "(?i", r"\x{110000}", r"(?i:[^\W])",
+    )),
+)
+
 _HOST: Json = of(
     spec=ruled(
         of(
@@ -119,7 +137,7 @@ _RATCHETED: tuple[Json, ...] = (
 
 
 def cases() -> list[Case]:
-    found = [Case("POST", f"{DEFINITIONS}?dryRun=All", definition("probes", schema)) for schema in (*_REFUSED, _HOST)]
+    found = [Case("POST", f"{DEFINITIONS}?dryRun=All", definition("probes", schema)) for schema in (*_REFUSED, *_ALSO, _HOST)]
     found.append(Case("POST", DEFINITIONS, definition("probes", _RULED, subresources={"status": {}}), await_names=True))
     probes = f"{OBJECTS}/probes"
     found += [Case("POST", probes, thing("Probe", f"p{index}", spec=spec)) for index, spec in enumerate(_SPECS)]
