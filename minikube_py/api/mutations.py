@@ -61,8 +61,9 @@ class MutatingPolicy(Policy):
     def _mutations(self) -> list[tuple[str, Expression | str]]:
         found = []
         for each in self._spec.get("mutations") or ():
-            kind = each["patchType"]
-            expression = (each.get(kind[0].lower() + kind[1:]) or each.get("jsonPatch") or {})["expression"]
+            kind = each.get("patchType") or ""
+            told = each.get(kind[:1].lower() + kind[1:]) or each.get("jsonPatch") or {}
+            expression = told.get("expression") or ""
             found.append((kind, self.compiler.mutation(kind, expression)))
         return found
 

@@ -5,8 +5,10 @@ Source: apiserver `pkg/admission/plugin/policy/{generic,matching,validating}`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from minikube_py.api import go_json
@@ -15,7 +17,7 @@ from minikube_py.api.errors import Json, StatusError
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, BINDING, POLICY
 from minikube_py.api.kinds.core import NAMESPACES
-from minikube_py.api.label_selectors import selector_of
+from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
 from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation, Plugin
@@ -24,7 +26,9 @@ from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhooks import seen_by_expressions
 
+log = logging.getLogger(__name__)
 P = TypeVar("P", bound=Policy)
+_name_of: Final = attrgetter("name")
 _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
 _NOTE_BYTES_MAX: Final = 10 << 10
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
@@ -39,15 +43,20 @@ class Misconfigured(Exception):
 
 
 class _Resources(NamedTuple):
-    """Which writes match."""
+    """Which writes match. `wrong`: why that cannot be said, of what was stored past the API."""
 
     spec: Json
     namespaces: LabelSelector
     objects: LabelSelector
+    wrong: str = ""
 
     @classmethod
-    def of(cls, spec: Json) -> _Resources:
-        return cls(spec, selector_of(spec["namespaceSelector"]), selector_of(spec["objectSelector"]))
+    def of(cls, spec: Json, name: str) -> _Resources:
+        try:
+            return cls(spec, selector_of(spec.get("namespaceSelector")), selector_of(spec.get("objectSelector")))
+        except InvalidSelector as error:
+            log.error("what %s matches cannot be read: %s", name, error)
+            return cls(spec, NOTHING, NOTHING, str(error))
 
 
 class _Binding(NamedTuple):
@@ -137,22 +146,22 @@ class Policies(Plugin, Generic[P]):
             by_policy: dict[str, list[_Binding]] = {}
             for entry in bindings.entries.values():
                 binding = entry.decode()
-                spec = binding["spec"]
+                name, spec = binding["metadata"]["name"], binding.get("spec") or {}
                 resources = spec.get("matchResources")
-                found = _Binding(binding["metadata"]["name"], spec, _Resources.of(resources) if resources else None)
-                by_policy.setdefault(spec["policyName"], []).append(found)
+                found = _Binding(name, spec, _Resources.of(resources, name) if resources else None)
+                by_policy.setdefault(spec.get("policyName") or "", []).append(found)
             compiled = self._compiled
             self._compiled, self._hooks = {}, []
             for key, entry in policies.entries.items():
                 obj = entry.decode()
-                name, spec = obj["metadata"]["name"], obj["spec"]
+                name, spec = obj["metadata"]["name"], obj.get("spec") or {}
                 if name not in by_policy:
                     continue
                 known = compiled.get(key)
                 policy = known[1] if known is not None and known[0] == entry.revision else self._policy(spec)
                 self._compiled[key] = entry.revision, policy
-                ordered = sorted(by_policy[name])
-                self._hooks.append(Hook(name, spec, _Resources.of(spec["matchConstraints"]), policy, ordered))
+                matches = _Resources.of(spec.get("matchConstraints") or {}, name)
+                self._hooks.append(Hook(name, spec, matches, policy, sorted(by_policy[name], key=_name_of)))
             self._hooks.sort(key=lambda hook: hook.name)
             self._seen = policies.last_change, bindings.last_change
         return self._hooks
@@ -201,7 +210,9 @@ class Policies(Plugin, Generic[P]):
         return _shown(await self._namespaces.get(of.namespace))
 
     async def _matched(self, resources: _Resources, attributes: Attributes) -> Kind | None:
-        """The kind in which the write matches; None: no match. Raises: StatusError 404."""
+        """The kind in which the write matches; None: no match. Raises: StatusError 404; Misconfigured."""
+        if resources.wrong:
+            raise Misconfigured(resources.wrong)
         spec, of = resources.spec, attributes.of
         given = (spec.get("matchPolicy") == "Equivalent", of, attributes.name, self._registry())
 
@@ -217,10 +228,11 @@ class Policies(Plugin, Generic[P]):
         """Raises: Misconfigured."""
         if told is None:
             return None
-        group, _, version = told["apiVersion"].rpartition("/")
-        kind = self._registry().kind(group, version, told["kind"])
+        group, _, version = (told.get("apiVersion") or "").rpartition("/")
+        name = told.get("kind") or ""
+        kind = self._registry().kind(group, version, name)
         if kind is None or not kind.stored:
-            shown = f"{group}/{version}, Kind={told['kind']}"
+            shown = f"{group}/{version}, Kind={name}"
             raise Misconfigured(f"failed to find resource referenced by paramKind: '{shown}'")
         return kind
 
@@ -241,7 +253,10 @@ class Policies(Plugin, Generic[P]):
             entry = cache.entries.get(kind.key(namespace, ref["name"]))
             entries = [entry] if entry is not None else []
         else:
-            selector = selector_of(ref["selector"])
+            try:
+                selector = selector_of(ref.get("selector"))
+            except InvalidSelector as error:
+                raise Misconfigured(str(error)) from None
             below = cache.iterate(kind.collection_prefix(namespace), None)
             entries = [entry for entry in below if selector.matches(entry.labels)]
         for entry in entries:

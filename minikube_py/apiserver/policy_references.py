@@ -59,7 +59,7 @@ def _binding(policy: Policy, user: User, registry: Registry, spec: Json, cache: 
     ref, referred = spec["paramRef"], MUTATING_POLICY if mutating else POLICY
     policies = cache.caches.get(referred)
     entry = policies.entries.get(referred.key("", spec["policyName"])) if policies is not None else None
-    told = entry.decode()["spec"].get("paramKind") if entry is not None else None
+    told = (entry.decode().get("spec") or {}).get("paramKind") if entry is not None else None
     group, kind = _named(told, registry) if told else ("*", None)
     verb, name = ("get", ref["name"]) if ref.get("name") else ("list", "")
     if policy.allowed(user, Asked(verb, group, kind.plural if kind else "*", "", ref.get("namespace") or "", name)):
@@ -69,15 +69,15 @@ def _binding(policy: Policy, user: User, registry: Registry, spec: Json, cache: 
     if entry is None:
         return f"unable to get policy {spec['policyName']} {lacks}"
     if told and kind is None:
-        return f"unable to resolve paramKind &{{{told['apiVersion']} {told['kind']}}} {lacks}"
+        return f"unable to resolve paramKind &{{{told.get('apiVersion')} {told.get('kind')}}} {lacks}"
     # Upstream confuses the two for mutating policies.
     who, what = (verb, _shown(user)) if mutating else (_shown(user), verb)
     return f'user {who} does not have "{what}" permission on the object referenced by paramRef'
 
 
 def _named(told: Json, registry: Registry) -> tuple[str, Kind | None]:
-    group, _, version = told["apiVersion"].rpartition("/")
-    return group, registry.kind(group, version, told["kind"])
+    group, _, version = (told.get("apiVersion") or "").rpartition("/")
+    return group, registry.kind(group, version, told.get("kind") or "")
 
 
 def _shown(user: User) -> str:

@@ -62,7 +62,10 @@ class Caller:
             host = f"{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}"
             path = service.get("path") or ""
         else:
-            split = urlsplit(client.get("url") or "")
+            try:
+                split = urlsplit(client.get("url") or "")
+            except ValueError as error:
+                raise CallFailed(f"could not get REST client: {error}") from None
             host, path = split.netloc, split.path
         url = f"https://{host}{posixpath.normpath('/' + path.lstrip('/'))}?timeout={timeout_s}s"
         try:

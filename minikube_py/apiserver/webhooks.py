@@ -6,6 +6,7 @@ Source: apiserver `pkg/admission/plugin/webhook`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,11 +18,11 @@ from minikube_py.api.admission_expressions import Matched, match
 from minikube_py.api.errors import Json, StatusError, bad_request, go_quote, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, MUTATING, VALIDATING
-from minikube_py.api.label_selectors import selector_of
+from minikube_py.api.label_selectors import InvalidSelector, selector_of
 from minikube_py.api.meta import new_uid
 from minikube_py.api.patch import JSON_PATCH
 from minikube_py.api.registry import Registry
-from minikube_py.api.selectors import LabelSelector
+from minikube_py.api.selectors import EVERYTHING, LabelSelector
 from minikube_py.apiserver.admission import Attributes, Invoked, Operation, Plugin, in_order
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.audit_policy import REQUEST
@@ -34,17 +35,20 @@ from minikube_py.apiserver.webhook_calls import Caller, CallFailed
 from minikube_py.apiserver.work import is_large_patch
 from minikube_py.env import Rng
 
+log = logging.getLogger(__name__)
 _KEY: Final = "webhook.admission.k8s.io/"
 _HARMLESS: Final = ("None", "NoneOnDryRun")
 
 
 class Hook(NamedTuple):
-    """`id` is unique, and begins with the configuration's name."""
+    """`id` is unique, and begins with the configuration's name. `wrong`: why its selectors cannot be read, of what was
+    stored past the API; what its rules match is then refused, unless its failurePolicy is Ignore."""
 
     id: str
     spec: Json
     namespaces: LabelSelector
     objects: LabelSelector
+    wrong: str = ""
 
     @property
     def name(self) -> str:
@@ -110,6 +114,10 @@ class Webhooks(Plugin):
         kind = await self._namespaces.wanted(
             hook.namespaces, hook.objects, attributes, partial(self._matched, hook, attributes.of)
         )
+        if kind is not None and hook.wrong:
+            if hook.ignores:
+                return None
+            raise attributes.forbidden(f"what webhook {go_quote(hook.name)} matches cannot be read: {hook.wrong}")
         conditions = hook.spec.get("matchConditions")
         if kind is not None and conditions:
             bindings = {**seen_by_expressions(attributes, kind), "namespaceObject": None}
@@ -150,7 +158,11 @@ def _hooks_of(configuration: Json) -> Iterator[Hook]:
         name = spec.get("name") or ""
         counts[name] = counts.get(name, -1) + 1
         id = f"{configuration['metadata']['name']}/{name}/{counts[name]}"
-        yield Hook(id, spec, selector_of(spec["namespaceSelector"]), selector_of(spec["objectSelector"]))
+        try:
+            yield Hook(id, spec, selector_of(spec.get("namespaceSelector")), selector_of(spec.get("objectSelector")))
+        except InvalidSelector as error:
+            log.error("what webhook %s matches cannot be read: %s", id, error)
+            yield Hook(id, spec, EVERYTHING, EVERYTHING, str(error))
 
 
 def _failure(hook: Hook, error: CallFailed) -> StatusError:
