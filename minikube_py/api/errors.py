@@ -264,6 +264,13 @@ def path_not_found() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
+class PageNotFound(StatusError):
+    """No such path anywhere: answered as plain text, as Go's servers do."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found", {})
+
+
 def already_exists(resource: NamedResource, name: str, leaving: bool = False) -> StatusError:
     """`leaving`: it is being deleted, so a retry makes sense."""
     message = f"{_title(resource)} {go_quote(name)} already exists"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from minikube_py.api import go_json
-from minikube_py.api.errors import bad_request
+from minikube_py.api.errors import PageNotFound, bad_request
 from minikube_py.api.memo import remembered
 from minikube_py.client.transport import JSON
 
@@ -202,7 +202,13 @@ def warning_headers(warnings: Iterable[str]) -> Mapping[str, str]:
     return {"Warning": "\n".join(lines)} if lines else NO_HEADERS
 
 
+def page_not_found() -> Response:
+    return Response(404, b"404 page not found\n", TEXT, {"X-Content-Type-Options": "nosniff"})
+
+
 def error_response(error: StatusError) -> Response:
+    if isinstance(error, PageNotFound):
+        return page_not_found()
     headers: dict[str, str] = {}
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)

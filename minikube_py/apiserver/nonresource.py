@@ -17,7 +17,7 @@ from minikube_py.api.kind import Kind
 from minikube_py.api.registry import Registry
 from minikube_py.apiserver import health, indexes, questions, scheduling
 from minikube_py.apiserver.forms import negotiate
-from minikube_py.apiserver.messages import TEXT, Request, Response
+from minikube_py.apiserver.messages import TEXT, Request, Response, page_not_found
 from minikube_py.apiserver.object_store import translated
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ async def answer(request: Request, server: ApiServer) -> Response:
     path = "/" + "/".join(part for part in request.path.split("/") if part)
     first = path.split("/")[1]
     if request.path[:2] == "//" or request.path[:1] != "/" or (first == "openapi" and request.path.endswith("/")):
+        return page_not_found()
+    if path.startswith("/apis/") and path.split("/")[2] not in server.registry.groups:
         return page_not_found()
     if path == scheduling.WHAT_IF or path.startswith(scheduling.EXPLAIN_PODS):
         return await scheduling.answer(path, request, server)
@@ -71,10 +73,6 @@ def _answers_any_method(path: str) -> bool:
     """The index, OpenAPI, and the aggregator's lists: all groups, or one."""
     parts = path.strip("/").split("/")
     return parts[0] in ("", "openapi") or (parts[0] == "apis" and len(parts) <= 2)
-
-
-def page_not_found() -> Response:
-    return Response(404, b"404 page not found\n", TEXT, {"X-Content-Type-Options": "nosniff"})
 
 
 def deleted_status(resource: Kind, name: str, value: bytes) -> bytes:

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from minikube_py.api.errors import StatusError, bad_request, go_quote, method_not_allowed, path_not_found
+from minikube_py.api.errors import (
+    PageNotFound,
+    StatusError,
+    bad_request,
+    go_quote,
+    method_not_allowed,
+    not_found,
+    path_not_found,
+)
 from minikube_py.api.kind import Kind, Subresource
 from minikube_py.api.registry import REGISTRY, Registry
 from minikube_py.apiserver.messages import decode_path
@@ -47,7 +55,7 @@ _NAMESPACE_SUBRESOURCES: Final = frozenset(("status", "finalize"))
 
 
 def parse_path(path: str, registry: Registry = REGISTRY) -> ResourcePath | None:
-    """None for a non-resource path (`/version`) or an unserved group."""
+    """None for a non-resource path (`/version`)."""
     known = registry.parsed
     found: ResourcePath | None = known.get(path)
     if found is None:
@@ -75,8 +83,6 @@ def _parsed(path: str, registry: Registry) -> ResourcePath | None:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    if group and group not in registry.groups:
-        return None
     watch = rest[0] == "watch" and len(rest) > 1
     if watch:
         rest = rest[1:]
@@ -88,10 +94,22 @@ def _parsed(path: str, registry: Registry) -> ResourcePath | None:
     resource = registry.resource(group, version, rest[0])
     if nameless and len(rest) == 2:
         found = _find(resource, group, version, rest[0], namespace, "", name, watch, False)
-        return found if found.error else found._replace(error=bad_request("name must be provided"))
+        found = found if found.error else found._replace(error=bad_request("name must be provided"))
+        return _of_custom(found, registry)
     # Repeated slashes are ignored, except in proxied paths.
     too_deep = (gaps or len(rest) > 3) and subresource != PROXY
-    return _find(resource, group, version, rest[0], namespace, name, subresource, watch, too_deep)
+    return _of_custom(_find(resource, group, version, rest[0], namespace, name, subresource, watch, too_deep), registry)
+
+
+def _of_custom(path: ResourcePath, registry: Registry) -> ResourcePath:
+    """How upstream's handler of custom resources refuses: what has no definition, or one of another scope, is no path;
+    a subresource that is not served is an object that is not found."""
+    kind = path.resource
+    if path.error is None or (not kind.definition if kind is not None else path.group in registry.base.groups):
+        return path
+    if kind is None or path.watch or bool(path.namespace) != kind.namespaced or not path.subresource:
+        return path._replace(error=PageNotFound())
+    return path._replace(error=not_found(kind, path.name))
 
 
 def _find(
@@ -149,8 +167,12 @@ def route(path: ResourcePath, method: str, verb: str) -> Route:
         served = verb != "create" and verb in resource.verbs and (verb != "watch" or path.watch)
     elif resource.namespaced and not path.namespace:
         served = verb in ("list", "watch") and verb in resource.verbs
+        if not served and resource.definition:
+            raise PageNotFound()
     else:
         served = method in _COLLECTION_VERBS and verb in resource.verbs
+    if resource.definition and not path.name and verb in ("update", "patch"):
+        raise bad_request("name must be provided")
     if path.watch and method != "GET":
         served = False
     if not served:

@@ -70,5 +70,21 @@ def _stored_in(storage: str, plural: str) -> list[Case]:
     return found
 
 
+def _not_served() -> list[Case]:
+    """What is no path, no subresource or no place for a method."""
+    jars, (v1, v2) = f"/apis/{GROUP}/v1/jars", _paths("jars")
+    found = [Case("POST", f"{v1}", thing("Jar", "there"))]
+    plain = Case("POST", DEFINITIONS, definition("lids", None, spec={"versions": [{**_version("v1", True), "subresources": None}]}), await_names=True)
+    found += [plain, Case("POST", _paths("lids")[0], thing("Lid", "there"))]
+    places = [
+        f"{v1}/there/scale", f"{v1}/none/log", f"{v1}/there/a/b", f"{jars}/there", f"{jars}/there/status", f"/apis/{GROUP}/v9/jars", f"{v2.replace('v2', 'v9')}/there",
+        f"/apis/{GROUP}/v1/nones", f"/apis/{GROUP}/v1/nones/x/y", f"/apis/{GROUP}/v1/namespaces/default/nones/x", "/apis/nope.example.com/v1/things/x", "/apis/nope.example.com/v1",
+        "/apis/nope.example.com", f"{_paths('lids')[0]}/there/status", f"{_paths('lids')[0]}/none/status",
+    ]  # fmt: skip
+    for place in places:
+        found += [Case(method, place, {} if method[0] == "P" else None, MERGE if method == "PATCH" else "application/json") for method in ("GET", "PATCH", "PUT", "POST", "DELETE")]
+    return [*found, Case("PATCH", v1, {}, MERGE), Case("PUT", v1, {}), Case("PATCH", jars, {}, MERGE), Case("PUT", jars, {})]
+
+
 def cases() -> list[Case]:
-    return [*_stored_in("v2", "jars"), *_stored_in("v1", "mugs")]
+    return [*_stored_in("v2", "jars"), *_stored_in("v1", "mugs"), *_not_served()]

@@ -27,8 +27,6 @@ ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GAUGES = f"{OBJECTS}/gauges"
 KNOWN_DIFFERENCES = {
     ("CustomResourceDefinition", "fields are allowed at the root"): "upstream prints the members of its Go type",
-    ("/log", "not found"): "a subresource that is not served is no path here",
-    ("/v2/", "404 page not found"): "a version that is not served is answered in JSON",
 }
 """What is answered otherwise, by what the request or the answer holds and what upstream's answer holds; and why."""
 
