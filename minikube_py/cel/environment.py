@@ -13,6 +13,7 @@ from minikube_py.cel.calls import Function
 from minikube_py.cel.checker import Fields, Messages, check
 from minikube_py.cel.costs import SizeOf, most_it_costs
 from minikube_py.cel.evaluation import Program, Run, program_of
+from minikube_py.cel.format_literals import misfit
 from minikube_py.cel.operators import to_duration, to_timestamp
 from minikube_py.cel.parser import parse
 from minikube_py.cel.regex import BadPattern, compiled
@@ -159,7 +160,10 @@ def _check_literals(source: Source, root: Node) -> None:
             wrong += [
                 source.problem(at.at, f"expected type '{wanted}' but found '{at.type}'") for at, wanted in _odd(node)
             ]
-        formatted = formatted or (isinstance(node, Call) and node.function == "format")
+        if isinstance(node, Call) and node.function == "format":
+            formatted = True
+            if (found := misfit(node)) is not None:
+                wrong.append(source.problem(found[0].at, found[1]))
         pending += [(part, formatted) for part in parts_of(node)]
         if isinstance(node, Call) and node.args and node.function in _READ:
             given = node.args[-1]

@@ -133,11 +133,11 @@ def _find_all(text: str, pattern: str, most: int = -1) -> Any:
 # --- format ---------------------------------------------------------------------------------------------------------
 
 
-class _Unformatted(Exception):
+class Unformatted(Exception):
     pass
 
 
-_CLAUSES: Final = {
+CLAUSES: Final = {
     "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and"
     " timestamps",
     "d": "decimal clause can only be used on integers",
@@ -151,12 +151,15 @@ _CLAUSES: Final = {
 
 def _format(text: str, arguments: list[Any]) -> Any:
     try:
-        return _formatted(text, arguments)
-    except _Unformatted as error:
+        return formatted(text, arguments)
+    except Unformatted as error:
         return EvaluationError(str(error))
 
 
-def _formatted(text: str, arguments: list[Any]) -> str:
+def formatted(text: str, arguments: list[Any], by_clause: Callable[[str, int, Any], str] | None = None) -> str:
+    """`by_clause`: checks that a clause takes an argument. Raises: Unformatted."""
+    checks = by_clause is not None
+    by_clause = by_clause or _by_clause
     found: list[str] = []
     at = used = 0
     while (sign := text.find("%", at)) >= 0:
@@ -165,15 +168,17 @@ def _formatted(text: str, arguments: list[Any]) -> str:
             found.append("%")
             at = sign + 2
             continue
-        if used >= len(arguments):
-            raise _Unformatted(f"index {used} out of range")
-        if sign + 1 == len(text):
-            raise _Unformatted("unexpected end of string")
+        ends = sign + 1 == len(text)
+        # Upstream looks for the clause first where it only checks, and for the argument where it formats.
+        if used >= len(arguments) and not (ends and checks):
+            raise Unformatted(f"index {used} out of range")
+        if ends:
+            raise Unformatted("unexpected end of string")
         clause, precision, at = _clause(text, sign + 1)
         try:
-            found.append(_by_clause(clause, precision, arguments[used]))
-        except _Unformatted as error:
-            raise _Unformatted(f"error during formatting: {error}") from None
+            found.append(by_clause(clause, precision, arguments[used]))
+        except Unformatted as error:
+            raise Unformatted(f"error during formatting: {error}") from None
         used += 1
     return "".join([*found, text[at:]])
 
@@ -186,14 +191,14 @@ def _clause(text: str, at: int) -> tuple[str, int, int]:
             end += 1
         said = "could not parse formatting clause: error while parsing precision: "
         if end == len(text):
-            raise _Unformatted(f"{said}could not find end of precision specifier")
+            raise Unformatted(f"{said}could not find end of precision specifier")
         if end == at + 1:
             said += "error while converting precision to integer: "
-            raise _Unformatted(f'{said}strconv.Atoi: parsing "": invalid syntax')
+            raise Unformatted(f'{said}strconv.Atoi: parsing "": invalid syntax')
         precision, at = min(int(text[at + 1 : end][:9]), 10_000), end
     clause = text[at]
     if clause not in "sdfebxXo":
-        raise _Unformatted(f'could not parse formatting clause: unrecognized formatting clause "{clause}"')
+        raise Unformatted(f'could not parse formatting clause: unrecognized formatting clause "{clause}"')
     return clause, precision, at + 1
 
 
@@ -219,7 +224,7 @@ def _by_clause(clause: str, precision: int, value: Any) -> str:
             return digits.upper() if clause == "X" else digits
     if clause == "o" and whole:
         return format(int(value), "o")
-    raise _Unformatted(f"{_CLAUSES[clause.lower()]}, was given {type_name(value)}")
+    raise Unformatted(f"{CLAUSES[clause.lower()]}, was given {type_name(value)}")
 
 
 def _fixed(value: float, precision: int) -> str:
@@ -253,10 +258,10 @@ def _plain(value: Any) -> str:
     if isinstance(value, TypeValue):
         return value.name
     if type_name(value) not in _SHOWN:
-        raise _Unformatted(f"{_CLAUSES['s']}, was given {type_name(value)}")
+        raise Unformatted(f"{CLAUSES['s']}, was given {type_name(value)}")
     found = to_string(value)
     if type(found) is EvaluationError:
-        raise _Unformatted(f'could not convert argument "{found}" to string')
+        raise Unformatted(f'could not convert argument "{found}" to string')
     return str(found)
 
 
@@ -268,7 +273,7 @@ _SHOWN: Final = frozenset(
 def _nested_key(key: Any) -> str:
     key = of_key(key)
     if type_name(key) not in ("string", "bool", "int", "uint"):
-        raise _Unformatted(f"no formatting function for map key of type {type_name(key)}")
+        raise Unformatted(f"no formatting function for map key of type {type_name(key)}")
     return go_quote(key) if type(key) is str else _plain(key)
 
 
@@ -283,7 +288,7 @@ def _nested(value: Any) -> str:
     if isinstance(value, Timestamp | Duration):
         return f"{'timestamp' if isinstance(value, Timestamp) else 'duration'}({go_quote(_plain(value))})"
     if type_name(value) not in _SHOWN and not isinstance(value, list | dict | TypeValue | None):
-        raise _Unformatted(f"no formatting function for {type_name(value)}")
+        raise Unformatted(f"no formatting function for {type_name(value)}")
     return _plain(value)
 
 

@@ -22,6 +22,8 @@ import drawn_expressions
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "cel_evaluations.json"
+FORMATS = HERE / "data" / "cel_formats.json"
+"""Literal formats and what upstream says as it compiles them; null: nothing."""
 RUNS = 8
 BROKEN = re.compile("internal error|interface \\{\\}")
 MESSAGES = re.compile(r"google\.protobuf\.(?!Timestamp|Duration)|google\{")
@@ -61,6 +63,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = built(Path(folder))
         runs = [asked(program, before["variables"], expressions) for _ in range(RUNS)]
+        formats = list(json.loads(FORMATS.read_text()))
+        refusals = [each.get("invalid") for each in asked(program, before["variables"], formats)]
     found = {
         expression: every[0]
         for expression, *every in zip(expressions, *runs)
@@ -69,6 +73,7 @@ def main() -> None:
         and all(each == every[0] for each in every)
     }
     DATA.write_text(json.dumps({**before, "answers": found}, indent=0, ensure_ascii=False) + "\n")
+    FORMATS.write_text(json.dumps(dict(zip(formats, refusals)), indent=0, ensure_ascii=False) + "\n")
     print(f"{DATA.name}: {len(found)} of {len(expressions)} expressions")
 
 

@@ -114,3 +114,17 @@ def test_expressions_evaluate_as_upstream() -> None:
         if in_order(ours := answer(expression)) != in_order(told)
     }
     assert wrong == {}
+
+
+def test_literal_formats_are_checked_as_upstream() -> None:
+    """Drawn clauses and arguments: what the environment of `cel_answers.go` says as it compiles them."""
+    wrong = {}
+    for expression, told in json.loads((DATA.parent / "cel_formats.json").read_text()).items():
+        ours = None
+        try:
+            compile(expression, BESIDE_DEVICE)
+        except Invalid as error:
+            ours = str(error)
+        if ours != told:
+            wrong[expression] = (told, ours)
+    assert wrong == {}
