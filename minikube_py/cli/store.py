@@ -23,6 +23,7 @@ SUBCOMMANDS = {
     "member": "add, promote, remove",
     "transfer-leader": "transfer leadership to another member",
     "snapshot": "save, restore, verify",
+    "query": "ask the store which nodes or pods of Kubernetes' own API server meet inequalities",
     "hash": "whether all members hold the same data",
     "alarm": "list, disarm",
     "salvage": "recover readable data from a damaged folder",

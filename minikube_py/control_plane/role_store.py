@@ -150,6 +150,9 @@ class StoreRole(StackedRole):
     def unwell(self) -> str:
         return "" if self._linked.member.replica.leader() is not None else "no leader: no majority is reachable"
 
+    def metrics(self) -> dict[str, float]:
+        return self._linked.member.metrics() if self._started else {}
+
     async def ready(self) -> str:
         """True of any member that answers reads: it asks the leader, which confirms with a majority."""
         if why := self.unwell():

@@ -169,6 +169,7 @@ class StoreAdmin:
         self._access = access
         self._timeout_s = timeout_s
         self._tls = access.context()
+        self.endpoints = access.endpoints
 
     async def status(self, *, readiness: bool = False) -> list[MemberReport]:
         """Of all members known to any member, by name, then of the expected ones; if the members do not report all

@@ -35,6 +35,12 @@ PODS: Final = FieldSet(
 )
 """`hash.spec.nodeName`: CRC-32 of the node's name, so that a process can watch its share of the nodes."""
 
+MINIONS: Final = replace(NODES, name="minions", prefix=b"/registry/minions/")
+"""Nodes, where Kubernetes' own API server stores them."""
+
+KUBE_PODS: Final = replace(PODS, name="kube-pods", fields=(*PODS.fields, NODES.fields[-1]))
+"""Pods with `metadata.name`, which each readable object has."""
+
 
 def former(field_set: FieldSet) -> FieldSet:
     """Its replacement while members of an earlier release take part (`mvcc.versions`): the same fields, by the

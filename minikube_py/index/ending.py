@@ -68,12 +68,14 @@ class SumAhead:
 
 class Ending:
     """The effect of deleting many objects on one table. `keys`: its own objects among them; `rewritten`: the rows of
-    others. `remains` holds what is removed, because freeing it takes as long as making it."""
+    others; `unreadable`: those of `Table.unreadable`. `remains` holds what is removed, because freeing it takes as long
+    as making it."""
 
     def __init__(self, revision: int, sums: int) -> None:
         self.rows = RowsAhead(revision)
         self.sums = [SumAhead() for _ in range(sums)]
         self.keys: dict[bytes, None] = {}
+        self.unreadable: list[bytes] = []
         self.rewritten: dict[bytes, dict[str, int | str]] = {}
         self.remains: list[list[object]] = []
 

@@ -155,6 +155,8 @@ class Table:
         self.reader = Reader(field_set)
         self.sums = [Sum(spec, field_set.prefix) for spec in field_set.sums]
         self.prefixes = tuple(dict.fromkeys([field_set.prefix, *(spec.source_prefix for spec in field_set.sums)]))
+        self.unreadable: dict[bytes, None] = {}
+        """Objects under `prefixes` that are no JSON objects: they have only fields with a default, and add nothing."""
         self._own: dict[bytes, Own] = {}
         self._rows: dict[bytes, Row] = {}
         self.index = ColumnIndex(field_set, revision, self._changes(objects))
@@ -175,7 +177,8 @@ class Table:
 
     def dispose(self, rows: int) -> bool:
         """Frees about `rows` of its rows, which are no longer used; True once none is left."""
-        left = [self._own, self._rows, *(each for total in self.sums for each in (total._contributions, total.totals))]
+        sums = [each for total in self.sums for each in (total._contributions, total.totals)]
+        left: list[dict[Any, Any]] = [self.unreadable, self._own, self._rows, *sums]
         for each in left:
             _drop(each, rows)
         self.index.dispose(rows)
@@ -196,6 +199,7 @@ class Table:
         prefix = self.field_set.prefix
         for start in range(0, len(keys), ROWS_PER_SLICE):
             part = keys[start : start + ROWS_PER_SLICE]
+            ending.unreadable += [key for key in part if key in self.unreadable]
             for total, ahead in zip(self.sums, ending.sums):
                 total.prepare(ahead, [key for key in part if key.startswith(total.source_prefix)])
             own = [key for key in part if key.startswith(prefix)]
@@ -218,6 +222,7 @@ class Table:
         """Makes the prepared changes take effect, as if by `apply`."""
         ending.remains += [total.finish(ahead) for total, ahead in zip(self.sums, ending.sums)]
         ending.remains += [list(map(self._own.pop, ending.keys)), list(map(self._rows.pop, ending.keys))]
+        ending.remains.append(list(map(self.unreadable.pop, ending.unreadable)))
         self._rows.update(ending.rewritten)
         self.index.finish(ending.rows)
 
@@ -226,6 +231,11 @@ class Table:
         touched: list[tuple[str, Contribution]] = []
         prefix = self.field_set.prefix
         for key, obj in changes:
+            if type(obj) is not dict and obj is not GONE:
+                if key.startswith(self.prefixes):
+                    self.unreadable[key] = None
+            elif self.unreadable:
+                self.unreadable.pop(key, None)
             for total in self.sums:
                 if key.startswith(total.source_prefix):
                     touched += [(total.name, contribution) for contribution in total.update(key, obj)]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
 
 MAX_FIELD_SETS = 64
+NOT_JSON = "are not JSON and cannot be read"
 
 RowsEnded = dict[Table, Ending | None]
 """The prepared part of a large deletion, by table; None if it could not be prepared."""
@@ -361,8 +362,11 @@ class Tables:
         for name, spec in sorted(self.specs.items()):
             table = self.by_name.get(spec.on)
             running = None if table is None else table.running.get(name)
-            if running is not None:
-                found.append(running.report())
+            if table is not None and running is not None:
+                report, unread = running.report(), len(table.unreadable)
+                if unread and not report.reason:
+                    report = report._replace(reason=f"{unread:,} objects {NOT_JSON}")
+                found.append(report)
                 continue
             if spec.on in self.degraded:
                 counts = self._counts[name]
@@ -377,6 +381,10 @@ class Tables:
                 progress += successor.table.running[name].progress / 2
             found.append(IndexReport(spec, "building", progress, 0, 0, 0.0, counts.queries, counts.hits))
         return found
+
+    def unreadable(self) -> dict[str, int]:
+        """How many of its objects each answering table could not read, by the name of the FieldSet."""
+        return {name: len(table.unreadable) for name, table in self.by_name.items()}
 
     # -- answering -----------------------------------------------------------------------------------------------------
 

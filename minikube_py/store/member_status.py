@@ -83,6 +83,10 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "hash_mismatches_total": member.upkeep.hash_check.mismatches,
         PREFIX + "watchers": len(member.replica.hub),
         PREFIX + "field_sets_degraded": len(state.tables.degraded),
+        **{
+            f'{PREFIX}objects_unreadable{{field_set="{name}"}}': count
+            for name, count in sorted(state.tables.unreadable().items())
+        },
         PREFIX + "callbacks_failed_total": replica.tell.in_vain + member.replica.hub.in_vain,
         **{f'{PREFIX}indexes{{state="{each}"}}': indexes.count(each) for each in get_args(IndexState)},
         PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,

@@ -10,7 +10,7 @@ import msgpack
 
 from minikube_py.errors import InvalidRequest, MinikubeError, Unavailable
 from minikube_py.mvcc.codec import pack, unpack
-from minikube_py.mvcc.tables import Degraded
+from minikube_py.mvcc.tables import NOT_JSON, Degraded
 from minikube_py.mvcc.types import Command, Compact, Result, SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
@@ -50,6 +50,7 @@ class Upkeep:
         self._progressed = 0
         self._degraded: dict[str, Degraded] = {}
         self._in_vain: dict[str, int] = {}
+        self._unreadable: dict[str, int] = {}
         self._unbuilt = asyncio.Event()
         self.alarming = Alarming(member, self._ask)
         self.hash_check = HashCheck(member, self._ask)
@@ -140,6 +141,12 @@ class Upkeep:
                 if self._degraded.get(name) != why:
                     member.say(f"the fields of {name} are {why}")
             self._degraded = dict(degraded)
+        for name, count in member.state.tables.unreadable().items():
+            # Said again once it has doubled: objects may come by the thousand.
+            if count == 0 or count >= 2 * self._unreadable.get(name, 0):
+                self._unreadable[name] = count
+                if count:
+                    member.say(f"of the objects of {name}, {count:,} {NOT_JSON}; their fields are missing")
         for source, failed, last in (
             ("a watcher", member.replica.hub.in_vain, member.replica.hub.last_in_vain),
             ("a caller", member.replica.tell.in_vain, member.replica.tell.last),

@@ -30,7 +30,9 @@ class Noted:
         self.calls: list[tuple[float, str, Any]] = []
         self.words: list[str] = []
         self.began_s = self.loop.time()
-        tables = SimpleNamespace(specs={}, unbuilt=False, degraded={}, check_memory=self.note("check_memory"))
+        tables = SimpleNamespace(
+            specs={}, unbuilt=False, degraded={}, unreadable=dict, check_memory=self.note("check_memory")
+        )
         self.state: Any = SimpleNamespace(
             revision=1, compact_revision=0, data_bytes=0, version=ALARMS, tables=tables, trim=self.note("trim"),
             alarms=SimpleNamespace(raised=set()), lessor=SimpleNamespace(revoke_of=lambda id: LeaseRevoke(id, 0)),

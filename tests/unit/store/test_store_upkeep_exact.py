@@ -102,6 +102,16 @@ async def test_what_failed_without_stopping_the_member_is_told_once() -> None:
     assert member.words[2:] == ["the fields of nodes are degraded: z"], "it has come again"
 
 
+async def test_objects_that_are_not_json_are_told_again_when_they_have_doubled() -> None:
+    member = Noted()
+    work = kept(member)
+    for count in (0, 3, 3, 5, 6, 0, 1):
+        member.state.tables.unreadable = lambda count=count: {"minions": count}
+        work._upkeep()
+    text = "of the objects of minions, {} are not JSON and cannot be read; their fields are missing"
+    assert member.words == [text.format(count) for count in (3, 6, 1)]
+
+
 ALARM = SetAlarm(True, 2, NOSPACE)
 
 
