@@ -305,7 +305,6 @@ class Undecided(Exception):
     """The fast path cannot decide: something is unknown, wrong or rare."""
 
 
-_undecided: Final = Undecided()
 Convert = Callable[[Any], Any]
 """Takes a value; gives its canonical form where that differs, else None (what it holds is made canonical in place)."""
 
@@ -335,10 +334,10 @@ def _compile(message: Message) -> Convert:
             try:
                 cls, convert, omit = rows[key]
             except KeyError:
-                raise _undecided from None
+                raise Undecided from None
             if value.__class__ is not cls and cls is not None:
                 if value is not None:
-                    raise _undecided
+                    raise Undecided
                 drop = [key] if drop is None else [*drop, key]
             elif not value and omit:
                 drop = [key] if drop is None else [*drop, key]
@@ -372,7 +371,7 @@ def _entry(type: Type) -> tuple[type[Any] | None, Convert | None]:
 
 
 def _undecidable(value: Any) -> None:
-    raise _undecided
+    raise Undecided
 
 
 def _lazy_member(name: str) -> Convert:
@@ -393,14 +392,14 @@ def _list_checker(element: Type) -> Convert | None:
         def check_plain(items: list[Any]) -> None:
             for item in items:
                 if item.__class__ is not cls:
-                    raise _undecided
+                    raise Undecided
 
         return check_plain
 
     def check(items: list[Any]) -> None:
         for index, item in enumerate(items):
             if item.__class__ is not cls and (cls is not None or item is None):
-                raise _undecided
+                raise Undecided
             new = convert(item)
             if new is not None:
                 items[index] = new
@@ -414,7 +413,7 @@ def _map_checker(element: Type) -> Convert:
     def check_plain(items: dict[str, Any]) -> None:
         for item in items.values():
             if item.__class__ is not cls:
-                raise _undecided
+                raise Undecided
 
     if convert is None:
         return check_plain
@@ -422,7 +421,7 @@ def _map_checker(element: Type) -> Convert:
     def check(items: dict[str, Any]) -> None:
         for key, item in items.items():
             if item.__class__ is not cls and (cls is not None or item is None):
-                raise _undecided
+                raise Undecided
             new = convert(item)
             if new is not None:
                 items[key] = new
@@ -438,7 +437,7 @@ _QUANTITIES_MAX: Final = 20_000
 def _fast_quantity(value: Any) -> str | None:
     if value.__class__ is not str:
         if value.__class__ is not int:
-            raise _undecided
+            raise Undecided
         value = str(value)
         _remember(value)
         return _quantities[value] or str(value)
@@ -451,7 +450,7 @@ def _remember(text: str) -> None:
     try:
         form = values.quantity(text)
     except BadValue:
-        raise _undecided from None
+        raise Undecided from None
     if len(_quantities) >= _QUANTITIES_MAX:
         _quantities.clear()
     _quantities[text] = None if form == text else form
@@ -459,50 +458,50 @@ def _remember(text: str) -> None:
 
 def _fast_time(value: str) -> None:
     if values.is_canonical_time(value) is None:
-        raise _undecided
+        raise Undecided
 
 
 def _fast_micro_time(value: str) -> None:
     if values.is_canonical_micro_time(value) is None:
-        raise _undecided
+        raise Undecided
 
 
 def _fast_int32(value: int) -> None:
     if not -2147483648 <= value <= 2147483647:
-        raise _undecided
+        raise Undecided
 
 
 def _fast_int64(value: int) -> None:
     if not -9223372036854775808 <= value <= 9223372036854775807:
-        raise _undecided
+        raise Undecided
 
 
 def _fast_int_or_string(value: Any) -> None:
     if value.__class__ is int:
         _fast_int32(value)
     elif value.__class__ is not str:
-        raise _undecided
+        raise Undecided
 
 
 def _fast_bytes(value: str) -> None:
     if not values.is_canonical_base64(value):
-        raise _undecided
+        raise Undecided
 
 
 def _fast_raw(value: Any) -> None:
     """Numbers in raw JSON may print otherwise than written (`1.0`), and it may be deep: both are rare."""
     if value.__class__ is not dict:
-        raise _undecided
+        raise Undecided
     try:
         if b"." in orjson.dumps(value):
             _no_floats(value)
     except TypeError:
-        raise _undecided from None
+        raise Undecided from None
 
 
 def _no_floats(value: Any) -> None:
     if value.__class__ is float:
-        raise _undecided
+        raise Undecided
     if value.__class__ is dict:
         for item in value.values():
             _no_floats(item)
