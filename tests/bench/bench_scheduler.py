@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from minikube_py.client.informer import InformerFactory
 from minikube_py.lab.predicates import MIXES, LabNode, LabPod, filler_object, lab_nodes, lab_pods, node_object
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
@@ -48,7 +49,7 @@ class Lent:
     def __init__(self, cache: Cache) -> None:
         self.columns = cache.columns
         unused: Any = None
-        self._informers = LentInformers(unused, unused)
+        self._informers = LentInformers(InformerFactory(unused, unused, unused), unused)
 
     def informer(self, resource: Any, project: Any) -> Any:
         return self._informers.of(resource, project)

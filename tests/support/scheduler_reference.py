@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from minikube_py.client.informer import InformerFactory
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
@@ -32,10 +33,13 @@ class Lent:
         self.cache = cache
         self.columns = cache.columns
         unused: Any = None
-        self.informers = LentInformers(unused, unused)
+        self.informers = LentInformers(InformerFactory(unused, unused, unused), unused)
 
     def informer(self, resource: Any, project: Any) -> Any:
-        return self.informers.of(resource, project)
+        found = self.informers.of(resource, project)
+        # As if it were started: handlers are told of what is put.
+        found._shows = True
+        return found
 
 
 # --- the reference ---------------------------------------------------------------------------------------------------
