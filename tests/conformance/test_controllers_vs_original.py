@@ -144,7 +144,8 @@ async def replication(client: RestClient) -> Any:
         controllers = await client.list(REPLICATION_CONTROLLERS, NAMESPACE)
         events = [(e["reason"], e["message"], e["type"], e["source"], e["involvedObject"]["kind"], e["count"])
                   for e in await client.list(EVENTS, NAMESPACE)]  # fmt: skip
-        kept = sorted((normal(p["metadata"]) | {"name": "?"} for p in pods), key=str)
+        metadata = [normal(p["metadata"]) | {"name": "?"} for p in pods]
+        kept = sorted(metadata, key=lambda each: json.dumps(each, sort_keys=True))
         return {"pods": kept, "controllers": [normal(c["status"]) for c in controllers],
                 "events": sorted(map(str, normal([list(e) for e in events])))}  # fmt: skip
 

@@ -106,7 +106,7 @@ class Search:
         classes: Callable[[str], ClassView | None],
         selects: Selects,
         node: NodeInfo,
-        looks_max: int = NODE_LOOKS_MAX,
+        looks_max: int = 500_000,
     ) -> None:
         self.calls = 0
         self.looks = 0
