@@ -36,6 +36,7 @@ OF_THE_STORE = {
     "store alarm": [["list"], ["disarm"]],
     "store transfer-leader": [["store-1"]],
     "store member": [["list"]],
+    "store query": [["nodes", "free.cpu>=4", "--index", "fits"], ["nodes"]],
     "store snapshot": [
         ["save", "{folder}/s.snap"],
         ["verify", "{folder}/s.snap"],
