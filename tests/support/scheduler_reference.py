@@ -37,7 +37,7 @@ class Lent:
 
     def informer(self, resource: Any, project: Any) -> Any:
         found = self.informers.of(resource, project)
-        # As if it were started: handlers are told of what is put.
+        # As if it were started: handlers get what is put.
         found._shows = True
         return found
 
