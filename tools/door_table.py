@@ -7,16 +7,15 @@ python tools/door_table.py --write      (without it: exits with 1 where the page
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+import page_table
+from page_table import DOCS, table
+
 PAGE, DATA = DOCS / "performance.md", DOCS / "data" / "door.json"
-BEGIN, END = "<!-- table: tools/door_table.py -->\n", "<!-- end -->\n"
 WATCHES = "start and stop, 10 watches"
 RESTORED = {
     "100 pods created": "a test created 100 pods",
@@ -39,7 +38,7 @@ ROWS = (
 
 def rendered(document: Mapping[str, Any]) -> str:
     heads = ["What", "Goal", "Processor time, or as said", "Wall", "Turns", "Load average", "Commit"]
-    lines = [heads, ["---"] * len(heads)]
+    lines = []
     for what, goal, name, prefix in ROWS:
         row = document["rows"][name]
         figures = row["figures"]
@@ -48,7 +47,7 @@ def rendered(document: Mapping[str, Any]) -> str:
         loads = " to ".join(f"{each:.1f}" for each in row["load"])
         commit = row["environment"]["commit"][:8]
         lines.append([what, goal, _told(first), _told(wall) if wall else "", str(len(first)), loads, commit])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table(heads, lines)
 
 
 def _told(values: list[float]) -> str:
@@ -57,21 +56,8 @@ def _told(values: list[float]) -> str:
     return f"{median} ({low} to {high})"
 
 
-def page_with_table(page: str, document: Mapping[str, Any]) -> str:
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{rendered(document)}\n{END}{after}"
-
-
 def main(arguments: list[str]) -> int:
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = page_with_table(page, json.loads(DATA.read_bytes()))
-    if "--write" in arguments:
-        PAGE.write_text(wanted, encoding="utf-8")
-    elif page != wanted:
-        print(f"{PAGE} is not what {DATA} says; python tools/door_table.py --write")
-        return 1
-    return 0
+    return page_table.main(arguments, "door_table", PAGE, DATA, rendered)
 
 
 if __name__ == "__main__":

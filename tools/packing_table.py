@@ -6,15 +6,14 @@ python tools/packing_table.py --write      (without it: exits with 1 where the p
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+import page_table
+from page_table import DOCS, table
+
 PAGE, DATA = DOCS / "how-to" / "packing-quality.md", DOCS / "data" / "packing.json"
-BEGIN, END = "<!-- table: tools/packing_table.py -->\n", "<!-- end -->\n"
 MARKS = (100, 130)
 
 
@@ -22,7 +21,7 @@ def rendered(document: Mapping[str, Any]) -> str:
     heads = ["List", "Policy"]
     for mark in MARKS:
         heads += [f"Allocated @{mark}", f"Published @{mark}", f"Fragmented @{mark}"]
-    lines = [heads, ["---"] * len(heads)]
+    lines = []
     for row in document["rows"]:
         cells = [row["pods"], row["policy"]]
         for mark in MARKS:
@@ -32,28 +31,15 @@ def rendered(document: Mapping[str, Any]) -> str:
             outside = " (outside)" if not at.get("within", True) else ""
             cells += [_mean(at["allocated"]) + outside, told, _mean(at["fragmented"])]
         lines.append(cells)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table(heads, lines)
 
 
 def _mean(each: Mapping[str, float]) -> str:
     return f"{each['mean']:.2f} ({each['deviation']:.2f})"
 
 
-def page_with_table(page: str, document: Mapping[str, Any]) -> str:
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{rendered(document)}\n{END}{after}"
-
-
 def main(arguments: list[str]) -> int:
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = page_with_table(page, json.loads(DATA.read_bytes()))
-    if "--write" in arguments:
-        PAGE.write_text(wanted, encoding="utf-8")
-    elif page != wanted:
-        print(f"{PAGE} is not what {DATA} says; python tools/packing_table.py --write")
-        return 1
-    return 0
+    return page_table.main(arguments, "packing_table", PAGE, DATA, rendered)
 
 
 if __name__ == "__main__":
