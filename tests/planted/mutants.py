@@ -324,9 +324,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # --- API server -------------------------------------------------------------------------------------------------
     Mutant(
-        "apiserver: a stale resourceVersion is accepted", API_WRITES, "apiserver/preparing.py",
-        '    elif wanted != before["resourceVersion"]:',
-        '    elif int(wanted) > int(before["resourceVersion"]):',
+        "apiserver: a stale resourceVersion is accepted", API_WRITES, "apiserver/checks.py",
+        '    if wanted == before["resourceVersion"]:',
+        '    if not wanted or int(wanted) <= int(before["resourceVersion"]):',
         "only versions from the future refused: an update of an old state overwrites a new one",
     ),
     Mutant(
