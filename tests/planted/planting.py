@@ -56,7 +56,7 @@ def plant(folder: Path, mutant: Mutant) -> None:
     count = text.count(mutant.old)
     assert count == 1, (
         f"{mutant.name}: its old text stands {count} times in minikube_py/{mutant.file}, not once; the code has "
-        f"changed: bring tests/planted/mutants.py up to date. Looked for:\n{mutant.old}"
+        f"changed: bring its table up to date. Looked for:\n{mutant.old}"
     )
     path.unlink()
     path.write_text(text.replace(mutant.old, mutant.new))
