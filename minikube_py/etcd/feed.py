@@ -253,7 +253,7 @@ class Feed:
                     self._troubles.pop("watch", None)
                     self._behind.set()
                 self._unanswered = 0
-                self._take(answer)
+                await self._take(answer)
                 if answer.events and answer.events[0].kv.mod_revision == self.mirror.revision:
                     single += 1
                     if single >= SINGLE_MAX and self._wanted - self.mirror.revision > BEHIND_MAX:
@@ -269,7 +269,7 @@ class Feed:
         if header.cluster_id != self.cluster_id or header.revision < self.mirror.revision:
             await self._ends()
 
-    def _take(self, answer: Any) -> None:
+    async def _take(self, answer: Any) -> None:
         """Raises: Lost; Unavailable if etcd ends a watch for another reason."""
         if answer.canceled:
             if answer.compact_revision:
@@ -283,20 +283,20 @@ class Feed:
         if told - self.mirror.revision > GAP_MAX:
             raise Lost(f"others have made {told - self.mirror.revision} revisions meanwhile")
         if answer.events:
-            self._apply(answer.events)
+            await self._apply(answer.events)
         elif not answer.created:
             self._continue([])
-            if self.mirror.advance(answer.header.revision):
+            if await in_steps(self.mirror.advancing(answer.header.revision)):
                 self._notify(True)
 
-    def _apply(self, events: Any) -> None:
+    async def _apply(self, events: Any) -> None:
         """Applies a complete answer: etcd never splits a revision. Raises: Lost."""
         back, changes = self._wording.keys.back, []
         for event in events:
             kv = event.kv
             changes.append(Change(back(kv.key), kv.mod_revision, None if event.type else kv.value, kv.lease))
-        self.mirror.apply(self._continue([change for change in changes if change.key]))
-        self._notify(alone=self.mirror.advance(changes[-1].revision))
+        await in_steps(self.mirror.applying(self._continue([change for change in changes if change.key])))
+        self._notify(alone=await in_steps(self.mirror.advancing(changes[-1].revision)))
 
     def _continue(self, changes: list[Change]) -> list[Change]:
         """Those after the mirror's. An etcd that was restored may have its identity, and have passed its revision.

@@ -25,6 +25,7 @@ from minikube_py.mvcc.versions import LATEST
 log = logging.getLogger(__name__)
 KEYS_PER_STEP: Final = 1_000
 OBJECTS_PER_STEP: Final = 128
+REVISIONS_PER_STEP: Final = 8_192
 FIELDS_PREFIX: Final = b"/minikube-py/fields/"
 """Fields of an index, for servers that do not know their kind."""
 
@@ -111,18 +112,20 @@ class Mirror:
     def revision(self) -> int:
         return self.state.revision
 
-    def apply(self, changes: Sequence[Change]) -> None:
-        """Applies whole revisions, in order, all after its own."""
+    def applying(self, changes: Sequence[Change]) -> Generator[None, None, None]:
+        """Applies whole revisions, in order, all after its own, in slices as `advancing`."""
         for revision, group in groupby(changes, lambda change: change.revision):
-            self.advance(revision - 1)
+            yield from self.advancing(revision - 1)
             self._commit(revision, list(group))
 
-    def advance(self, revision: int) -> bool:
-        """No key of ours changed up to `revision`. False: that was known."""
+    def advancing(self, revision: int) -> Generator[None, None, bool]:
+        """No key of ours changed up to `revision`. Others may have raised it by 100,000s. False: that was known."""
         state = self.state
         known = state.revision >= revision
         while state.revision < revision:
             state.commit(state.revision + 1, [])
+            if state.revision % REVISIONS_PER_STEP == 0:
+                yield
         return not known
 
     def _commit(self, revision: int, changes: list[Change]) -> None:

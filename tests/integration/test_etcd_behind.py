@@ -432,9 +432,9 @@ async def test_a_watch_far_behind_is_asked_for_again_and_misses_nothing(
         )
         await until(lambda: storage.feed.following, "the watch stands")
 
-        def counted(answer: Any) -> None:
+        async def counted(answer: Any) -> None:
             messages.append(len(answer.events))
-            take(answer)
+            await take(answer)
 
         monkeypatch.setattr(storage.feed, "_take", counted)
         caller = Caller(etcd)

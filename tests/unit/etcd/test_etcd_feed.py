@@ -107,7 +107,7 @@ async def test_a_change_that_cannot_be_applied_is_read_instead(monkeypatch: pyte
         raise KeyError("planted")
 
     async with fake_etcd() as etcd, following(etcd) as feed:
-        monkeypatch.setattr(Mirror, "apply", broken)
+        monkeypatch.setattr(Mirror, "applying", broken)
         await follows(feed, etcd, await etcd.put(b"/registry/nodes/n", NODE))
         assert feed.loads == 2
 

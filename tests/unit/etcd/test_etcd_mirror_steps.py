@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import orjson
 import pytest
 
-from minikube_py.etcd.mirror import KEYS_PER_STEP, OBJECTS_PER_STEP, Change, Mirror
+from minikube_py.etcd.mirror import KEYS_PER_STEP, OBJECTS_PER_STEP, REVISIONS_PER_STEP, Change, Mirror
 from minikube_py.fields.builtin import NODES, PODS
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc import successor
@@ -48,7 +49,8 @@ def loaded(kvs: list[KeyValue], revision: int) -> Mirror:
 async def test_a_mirror_that_was_replaced_is_freed_a_slice_at_a_time() -> None:
     key = NODES.prefix + b"n%05d"
     mirror = loaded([KeyValue(key % each, node(each), each + 2, each + 2, 1, 0) for each in range(COUNT)], COUNT + 1)
-    mirror.apply([Change(key % each, COUNT + 2 + each, node(each + 1), 0) for each in range(COUNT)])
+    for _ in mirror.applying([Change(key % each, COUNT + 2 + each, node(each + 1), 0) for each in range(COUNT)]):
+        pass
     state = mirror.state
     index, table = state.index, state.tables.by_name[NODES.name]
     asked = RangeRequest(NODES.prefix, b"/registry/nodes0", where=Where((Comparison("free.cpu", ">=", ("60",)),)))
@@ -69,6 +71,21 @@ async def test_a_mirror_that_was_replaced_is_freed_a_slice_at_a_time() -> None:
     # Whoever was trying ways to answer gives up, and does not take the rest for the whole.
     found = await under_way
     assert any("not tried" in each.reason for each in found.others)
+
+
+def test_revisions_of_others_are_recorded_a_slice_at_a_time() -> None:
+    mirror = Mirror()
+    others = 20 * REVISIONS_PER_STEP + 5
+    ours = [Change(b"/registry/a", others, b"1", 0), Change(b"/registry/b", 2 * others, b"2", 0)]
+    before, seen = mirror.revision, set()
+    for _ in itertools.chain(mirror.applying(ours), mirror.advancing(3 * others)):
+        assert mirror.revision - before <= REVISIONS_PER_STEP
+        before = mirror.revision
+        # What is shown in between is true: a key is there from its revision on.
+        current = len(mirror.state.index.current)
+        assert current == sum(each.revision <= before for each in ours)
+        seen.add(current)
+    assert seen == {0, 1, 2} and mirror.revision == 3 * others
 
 
 def test_no_step_takes_more_than_its_share_and_all_of_them_make_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
