@@ -6,8 +6,9 @@ it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
+
+from minikube_py.containers.turns import turn
 
 STEPS_MAX: Final = 5_000_000
 """Of one session: a command of `exec`, or a container's main process."""
@@ -26,7 +27,7 @@ class Account:
     def __init__(self) -> None:
         self.steps = 0
         self.variables_bytes = 0
-        self._left = STEPS_AT_ONCE
+        self._left = 0
 
     async def spend(self, steps: int) -> None:
         """Returns when these steps may be taken. Raises: Spent."""
@@ -35,7 +36,7 @@ class Account:
             raise Spent(f"more than {STEPS_MAX} steps in one session, which is the limit")
         self._left -= steps
         if self._left < 0:
-            await asyncio.sleep(0)
+            await turn()
             self._left = STEPS_AT_ONCE - steps
 
     def assign(self, variables: dict[str, str], name: str, value: str) -> bool:

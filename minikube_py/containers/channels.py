@@ -19,6 +19,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
+from minikube_py.containers.turns import turn
 
 INBOX_BYTES_MAX: Final = 256 << 10
 """Buffer per channel; when full, the whole connection waits."""
@@ -125,9 +126,10 @@ class SpdyChannels:
         """Reads until the connection ends. Raises: Malformed, ConnectionError."""
         try:
             while data := await self._duplex.read():
+                await turn()
                 await self._take(data)
                 while self._spdy.more:
-                    await asyncio.sleep(0)
+                    await turn()
                     await self._take(b"")
         finally:
             for each in self._channels.values():
@@ -201,8 +203,7 @@ class WebSocket:
                 break
             try:
                 for at in range(0, len(data), _RECEIVED_BYTES_AT_ONCE):
-                    if at:
-                        await asyncio.sleep(0)
+                    await turn()
                     self._frames.receive_data(data[at : at + _RECEIVED_BYTES_AT_ONCE])
                     for event in self._frames.events():
                         await self._take(event)

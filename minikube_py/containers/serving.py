@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, Final
 
 from minikube_py.containers.process import Read, Write
 from minikube_py.containers.runtime import NotThere
+from minikube_py.containers.turns import turn
 
 _HEAD_BYTES_MAX: Final = 16 << 10
 _REQUEST: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
@@ -63,5 +63,5 @@ async def serve(pod: dict[str, Any], port: int, read: Read, write: Write) -> Non
         if _CLOSES.search(head + b"\r\n"):
             return
         # Many requests may have arrived at once.
-        await asyncio.sleep(0)
+        await turn()
         buffer = buffer or await read()

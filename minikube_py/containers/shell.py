@@ -6,7 +6,6 @@ line runs.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
@@ -16,6 +15,7 @@ from typing import Final
 from minikube_py.containers.account import VARIABLES_BYTES_MAX
 from minikube_py.containers.files import FileError
 from minikube_py.containers.process import OUT_BYTES_AT_ONCE, OUTPUT_BYTES_MAX, Exit, Process, Read, Write
+from minikube_py.containers.turns import turn
 
 NOT_FOUND: Final = 127
 SHELLS: Final = ("sh", "ash", "bash", "/bin/sh", "/bin/ash", "/bin/bash")
@@ -147,7 +147,7 @@ class Shell:
             if pipeline.when == ("&&" if self._last else "||"):
                 continue
             # Yield: a script may be long, and most programs never wait.
-            await asyncio.sleep(0)
+            await turn()
             self._last = await self._pipeline(pipeline.commands)
         return self._last
 
@@ -167,7 +167,7 @@ class Shell:
 
     async def _line(self) -> bytes:
         """Including its newline; empty at the end. Raises: Exit."""
-        await asyncio.sleep(0)
+        await turn()
         while len(self._ahead) < 2:
             part = await self._process.read()
             if not part:

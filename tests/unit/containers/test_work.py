@@ -35,6 +35,7 @@ from minikube_py.containers.runtime import ENVIRONMENT_MAX, KILLED, LOG_LINES_MA
 from minikube_py.containers.serving import serve
 from minikube_py.containers.shell import WORDS_MAX
 from minikube_py.containers.spdy import DICTIONARY, HEADERS_MAX, Malformed, Spdy
+from minikube_py.containers.turns import turn
 
 LINES_PER_STEP = 40
 FINE = 200
@@ -147,6 +148,46 @@ def test_long_lines_are_sliced_or_refused(name: str) -> None:
     assert counted.most_lines <= LINES_PER_STEP * STEPS_AT_ONCE
     assert counted.most_steps <= STEPS_AT_ONCE
     assert code in (0, 1, 2) or (code == KILLED and b"killed: more than 60000 steps" in shown)
+
+
+MANY = 40
+
+
+@pytest.mark.parametrize("name", ["words", "appended", "forks", "pipeline"])
+def test_sessions_at_once_do_not_add_up(name: str) -> None:
+    """Each takes its slice in a turn of its own; requests begin them one by one."""
+
+    async def all_of_them() -> list[tuple[int, bytes]]:
+        begun = []
+        for _ in range(MANY):
+            begun.append(asyncio.ensure_future(session("sh", "-c", LONG[name])()))
+            await asyncio.sleep(0)
+        return await asyncio.gather(*begun)
+
+    alone, together = Counted(), Counted()
+    with mock.patch.object(account, "STEPS_MAX", 8_000):
+        expected = alone.run(session("sh", "-c", LONG[name]), FINE)
+        assert together.run(all_of_them, FINE) == [expected] * MANY
+    assert together.most_lines <= 3 * alone.most_lines
+
+
+def test_a_turn_that_is_no_longer_wanted_is_given_to_the_next() -> None:
+    async def work() -> list[int]:
+        order: list[int] = []
+
+        async def worker(number: int) -> None:
+            for _ in range(3):
+                await turn()
+                order.append(number)
+
+        tasks = [asyncio.ensure_future(worker(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await turn()
+        return order
+
+    assert run_virtually(work) == [0, 2, 3] * 3
 
 
 def test_each_word_of_a_command_is_matched_once() -> None:
