@@ -260,7 +260,11 @@ class FakeKubelet:
                 logger.exception("pod %s cannot be started", key)
 
     def _after(self, played: PlayedPod, delay_s: float, key: str, action: Action) -> None:
-        """Calls `action(pod, played)` later, if that pod still exists; immediately without a delay."""
+        """Calls `action(pod, played)` later, if that pod still exists; immediately without a delay. What an answer asks
+        for replaces no deletion."""
+        seen = self._pods.store.get(key) if self._pods is not None else None
+        if seen is not None and seen.deleting and action not in (self._kill, self._delete):
+            return
         if played.timer is not None:
             played.timer.cancel()
             played.timer = None
@@ -428,10 +432,13 @@ class FakeKubelet:
     def _stop(self, pod: PodView, played: PlayedPod) -> None:
         played.stage = Stage.STOPPING
         delay_s = min(float(pod.grace_s), self.config.stop_delay.draw_s(self._rng))
-        self._after(played, delay_s, pod.key, self._kill if pod.held and not pod.terminal else self._delete)
+        self._after(played, delay_s, pod.key, self._kill)
 
     def _kill(self, pod: PodView, played: PlayedPod) -> None:
-        """A finalizer holds it: report its end, and the object remains."""
+        """If a finalizer holds it, report its end: the object remains."""
+        if pod.terminal or not pod.held:
+            self._delete(pod, played)
+            return
         now = timestamp(self._clock.wall_s())
         body = self._statuses.ended(pod.uid, pod.containers, pod.started or now, now, pod_status.KILLED)
 
@@ -454,10 +461,10 @@ class FakeKubelet:
         self._writer.put(Write("DELETE", path, pod_status.deletion(pod.uid), JSON, done))
 
     def _release(self, pod: PodView, played: PlayedPod) -> None:
-        """A finished pod releases resources, address and timer."""
+        """A finished pod releases resources, address and timer, but for the timer of its deletion."""
         self._room.leave(pod.uid)
         played.stage = Stage.STOPPING
-        if played.timer is not None:
+        if played.timer is not None and not pod.deleting:
             played.timer.cancel()
             played.timer = None
         self._give_back(pod.node, played)
