@@ -520,8 +520,8 @@ class Handle(Protocol):
 
     def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool: ...
 
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Moves pods to the active queue regardless of backoff."""
+    def activate(self, pods: Iterable[PodInfo], *, after_error: bool = False) -> None:
+        """Moves pods to the active queue. `after_error`: a request for them failed, so they wait."""
 
     @property
     def rng(self) -> Rng: ...

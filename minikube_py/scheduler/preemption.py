@@ -99,7 +99,7 @@ class Preemptions:
         )
         if not well:
             # No event may come to wake the pod.
-            self._scheduler.activate((pod,))
+            self._scheduler.activate((pod,), after_error=True)
         self._scheduler.wake()
 
     async def _clear_lower(self, pod: PodInfo, node_name: str) -> bool:

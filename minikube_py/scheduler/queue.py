@@ -302,14 +302,18 @@ class SchedulingQueue:
                 break
         return strategy
 
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Moves waiting pods to the active queue regardless of backoff; pods in flight go there if they fail."""
+    def activate(self, pods: Iterable[PodInfo], *, after_error: bool = False) -> None:
+        """Moves waiting pods to the active queue regardless of backoff; pods in flight go there if they fail.
+        `after_error`: a request for the pod failed, so it waits out its backoff."""
         for pod in pods:
             queued = self._all.get(pod.key)
             if queued is not None:
+                if after_error:
+                    queued.consecutive_errors += 1
+                    queued.backoff_until_s = None
                 if queued.queue != ACTIVE:
-                    self._leave(queued)
-                    self._to_active(queued, EVENT_FORCE_ACTIVATE.label)
+                    strategy = AFTER_BACKOFF if after_error else IMMEDIATELY
+                    self._requeue(queued, strategy, EVENT_FORCE_ACTIVATE.label)
             elif pod.uid in self._in_flight:
                 self._record(ClusterChange(EVENT_FORCE_ACTIVATE, None, pod))
 
@@ -520,7 +524,7 @@ class SchedulingQueue:
         self._sequence += 1
         queued.sequence, queued.queue = self._sequence, BACKOFF
         entry = (self._backoff_until(queued), self._sort_key(queued), self._sequence, queued)
-        rejected = queued.unschedulable_plugins or queued.pending_plugins
+        rejected = (queued.unschedulable_plugins or queued.pending_plugins) and not queued.consecutive_errors
         # Popped early, a group's pods would be retried endlessly.
         early = rejected and not queued.pod.group
         heapq.heappush(self._backoff if early else self._error_backoff, entry)

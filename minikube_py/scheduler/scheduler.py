@@ -226,8 +226,8 @@ class Scheduler:
         waiting.reject(plugin, message)
         return True
 
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        self._queue.activate(pods)
+    def activate(self, pods: Iterable[PodInfo], *, after_error: bool = False) -> None:
+        self._queue.activate(pods, after_error=after_error)
         self.wake()
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:

@@ -334,19 +334,21 @@ class DynamicResources:
 
     async def _delete(self, special: ClaimView, pod: PodInfo) -> None:
         devices, clock = Devices.of(self._handle), self._handle.clock
+        failed = True
         try:
             await delete_special(self._handle, special)
             await devices.until(lambda: devices.special_of(pod) is None, clock, clock.monotonic_s() + SEEN_AFTER_MAX_S)
+            failed = False
         finally:
             # None of its registered events reports this.
-            self._handle.activate([pod])
+            self._handle.activate([pod], after_error=failed)
 
     async def _deallocate(self, claim: ClaimView, pod: PodInfo) -> None:
         try:
             await deallocate(self._handle, claim)
         except MinikubeError:
             # No event may come to wake the pod.
-            self._handle.activate([pod])
+            self._handle.activate([pod], after_error=True)
             raise
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeColumns) -> Status | None:

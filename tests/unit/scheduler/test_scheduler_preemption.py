@@ -13,6 +13,7 @@ import pytest
 from scheduler_objects import pod
 from scheduler_world import FakeApi, ManualClock, failure, settle
 
+from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler.metrics import Metrics
 from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.preemption import Preemptions
@@ -155,7 +156,7 @@ async def test_a_policy_of_never_preempts_nobody() -> None:
 
 @pytest.mark.parametrize(("code", "events"), [(404, 0), (500, 0)])
 async def test_a_victim_that_cannot_be_deleted(code: int, events: int) -> None:
-    """One that is gone is no failure; for another the preemptor is tried again at once."""
+    """One that is gone is no failure; for another the preemptor is tried again."""
     async with world("n1") as w:
         w.api.pod("low", cpu="4", **LOW)
         await settle()
@@ -165,6 +166,29 @@ async def test_a_victim_that_cannot_be_deleted(code: int, events: int) -> None:
         assert len(w.events("Preempted")) == events
         result = "success" if code == 404 else "error"
         assert w.scheduler.metrics()[f'scheduler_preemption_goroutines_execution_total{{result="{result}"}}'] >= 1
+
+
+async def test_a_preemption_that_fails_at_once_is_repeated_after_the_backoff() -> None:
+    """A transport that refuses all writes takes no time: each further attempt would follow at once."""
+    tries: list[str] = []
+
+    def refused(name: str) -> ApiResponse:
+        tries.append(name)
+        return failure(500, "InternalError", "no")
+
+    async with world("n1") as w:
+        w.api.pod("low", cpu="4", **LOW)
+        await settle()
+        w.api.on_delete = refused
+        w.api.pod("high", cpu="4", priority=10)
+        await settle()
+        await settle()
+        assert tries == ["low"]
+        await w.clock.advance(3)
+        assert 2 <= len(tries) <= 3
+        w.api.on_delete = None
+        await w.clock.advance(10)
+        assert w.going() == ["low"]
 
 
 def test_nominations_follow_what_was_decided_until_the_api_says_otherwise() -> None:
