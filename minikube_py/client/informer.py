@@ -45,7 +45,7 @@ class Handler(Generic[T]):
     is withdrawn from all handlers, and omitted.
 
     An object deleted and recreated under its name is reported by on_delete and on_add. `on_batch` follows each
-    batch."""
+    batch, `on_list` each list: objects that came and went since the last event before it are never reported."""
 
     on_add: Callable[[T], None] = _ignore
     on_update: Callable[[T, T], None] = _ignore
@@ -53,6 +53,7 @@ class Handler(Generic[T]):
     on_delete: Callable[[T], None] = _ignore
     """Argument: the object last in the store."""
     on_batch: Callable[[], None] = _ignore
+    on_list: Callable[[], None] = _ignore
 
 
 @dataclass(slots=True)
@@ -271,6 +272,8 @@ class Informer(Generic[T]):
             items, version = await self._pages(0)
         await self._replace(items)
         self.resource_version = version
+        for handler in self._handlers:
+            handler.on_list()
         self.problem = ""
 
     async def _pages(self, page_size: int) -> tuple[dict[str, T], str]:

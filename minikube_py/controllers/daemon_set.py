@@ -50,17 +50,20 @@ class DaemonSetController(QueueController):
         self._pod_claims: Claims[PodView] = Claims(context.client, _OWNER, PODS)
         self._revision_claims: Claims[RevisionView] = Claims(context.client, _OWNER, CONTROLLER_REVISIONS)
         self._history = History(context.client, _OWNER)
-        self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
+        self._workers = QueueWorkers(context, "daemonset", self.sync)
+        self._queue = self._workers.queue
+        self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
         self._control = PodControl(context.client, _OWNER, self._recorder, self._expectations)
         self._waits: dict[tuple[str, str], tuple[float, float]] = {}
         """(uid of the set, node) to (backoff in seconds, its start) of a pod that failed there."""
-        self._workers = QueueWorkers(context, "daemonset", self.sync)
-        self._queue = self._workers.queue
         self._sets.add_handler(
             Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
         )
         self._pods.add_handler(
-            Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
+            Handler(
+                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
+                on_list=self._expectations.pods_listed,
+            )
         )
         self._nodes.add_handler(
             Handler(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)

@@ -50,13 +50,6 @@ class JobController:
         self._pods: Informer[PodView] = context.informers.of(PODS)
         self._jobs: Informer[WorkloadView] = context.informers.of(JOBS)
         self._claims: Claims[PodView] = Claims(context.client, self.owner, PODS, JOB_TRACKING)
-        self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
-        self._events = context.recorder("job-controller")
-        self._control = PodControl(context.client, self.owner, self._events, self._expectations)
-        self._removing: dict[str, set[str]] = {}
-        self._backoffs: dict[str, Backoff] = {}
-        self._written: dict[str, int] = {}
-        """Job to the version of its last write: older views are ignored."""
 
         def limiter() -> ItemExponentialRateLimiter[str]:
             return ItemExponentialRateLimiter(RETRY_S, RETRY_MAX_S)
@@ -64,13 +57,23 @@ class JobController:
         self._workers = QueueWorkers(context, "job", self.sync, limiter=limiter())
         self._orphans = QueueWorkers(context, "job_orphan_pod", self._sync_orphan, limiter=limiter())
         self._queue = self._workers.queue
+        self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
+        self._events = context.recorder("job-controller")
+        self._control = PodControl(context.client, self.owner, self._events, self._expectations)
+        self._removing: dict[str, set[str]] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._written: dict[str, int] = {}
+        """Job to the version of its last write: older views are ignored."""
         self._jobs.add_handler(
             Handler(
                 on_add=lambda job: self._queue.add(job.key), on_update=self._job_updated, on_delete=self._job_deleted
             )
         )
         self._pods.add_handler(
-            Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=lambda pod: self._left(pod, True))
+            Handler(
+                on_add=self._pod_added, on_update=self._pod_updated, on_delete=lambda pod: self._left(pod, True),
+                on_list=self._expectations.pods_listed,
+            )
         )
 
     def start(self) -> None:
@@ -260,7 +263,7 @@ class JobController:
     async def _remove(self, look: JobSync, plan: Plan) -> Exception | None:
         """Deletes surplus pods, which are not counted."""
         job = look.job
-        self._expectations.expect_deletions(job.key, (pod.uid for pod in plan.going))
+        self._expectations.expect(job.key, 0, (pod.uid for pod in plan.going))
         freed = await asyncio.gather(*(self._free(pod) for pod in plan.going if tracked(pod)), return_exceptions=True)
         outcomes = await self._control.delete(job, plan.going)
         self._deleted(look, [pod for pod, outcome in zip(plan.going, outcomes) if outcome is None])

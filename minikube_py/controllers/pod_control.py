@@ -46,7 +46,7 @@ class PodControl:
 
     async def create(self, owner: WorkloadView, bodies: Sequence[bytes]) -> tuple[int, Exception | None]:
         """Creates pods from `bodies`; returns (number created, first failure)."""
-        self._expectations.expect_creations(owner.key, len(bodies))
+        self._expectations.expect(owner.key, len(bodies))
         return await self._create_all(owner, bodies)
 
     async def _create_all(self, owner: WorkloadView, bodies: Sequence[bytes]) -> tuple[int, Exception | None]:

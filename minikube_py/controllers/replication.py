@@ -46,18 +46,21 @@ class ReplicaController(QueueController):
         self._pods: Informer[PodView] = context.informers.of(PODS)
         self._controllers: Informer[WorkloadView] = context.informers.of(self.owner.resource)
         self._claims: Claims[PodView] = Claims(context.client, self.owner, PODS)
-        self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
-        recorder = context.recorder(self.component)
-        self._control = PodControl(context.client, self.owner, recorder, self._expectations)
         self._workers = QueueWorkers(context, self.queue, self.sync)
         self._queue = self._workers.queue
+        self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
+        recorder = context.recorder(self.component)
+        self._control = PodControl(context.client, self.owner, recorder, self._expectations)
         self._controllers.add_handler(
             Handler(
                 on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._controller_deleted
             )
         )
         self._pods.add_handler(
-            Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
+            Handler(
+                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
+                on_list=self._expectations.pods_listed,
+            )
         )
 
     # --- event handlers ---------------------------------------------------------------------------------------------

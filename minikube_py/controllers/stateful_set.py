@@ -77,14 +77,17 @@ class StatefulSetController(QueueController):
         self._pod_claims: Claims[PodView] = Claims(context.client, _OWNER, PODS)
         self._revision_claims: Claims[RevisionView] = Claims(context.client, _OWNER, CONTROLLER_REVISIONS)
         self._history = History(context.client, _OWNER)
-        self._expectations = Expectations(context.clock, context.config.expectations_timeout_s)
         self._workers = QueueWorkers(context, "statefulset", self.sync)
         self._queue = self._workers.queue
+        self._expectations = Expectations(self._queue.add_after, context.clock, context.config.expectations_timeout_s)
         self._sets.add_handler(
             Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
         )
         self._pods.add_handler(
-            Handler(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
+            Handler(
+                on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted,
+                on_list=self._expectations.pods_listed,
+            )
         )
 
     # --- event handlers ---------------------------------------------------------------------------------------------
@@ -253,7 +256,7 @@ class StatefulSetController(QueueController):
 
     async def _create(self, owner: WorkloadView, found: Revisions, ordinal: int) -> None:
         name = f"{owner.name}-{ordinal}"
-        self._expectations.expect_creations(owner.key, 1)
+        self._expectations.expect(owner.key, 1)
         try:
             await self._create_claims(owner, ordinal)
             body = new_pod(owner, found, ordinal)
@@ -312,7 +315,7 @@ class StatefulSetController(QueueController):
         return changed
 
     async def _delete(self, owner: WorkloadView, pod: PodView) -> None:
-        self._expectations.expect_deletions(owner.key, (pod.uid,))
+        self._expectations.expect(owner.key, 0, (pod.uid,))
         body = orjson.dumps(delete_options(pod.uid, "", None, ""))
         try:
             await self._client.raw("DELETE", path_of(PODS, pod.namespace, pod.name), None, body)

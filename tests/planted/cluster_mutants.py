@@ -97,7 +97,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     SwarmMutant(
         "jobs: creations are not expected", "controllers/pod_control.py",
-        "        self._expectations.expect_creations(owner.key, len(bodies))\n        return",
+        "        self._expectations.expect(owner.key, len(bodies))\n        return",
         "        return",
         "the same for a Job, which then runs more than its parallelism",
     ),

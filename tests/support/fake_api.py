@@ -44,12 +44,16 @@ KINDS = [
         ("secrets", "Secret", True),
         ("serviceaccounts", "ServiceAccount", True),
         ("events", "Event", True),
+        ("persistentvolumeclaims", "PersistentVolumeClaim", True),
     )
 ] + [
     Kind("coordination.k8s.io", "v1", "leases", "Lease", True),
     Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True),
     Kind("apps", "v1", "replicasets", "ReplicaSet", True),
     Kind("apps", "v1", "statefulsets", "StatefulSet", True),
+    Kind("apps", "v1", "daemonsets", "DaemonSet", True),
+    Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True),
+    Kind("batch", "v1", "jobs", "Job", True),
     Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
     Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
 ]

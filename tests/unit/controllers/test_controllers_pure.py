@@ -110,10 +110,14 @@ def test_all_go_where_all_are_asked_for():
     assert ranking.pods_to_delete(pods, [], 2, NOW_S) == pods
 
 
+def no_look(key, delay_s):
+    pass
+
+
 def test_expectations_are_met_by_what_is_seen():
-    expectations = Expectations(StepClock())
+    expectations = Expectations(no_look, StepClock())
     assert expectations.satisfied("k")
-    expectations.expect_creations("k", 2)
+    expectations.expect("k", 2)
     expectations.creation_observed("k")
     assert not expectations.satisfied("k")
     expectations.creation_observed("k")
@@ -121,8 +125,8 @@ def test_expectations_are_met_by_what_is_seen():
 
 
 def test_a_deletion_counts_once_per_pod():
-    expectations = Expectations(StepClock())
-    expectations.expect_deletions("k", ["u1", "u2"])
+    expectations = Expectations(no_look, StepClock())
+    expectations.expect("k", 0, ["u1", "u2"])
     expectations.deletion_observed("k", "u1")
     expectations.deletion_observed("k", "u1")
     assert not expectations.satisfied("k")
@@ -130,14 +134,18 @@ def test_a_deletion_counts_once_per_pod():
     assert expectations.satisfied("k")
 
 
-async def test_expectations_lapse():
-    clock = StepClock()
-    expectations = Expectations(clock, 300)
-    expectations.expect_creations("k", 1)
-    await clock.advance(300)
-    assert not expectations.satisfied("k")
+async def test_expectations_lapse_and_after_a_list_the_key_is_looked_at_then():
+    clock, looks = StepClock(), []
+    expectations = Expectations(lambda key, delay_s: looks.append((key, clock.now_s + delay_s)), clock, 300)
+    expectations.expect("k", 1)
+    await clock.advance(100)
+    assert not expectations.satisfied("k") and looks == []
+    expectations.pods_listed()
+    assert looks == [("k", 301)]
+    await clock.advance(200)
+    assert not expectations.satisfied("k") and looks[1:] == [("k", 301)]
     await clock.advance(1)
-    assert expectations.satisfied("k")
+    assert expectations.satisfied("k") and len(looks) == 2
 
 
 @pytest.mark.parametrize(
