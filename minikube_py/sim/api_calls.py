@@ -292,9 +292,10 @@ class CallTransport:
             calls.deliver(name, plural, partial(calls.later, partial(arrive, item), link))
 
         def expire() -> None:
-            if served.owed.pop(number, None) is not None:
-                refuse(calls.too_old(name, "1") or b"")
-                send(None)
+            # Also one that has ended, and at once: news of its end may have been dropped, or may be by the next fault.
+            served.owed.pop(number, None)
+            for item in ([WatchEvent("ERROR", calls.too_old(name, "1") or b"")], None):
+                calls.later(partial(arrive, item), link)
 
         def refuse(body: bytes) -> None:
             send([WatchEvent("ERROR", body)])

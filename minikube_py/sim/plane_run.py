@@ -59,9 +59,8 @@ DERIVE_LOOKS: Final = 3
 SECOND_SHARE: Final = 0.3
 """Share of histories with two schedulers, or two controller processes."""
 CALM_OPERATIONS: Final = 15
-CALM_S: Final = 40.0
-"""Users work that long before the first fault: views are late by no more than LAG_S, which the laws then count on."""
 LAG_S: Final = 5.0
+"""Before the first fault views are late by no more than this, which the laws then count on."""
 RUN_S: Final = 4000.0
 OPERATIONS: Final = (10, 25, 50)
 SPANS_S: Final = (40, 90, 180)
@@ -196,7 +195,7 @@ class PlaneRun(Run):
         user = self.user = User(RestClient(transport), clock, Rng(self._rng.getrandbits(64)), room)
         await self._finished(user.set_up(), BEGIN_S, "set up")
         self._calm_until_s = math.inf
-        await self._finished(user.work(CALM_OPERATIONS, CALM_S), RUN_S, "work")
+        await self._finished(user.work(CALM_OPERATIONS, user.calm_s), RUN_S, "work")
         faults = drawn_faults(options)
         if faults:
             self._calm_until_s = self.world.scheduler.now_s + faults[0].at_us / S

@@ -34,6 +34,7 @@ PRIORITY_CLASSES: Final = ResourceRef("scheduling.k8s.io", "v1", "priorityclasse
 BUDGETS: Final = ResourceRef("policy", "v1", "poddisruptionbudgets")
 QUOTAS: Final = ResourceRef("", "v1", "resourcequotas")
 STORAGE_CLASSES: Final = ResourceRef("storage.k8s.io", "v1", "storageclasses")
+CLAIMS: Final = ResourceRef("", "v1", "persistentvolumeclaims")
 AUTOSCALERS: Final = ResourceRef("autoscaling", "v2", "horizontalpodautoscalers")
 DEFAULT: Final = "default"
 TEAM: Final = "team"
@@ -74,26 +75,37 @@ WORKLOADS: Final[tuple[tuple[ResourceRef, str, str], ...]] = (
 )
 DAEMONS: Final = (DAEMON_SETS, DEFAULT, "agent")
 ROLLED: Final = (*WORKLOADS[3:], DAEMONS)
+CALM_S: Final = 40.0
+"""Users work that long before the first fault."""
 CRONS: Final = {"forbid": "Forbid", "replace": "Replace", "allow": "Allow"}
 CRON_RUN_S: Final = (5, 90)
 """Also longer than the minute to the next one."""
+CRON_SHARE: Final = 0.4
+CRON_CALM_S: Final = 130.0
+"""Two minutes begin within it."""
+CLAIM: Final = {
+    "accessModes": ["ReadWriteOnce"], "storageClassName": "made", "resources": {"requests": {"storage": "1Gi"}}
+}  # fmt: skip
+CLAIM_NAMES: Final = tuple(f"claim-{number}" for number in range(4))
 JOB_NAMES: Final = tuple(f"job-{number}" for number in range(4))
 Op = Callable[[], Awaitable[None]]
 
 
 class User:
-    """`acknowledged`: in order; `counts`: attempts by outcome. `room`: how many pods fit."""
+    """`acknowledged`: in order; `counts`: attempts by outcome. `room`: how many pods fit. `calm_s`: how long it works
+    before the first fault, once it is set up."""
 
     def __init__(self, client: RestClient, clock: Clock, rng: Rng, room: int) -> None:
         self.client, self.clock, self.rng = client, clock, rng
         self.acknowledged: list[Acknowledged] = []
         self.counts: Counter[str] = Counter()
+        self.calm_s = CALM_S
         self._made = 0
         self._room = room
         self._ops: tuple[tuple[int, Op], ...] = (
             (6, self._make), (6, self._scale), (3, self._roll), (3, self._delete), (3, self._job), (3, self._burst),
             (2, self._delete_pod), (4, self._evict), (2, self._budget), (2, self._bind_again), (3, self._taint),
-            (1, self._cron),
+            (1, self._cron), (2, self._claim),
         )  # fmt: skip
 
     async def set_up(self) -> None:
@@ -113,6 +125,10 @@ class User:
         for name in ("web", "rc"):
             spec: Object = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 80}]}
             yield SERVICES, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec}
+        if self.rng.random() < CRON_SHARE:
+            self.calm_s = CRON_CALM_S
+            for name in CRONS:
+                yield CRON_JOBS, self._cron_job(name, CRON_RUN_S[-1])
         if self.rng.random() < AUTOSCALER_SHARE:
             target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
             spec = {"scaleTargetRef": target, "minReplicas": SCALED[0], "maxReplicas": SCALED[1]}
@@ -174,9 +190,7 @@ class User:
         elif resource == DEPLOYMENTS:
             spec["strategy"] = rng.choice(STRATEGIES)
         elif resource == STATEFUL_SETS and rng.random() < 0.5:
-            claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "made"}
-            claim["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[assignment]
-            spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+            spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": CLAIM}]
         await self._create(resource, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
     async def _scale(self) -> None:
@@ -218,16 +232,31 @@ class User:
 
     async def _cron(self) -> None:
         """Starts a Job each minute, or no longer."""
-        name, policy = self.rng.choice(tuple(CRONS.items()))
+        name = self.rng.choice(tuple(CRONS))
         if self.rng.random() < 0.2:
             cron = await self.client.get(CRON_JOBS, name, DEFAULT)
             await self._remove(CRON_JOBS, cron, self.rng.choice(POLICIES[:3]))
             return
+        await self._create(CRON_JOBS, self._cron_job(name, self.rng.choice(CRON_RUN_S)))
+
+    def _cron_job(self, name: str, run_s: int) -> Object:
         template = self._template({"cron": name}, SIZES[:1])
         template["spec"]["restartPolicy"] = "Never"
-        template["metadata"]["annotations"] = {RUN_SECONDS: str(self.rng.choice(CRON_RUN_S))}
-        spec = {"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": {"template": template}}}
-        await self._create(CRON_JOBS, {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec})
+        template["metadata"]["annotations"] = {RUN_SECONDS: str(run_s)}
+        spec: Object = {"schedule": "* * * * *", "concurrencyPolicy": CRONS[name]}
+        spec["jobTemplate"] = {"spec": {"template": template}}
+        return {"metadata": {"name": name, "namespace": DEFAULT}, "spec": spec}
+
+    async def _claim(self) -> None:
+        """Several at once need volumes, beside those that others hold; or one goes, and its volume with it."""
+        first, *others = self.rng.sample(CLAIM_NAMES, 3)
+        if self.rng.random() < 0.4:
+            claim = await self.client.get(CLAIMS, first, DEFAULT)
+            await self._remove(CLAIMS, claim, "Background")
+            return
+        for name in (first, *others):
+            claim = {"metadata": {"name": name, "namespace": DEFAULT}, "spec": CLAIM}
+            await self._try(lambda claim=claim: self._create(CLAIMS, claim))  # type: ignore[misc]
 
     async def _burst(self) -> None:
         """More than may fit. In a contest large pods take the room of several small ones each, and of each other."""

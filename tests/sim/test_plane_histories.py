@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from minikube_py.env import Rng
-from minikube_py.sim.api_calls import ApiCalls
+from minikube_py.sim.api_calls import ApiCalls, CallTransport
 from minikube_py.sim.checkers.control_plane import Acknowledged, History, unrest
 from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.histories import histories
+from minikube_py.sim.loop import NS_PER_S
 from minikube_py.sim.plane_run import PlaneRun, drawn_plane
 from minikube_py.sim.run import drawn_faults
 from minikube_py.sim.swarm import run_block, told
-from minikube_py.sim.world import World
+from minikube_py.sim.world import Process, World
 
 CLUSTER = histories("cluster")
 
@@ -86,6 +89,39 @@ def test_watches_of_one_kind_are_late_and_stay_in_order() -> None:
     calls.resume_watches("controllers")
     send("pods", 5)
     assert got == [3, 1, 2, 4, 5]
+
+
+def test_a_watch_ends_however_many_faults_of_its_client_overlap() -> None:
+    world, got = World(1), list[Any]()
+    calls = ApiCalls(world, Rng("overlap"))
+
+    class Silent:
+        cache = SimpleNamespace(revision=7)
+
+        async def next(self) -> Any:
+            await asyncio.get_running_loop().create_future()
+
+        async def handle(self, asked: Any) -> Any:
+            return SimpleNamespace(stream=self, body=b"")
+
+    async def server(process: Process) -> None:
+        calls.serve(process, Silent())  # type: ignore[arg-type]
+        await asyncio.get_running_loop().create_future()
+
+    async def client(process: Process) -> None:
+        transport = CallTransport(calls, process.loop, process.rng, ["api-0"], name="client")
+        async for events in transport.watch("/api/v1/pods", {"resourceVersion": "5"}):
+            got.extend(each.type for each in events)
+        got.append("the end")
+        await asyncio.get_running_loop().create_future()
+
+    world.start("api-0", server)
+    world.scheduler.after(1, lambda _: world.start("client", client))
+    steps = (calls.delay_watches, calls.delay_watches, calls.expire_watches, calls.expire_watches)
+    for at_s, step in enumerate(steps, start=2):
+        world.scheduler.after(at_s, step, "client")
+    world.scheduler.run_to(10 * NS_PER_S)
+    assert got == ["ERROR", "the end"]
 
 
 def test_only_creations_without_an_answer_are_unknown() -> None:

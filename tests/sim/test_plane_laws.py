@@ -124,6 +124,15 @@ def ordinals(*ready: bool) -> str:
     return told((0.0, "apps/statefulsets/d/o", owner(replicas=3)), *made)
 
 
+def filled(*created: str) -> str:
+    """A StatefulSet of two has adopted pods of an earlier one of four, and creates these."""
+    orphans = [pod(f"o-{number}") for number in range(1, 4)]
+    found: list[Step] = [(1.0, f"pods/d/{each['metadata']['name']}", each) for each in orphans]
+    taken = [(2.0, f"pods/d/{each['metadata']['name']}", owned(each, "StatefulSet")) for each in orphans]
+    made = [(3.0, f"pods/d/{name}", owned(pod(name), "StatefulSet")) for name in created]
+    return told((0.0, "apps/statefulsets/d/o", owner(replicas=2)), *found, *taken, *made)
+
+
 def volume(*claims: str) -> str:
     made = [{"metadata": {"name": "v", "uid": "v"}, "spec": {"claimRef": {"uid": uid}}} for uid in claims]
     return told(*((0.0, "persistentvolumes/v", each) for each in made))
@@ -158,6 +167,8 @@ CASES: dict[str, tuple[str, Callable[[], str]]] = {
     "surge in percent": ("", lambda: sets(4, 1, surge="25%")),
     "adopted": ("", adopted),
     "more than the surge": ("surges", lambda: sets(4, 2)),
+    "one that lacks": ("", lambda: filled("o-0")),
+    "one ordinal more": ("creations", lambda: filled("o-0", "o-4")),
     "in order": ("", lambda: ordinals(True, True, False)),
     "out of order": ("ordinals", lambda: ordinals(True, False, False)),
     "forbidden": ("schedules", lambda: jobs("Forbid", ended=False)),

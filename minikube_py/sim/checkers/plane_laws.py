@@ -176,6 +176,11 @@ class Creations:
             return
         most = 1 if owner["kind"] == "DaemonSet" else self._most.get(owner["uid"])
         unknown = past.unknown(new["metadata"]["namespace"])
+        if owner["kind"] == "StatefulSet" and most is not None:
+            # It may have adopted more. What it creates has one of its names.
+            if ordinal_of(new) >= most:
+                yield f"{change.key} is created, and {most} at most were wanted"
+            return
         if most is not None and len(active) > most + unknown:
             where = f" on {place[1]}" if place[1] else ""
             yield (
@@ -232,7 +237,7 @@ class Ordinals:
         owner = controller_of(new or {})
         if change.plural != "pods" or new is None or owner is None or owner["kind"] != "StatefulSet":
             return
-        ordinal = int(new["metadata"]["name"].rpartition("-")[2])
+        ordinal = ordinal_of(new)
         ready = self._ready[owner["uid"]]
         if any(each["type"] == "Ready" and each["status"] == "True" for each in new["status"].get("conditions") or ()):
             ready.add(ordinal)
@@ -341,6 +346,10 @@ class Laws:
 def controller_of(obj: Object) -> Object | None:
     references = obj.get("metadata", {}).get("ownerReferences") or ()
     return next((each for each in references if each.get("controller")), None)
+
+
+def ordinal_of(pod: Object) -> int:
+    return int(pod["metadata"]["name"].rpartition("-")[2])
 
 
 def is_active(pod: Object) -> bool:
