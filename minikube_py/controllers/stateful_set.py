@@ -5,7 +5,6 @@ Source: k8s.io/kubernetes/pkg/controller/statefulset.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +34,7 @@ from minikube_py.controllers.base import (
 from minikube_py.controllers.claims import DELETE, owners_of_claim
 from minikube_py.controllers.expectations import Expectations
 from minikube_py.controllers.ownership import Claims, Owner
-from minikube_py.controllers.pod_control import pod_from_template
+from minikube_py.controllers.pod_control import pod_from_template, slow_start
 from minikube_py.controllers.ranking import is_available, next_availability_s
 from minikube_py.controllers.revisions import POD_LABEL, History, in_order
 from minikube_py.controllers.views import MetaView, PodView, RevisionView, WorkloadView
@@ -190,12 +189,14 @@ class StatefulSetController(QueueController):
                 if await self._settle(owner, found, slot, now_s, ordered):
                     return 0
         else:
-            stopped = await asyncio.gather(
-                *(self._settle(owner, found, slot, now_s, ordered) for slot in slots), return_exceptions=True
-            )
-            for outcome in stopped:
-                if isinstance(outcome, BaseException):
-                    raise outcome
+            waiting = iter(slots)
+
+            async def settle_next() -> None:
+                await self._settle(owner, found, next(waiting), now_s, ordered)
+
+            _, failure = await slow_start(len(slots), settle_next)
+            if failure is not None:
+                raise failure
         first = unavailable[0] if unavailable else None
         for pod in condemned:
             if (ordinal := ordinal_of(owner, pod)) is not None:

@@ -1,0 +1,20 @@
+"""StatefulSet: how many pods it asks for while one is refused."""
+
+from controller_world import TEMPLATE, World
+from step_clock import settle
+
+from minikube_py.api.errors import StatusError
+
+POD = {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE, "serviceName": "web"}
+
+
+async def test_the_first_refused_pod_of_a_parallel_set_holds_up_the_others():
+    """As upstream: batches of 1, 2, 4, ...; none follows one with a failure."""
+    async with World("statefulset-controller") as w:
+        w.api.refuse["POST", "/pods$"] = StatusError(403, "Forbidden", "exceeded quota")
+        w.api.make("statefulsets", "a/web", spec={**POD, "replicas": 5, "podManagementPolicy": "Parallel"})
+        await settle()
+        assert {message.split()[2] for _, message in w.reasons()} == {"web-0"}
+        w.api.refuse.clear()
+        await w.clock.advance(60)
+        assert len(w.pods()) == 5
