@@ -186,6 +186,11 @@ class Run:
         check_counts(self.cache.columns)
         for shape in shapes:
             self.decide(self.pod(shape))
+        for asking in shapes:
+            for rival in shapes:
+                self.rival(self.pod(rival), self.pod(asking))
+        for uid in sorted(self.pods):
+            self.dry_run(uid)
         check_counts(self.cache.columns)
 
     def pod(self, shape: tuple[Any, ...]) -> Obj:
@@ -367,6 +372,30 @@ class Run:
             if any("labelSelector" in c and not c["labelSelector"] for c in spread_of(asking)):
                 return  # upstream counts nothing for an empty selector, but supposes every pod in it gone
             assert next(iter(found.values()), None) == reason
+
+
+    def rival(self, obj: Obj, asking: Obj) -> None:
+        """What the filters say of each node once a nominated pod is supposed there is what they say when it is."""
+        if any("labelSelector" in c and not c["labelSelector"] for c in spread_of(asking)):
+            return  # upstream counts nothing for an empty selector, but supposes every pod in it there
+        info, rival = project_pod(asking), project_pod(obj)
+        try:
+            prepared = self.evaluator.prepare(info)
+        except (Rejected, NoNodesAvailable):
+            return
+        if "InterPodAffinity" in self.weights and "InterPodAffinity" not in dict(prepared.filters):
+            return  # upstream leaves it out where no pod that runs has a term, whatever the nominated one has
+        for name in self.cluster.nodes:
+            state, node = prepared.state.clone(), self.cache.columns.by_name[name]
+            for _, plugin in prepared.filters:
+                if plugin.name != "NodeAffinity":
+                    plugin.add_pod(state, info, rival, node)
+            said = (plugin.filter(state, info, node) for _, plugin in prepared.filters)
+            found = next((status.message for status in said if status is not None), None)
+            self.cluster.running.setdefault(name, []).append(obj)
+            expected = self.expected(asking)[0].get(name)
+            self.cluster.running[name].pop()
+            assert found == expected
 
 
 def spread_of(obj: Obj) -> list[Obj]:
