@@ -82,6 +82,14 @@ def taint(*steps: tuple[float, Object], at_s: float, tolerated: int | None = 10,
     return told((0.0, P, pod(**spec)), *nodes, (at_s, P, pod(reason=BY_TAINT, **spec)), lag_s=lag_s)
 
 
+def came_later(lag_s: float, bound_s: float = 6.0, tolerated: int = 0) -> str:
+    """The taint went at 3 s, and the pod came to the node after it; it goes 1 s later."""
+    spec: Object = {"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": tolerated}]}
+    room = {"status": {"allocatable": {"pods": "9"}}}
+    nodes: list[Step] = [(1.0, "nodes/n", TAINTED | room), (3.0, "nodes/n", FREE | room)]
+    return told(*nodes, (bound_s, P, pod(**spec)), (bound_s + 1, P, pod(reason=BY_TAINT, **spec)), lag_s=lag_s)
+
+
 def sets(*wanted: int, surge: int | str = 1) -> str:
     rolling = {"rollingUpdate": {"maxSurge": surge}}
     steps: list[Step] = [(0.0, "apps/deployments/d/o", owner(replicas=4, strategy=rolling))]
@@ -153,6 +161,10 @@ CASES: dict[str, tuple[str, Callable[[], str]]] = {
     "cancelled, and nobody knows": ("", lambda: taint((1.0, TAINTED), (3.0, FREE), at_s=11.5, lag_s=float("inf"))),
     "cancelled just before": ("", lambda: taint((1.0, TAINTED), (8.0, FREE), at_s=11.5)),
     "begins again": ("taint evictions", lambda: taint((1.0, TAINTED), (3.0, FREE), (6.0, TAINTED), at_s=11.5)),
+    "came after the taint, seen late": ("", lambda: came_later(5.0)),
+    "came long after the taint": ("taint evictions", lambda: came_later(5.0, bound_s=9.0)),
+    "came long after it, and nobody knows": ("", lambda: came_later(float("inf"), bound_s=99.0)),
+    "came after it, and tolerates it": ("taint evictions", lambda: came_later(5.0, tolerated=10)),
     "tolerated forever": ("taint evictions", lambda: taint((1.0, TAINTED), at_s=999.0, tolerated=None)),
     "as many as wanted": ("", lambda: told((0.0, RS, owner(replicas=2)), *of_set(2))),
     "one more": ("creations", lambda: told((0.0, RS, owner(replicas=2)), *of_set(3))),

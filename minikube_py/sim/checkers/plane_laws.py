@@ -107,10 +107,14 @@ class TaintEvictions:
 
     def __init__(self) -> None:
         self._stays: defaultdict[str, list[Stay]] = defaultdict(list)
+        self._bound_s: dict[str, float] = {}
+        self._were: defaultdict[str, list[tuple[float, list[Object]]]] = defaultdict(list)
+        """By node: its taints before, and when they changed."""
 
     def broken(self, change: Change, past: Past) -> Iterator[str]:
         old, new = change.old, change.new
         if change.plural == "nodes" and _taints(old) != _taints(new):
+            self._were[change.key].append((change.at_s, _taints(old)))
             for pod in past.objects["pods"].values():
                 if pod["spec"].get("nodeName") == change.key:
                     self._follow(pod, new, change.at_s)
@@ -118,12 +122,23 @@ class TaintEvictions:
             if _becomes(change, BY_TAINT):
                 past.counts["taint evictions"] += 1
                 stays = self._stays[new["metadata"]["uid"]]
-                if not any(_is_over(stay, change.at_s, past.lag_s) for stay in stays):
+                stood_any = any(_is_over(stay, change.at_s, past.lag_s) for stay in stays)
+                if not stood_any and not self._seemed_tainted(new, change.at_s, past.lag_s):
                     stood = [tuple(stay) for stay in stays]
                     yield f"pod {change.key} goes at {change.at_s:.1f} s for taints of {stood} (from, for, until)"
             parts = ("nodeName", "tolerations")
             if old is None or any(old["spec"].get(part) != new["spec"].get(part) for part in parts):
+                if new["spec"].get("nodeName"):
+                    self._bound_s.setdefault(new["metadata"]["uid"], change.at_s)
                 self._follow(new, past.objects["nodes"].get(new["spec"].get("nodeName", "")), change.at_s)
+
+    def _seemed_tainted(self, pod: Object, at_s: float, lag_s: float) -> bool:
+        """A late view of its node has taints that went before the pod came."""
+        bound_s, tolerations = self._bound_s.get(pod["metadata"]["uid"], at_s), pod["spec"].get("tolerations") or ()
+        return any(
+            end_s <= bound_s <= end_s + lag_s and tolerated_s(taints, tolerations) <= at_s - bound_s + RESOLUTION_S
+            for end_s, taints in self._were[pod["spec"].get("nodeName", "")]
+        )
 
     def _follow(self, pod: Object, node: Object | None, at_s: float) -> None:
         stays = self._stays[pod["metadata"]["uid"]]
