@@ -66,8 +66,9 @@ $(BIN)/.installed-docs: $(BIN)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-docs: $(BIN)/.installed-docs  ## the docs as a site in docs/_build; warnings are errors
+docs: $(BIN)/.installed-docs  ## the docs as a site in docs/_build; warnings and broken links are errors
 	@$(BIN)/sphinx-build -q -W --keep-going -E -b html docs docs/_build
+	@$(BIN)/python tools/check_site.py docs/_build
 	@echo "docs/_build/index.html; make docs-serve shows it in a browser"
 
 docs-serve: docs  ## the same at http://127.0.0.1:8000

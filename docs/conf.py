@@ -21,8 +21,10 @@ myst_url_schemes = {
     "http": None,
     "https": None,
     "mailto": None,
-    # Made by source_pages: a page of a file of the repository.
-    "source": {"url": "{{path}}{% if fragment %}#{{fragment}}{% endif %}", "classes": ["source"]},
+    # Made by source_pages: a page of a file of the repository, and a place in it.
+    # MyST replaces names in braces, and knows no conditions: hence a scheme for each form.
+    "source": {"url": "{{path}}", "classes": ["source"]},
+    "definition": {"url": "{{path}}#{{fragment}}", "classes": ["source"]},
 }
 
 html_theme = "furo"

@@ -84,7 +84,7 @@ class SourcePages:
         if path.is_dir():
             self.wanted |= {f"{name}/{each.name}" for each in path.iterdir() if each.is_file()}
         away = posixpath.relpath(f"{OUTPUT}/{name}.html", posixpath.dirname(page) or ".")
-        return f"](source:{away}{anchor})"
+        return f"]({'definition' if anchor else 'source'}:{away}{anchor})"
 
     def pages(self, app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         for name in sorted(self.wanted):
