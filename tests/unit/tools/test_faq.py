@@ -10,6 +10,7 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.cli import main
+from minikube_py.controllers.base import ControllerConfig
 from minikube_py.kubelet.config import NodeSpec
 
 ROOT = Path(__file__).parents[3]
@@ -79,3 +80,14 @@ def test_its_storage_class_provisions_volumes() -> None:
 def test_its_shapes_are_nodes() -> None:
     (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert [NodeSpec(**each).labels for each in json.loads(text)] == [{"pool": "gpu"}]
+
+
+@pytest.mark.parametrize("page", ("faq.md", "how-to/virtual-time.md", "notebooks/a-cluster-in-a-notebook.ipynb"))
+def test_pages_agree_with_the_code_when_a_node_counts_as_lost(page: str) -> None:
+    """A lease is missed at the next round of the node controller after its grace period."""
+    config = ControllerConfig()
+    last_s = config.node_monitor_grace_s + config.node_monitor_period_s
+    said = re.findall(
+        r"(\d+) to (\d+) s(?:econds)? after (?:its|their) last heartbeat", (PAGE.parent / page).read_text("utf-8")
+    )
+    assert said == [(f"{config.node_monitor_grace_s:.0f}", f"{last_s:.0f}")]
