@@ -212,6 +212,10 @@ class Chain:
             if only is not None
         }
 
+    def idle(self, kind: Kind, namespace: str) -> bool:
+        """Whether no plugin handles a write of objects of this kind."""
+        return all(plugin.idle(kind, namespace) for plugin in self._of.get((kind, ""), self._plugins))
+
     def enter(
         self,
         request: Request,

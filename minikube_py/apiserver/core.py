@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from ipaddress import IPv4Address
@@ -33,8 +32,8 @@ from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
-from minikube_py.apiserver.forms import PLAIN, YAML, Form, negotiate, presented, single_bytes, with_options
-from minikube_py.apiserver.inflight import InFlight
+from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, single_bytes, with_options
+from minikube_py.apiserver.inflight import InFlight, too_many
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
 from minikube_py.apiserver.messages import PAGE, Page, Request, Response, error_response, warning_headers, with_warnings
@@ -84,7 +83,6 @@ _REPLAYED: Final = 4096
 _LOADS_MAX: Final = 10
 """How often the read is retried after a compaction."""
 _RETRY_S: Final = 0.2
-_GO_RESTFUL: Final = re.compile(rb'"(406: Not Acceptable|415: Unsupported)')
 _SWEEP_S: Final = 1.0
 _FLOWS_S: Final = 60.0
 """How often the system's flow schemas are checked, as upstream."""
@@ -347,25 +345,32 @@ class ApiServer:
         task = asyncio.current_task()
         if task is not None:
             if len(self._inflight) >= self.limits.requests_max:
-                return _too_many(self.limits.requests_max)
+                return too_many(self.limits.requests_max)
             self._inflight[task] = started_s
         path = parse_path(request.path, self.registry)
         verb = request.method.lower()
         if path is not None:
             verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
-        slots = self.in_flight.slots(request, verb)
+        slots = self.in_flight.slots(request, verb) if request.receive is not None else None
         taken = permitted = found = False
         response: Response | None = None
         try:
             if slots is not None:
                 slots.check()
-            if self.page is not None and request.path.startswith(PAGE):
+            renewal = None if slots is not None else self.writer.renewals.expected(request, path, self.access)
+            if renewal is not None:
+                permitted = True
+                response = await renewal
+            if response is not None:
+                pass
+            elif self.page is not None and request.path.startswith(PAGE):
                 response = await self.page.answer(request)
             elif path is None:
                 await self.access.admit(request, None, verb)
                 permitted = True
                 response = await self._handle_path(request)
             else:
+                permitted = False
                 await self.access.admit(request, path, verb)
                 permitted = True
                 asked = route(path, request.method, verb)
@@ -401,14 +406,7 @@ class ApiServer:
             if task is not None:
                 self._inflight.pop(task, None)
                 self._late.discard(task)
-        deprecation = path.resource.deprecation if found and path is not None and path.resource is not None else ""
-        # go-restful answers 406 before a handler could warn.
-        if deprecation and not _GO_RESTFUL.search(response.body[:200]):
-            response = response.warning(deprecation)
-        if request.warnings:
-            response = response.warned(request.warnings)
-        if request.pretty is not None:
-            response = presented(response, request.accept, request.pretty)
+        response = finished(response, request, path.resource if found and path is not None else None)
         self.requests.observe(path, verb, response.status, self.clock.monotonic_s() - started_s)
         return response
 
@@ -590,11 +588,6 @@ class ApiServer:
         if self.auditor is not None:
             found.update(self.auditor.metrics())
         return found | self.storage.metrics()
-
-
-def _too_many(limit: int) -> Response:
-    message = f"too many requests: {limit} are being answered, which is the limit; please try again later"
-    return error_response(StatusError(429, "TooManyRequests", message, {}, 1))
 
 
 __all__ = ["ApiServer", "error_response"]

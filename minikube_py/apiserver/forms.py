@@ -7,6 +7,7 @@ plain JSON. Source: apiserver `pkg/endpoints/handlers/negotiation`, KEP-2334 and
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -19,7 +20,7 @@ from minikube_py.api.errors import StatusError, bad_request, invalid_value, no_r
 from minikube_py.api.kind import Kind
 from minikube_py.api.memo import remembered
 from minikube_py.api.tables import TablePrinter, table_head
-from minikube_py.apiserver.messages import Response
+from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.object_store import OPENING
 from minikube_py.apiserver.watch_cache import Entry
 from minikube_py.client.transport import JSON
@@ -120,6 +121,7 @@ def check_options(form: Form) -> None:
         raise bad_request(f"Unable to convert to Table as requested: {wrong}")
 
 
+_GO_RESTFUL: Final = re.compile(rb'"(406: Not Acceptable|415: Unsupported)')
 _PEOPLES: Final = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -130,6 +132,16 @@ def is_pretty(query: Mapping[str, str], user_agent: str) -> bool:
     if wanted := query.get("pretty"):
         return BOOLEANS.get(wanted, False)
     return user_agent.startswith(_PEOPLES)
+
+
+def finished(response: Response, request: Request, kind: Kind | None) -> Response:
+    """With the warnings of the request and of the `kind` that was found, and laid out for its connection, if any."""
+    # go-restful answers 406 before a handler could warn.
+    if kind is not None and kind.deprecation and not _GO_RESTFUL.search(response.body[:200]):
+        response = response.warning(kind.deprecation)
+    if request.warnings:
+        response = response.warned(request.warnings)
+    return response if request.pretty is None else presented(response, request.accept, request.pretty)
 
 
 def presented(response: Response, accept: str, pretty: bool) -> Response:

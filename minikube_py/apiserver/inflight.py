@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.auth import ANONYMOUS
 from minikube_py.apiserver.limits import Limits
-from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.messages import Request, Response, error_response
 from minikube_py.apiserver.rules import MASTERS
 
 RETRY_AFTER_S = 1
@@ -67,3 +67,8 @@ class InFlight:
             found[f'apiserver_current_inflight_requests{{request_kind="{kind}"}}'] = slots.taken
             found[f'apiserver_dropped_requests_total{{request_kind="{kind}"}}'] = slots.refused
         return found
+
+
+def too_many(limit: int) -> Response:
+    message = f"too many requests: {limit} are being answered, which is the limit; please try again later"
+    return error_response(StatusError(429, "TooManyRequests", message, {}, RETRY_AFTER_S))

@@ -19,6 +19,7 @@ from minikube_py.errors import (
     FutureRevision,
     InvalidRequest,
     LeaseNotFound,
+    MinikubeError,
     NoSpace,
     OutcomeUnknown,
     RequestTooLarge,
@@ -138,21 +139,23 @@ class ObjectStore:
         charges: Sequence[Claim] = (),
     ) -> Outcome:
         """Puts `value` if the object still equals `old`. `charges` are also claims."""
+        key = old.key
         claims = (*claims, *charges)
-        compare = [Compare(old.key, "MOD", "=", old.mod_revision)]
-        success: list[Op] = [Put(old.key, value, old.lease)]
-        failure: list[Op] = [RangeRequest(old.key)]
+        compare: tuple[Compare, ...] = (Compare(key, "MOD", "=", old.mod_revision),)
+        success: tuple[Op, ...] = (Put(key, value, old.lease),)
+        failure: tuple[Op, ...] = (RangeRequest(key),)
         for claim in claims:
-            compare.append(Compare(claim.key, "MOD", "=", claim.revision))
-            success.append(Put(claim.key, claim.value))
-            failure.append(RangeRequest(claim.key, keys_only=not claim.revision))
-        success += [DeleteRange(key) for key in released]
+            compare += (Compare(claim.key, "MOD", "=", claim.revision),)
+            success += (Put(claim.key, claim.value),)
+            failure += (RangeRequest(claim.key, keys_only=not claim.revision),)
+        if released:
+            success += tuple(map(DeleteRange, released))
         try:
             result = await self._txn(compare, success, failure)
         except OutOfSpace as full:
-            if claims or not _frees(old.key, value):
+            if claims or not _frees(key, value):
                 raise
-            result = await self._release(Txn(tuple(compare), tuple(success), tuple(failure)), full)
+            result = await self._release(Txn(compare, success, failure), full)
         return self._outcome(result, None, claims)
 
     async def delete(self, old: KeyValue, released: Sequence[bytes] = ()) -> Outcome:
@@ -181,14 +184,16 @@ class ObjectStore:
 
     async def _txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> TxnResult:
         for op in success:
-            if isinstance(op, Put):
+            if type(op) is Put:
                 self.reading.wrote(op.key, op.value)
         try:
-            return await translated(self.storage.txn(compare, success, failure))
+            return await self.storage.txn(compare, success, failure)
         except LeaseNotFound:
             # It was revoked early. The next write gets a new one.
             self._leases.clear()
             raise service_unavailable("the lease of the object has ended; please try again") from None
+        except MinikubeError as error:
+            raise _status_of(error) from None
 
     async def lease(self, ttl_s: int) -> int:
         """A lease that expires in `ttl_s` or up to a minute later, shared by writes of that minute."""
@@ -222,19 +227,26 @@ async def translated(operation: Awaitable[T]) -> T:
     """Maps store errors to API statuses. Raises: StatusError."""
     try:
         return await operation
-    except Compacted:
-        raise expired(TOO_OLD) from None
-    except RequestTooLarge as error:
-        raise request_entity_too_large(f"limit is {error.limit_bytes}") from None
-    except NoSpace as error:
-        raise OutOfSpace(f"{error}; {error.advice or ALARM_ADVICE}") from None
-    except ClusterCorrupt as error:
+    except MinikubeError as error:
+        raise _status_of(error) from None
+
+
+def _status_of(error: MinikubeError) -> MinikubeError:
+    """The API status for a store error; other errors unchanged."""
+    if isinstance(error, Compacted):
+        return expired(TOO_OLD)
+    if isinstance(error, RequestTooLarge):
+        return request_entity_too_large(f"limit is {error.limit_bytes}")
+    if isinstance(error, NoSpace):
+        return OutOfSpace(f"{error}; {error.advice or ALARM_ADVICE}")
+    if isinstance(error, ClusterCorrupt):
         advice = error.advice or f"`minikube-py store hash` compares them; {ALARM_ADVICE}"
         text = f"{error}: members hold different data, so writes are refused; {advice}"
-        raise StatusError(500, "", text) from None
-    except Unavailable as error:
-        raise service_unavailable(f"the store is not available: {error}") from None
-    except OutcomeUnknown as error:
-        raise timeout(f"{UNKNOWN}: {error}") from None
-    except (InvalidRequest, FutureRevision) as error:
-        raise StatusError(400, "BadRequest", str(error)) from None
+        return StatusError(500, "", text)
+    if isinstance(error, Unavailable):
+        return service_unavailable(f"the store is not available: {error}")
+    if isinstance(error, OutcomeUnknown):
+        return timeout(f"{UNKNOWN}: {error}")
+    if isinstance(error, InvalidRequest | FutureRevision):
+        return StatusError(400, "BadRequest", str(error))
+    return error

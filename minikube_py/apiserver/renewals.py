@@ -3,28 +3,32 @@
 Nearly all writes of an idle cluster renew node Leases. Body and stored form equal the previous ones except for the
 resourceVersion and `Kind.renews`. So the body is compared as bytes with the same sender's last one, and only the time
 is replaced in the stored form. Admission supplies a cheap check per renewal (`messages.Standing`), and the store
-compares the version, so concurrent writes are detected. Anything else takes the normal path.
+compares the version, so concurrent writes are detected. A renewal from within this process skips routing and options
+too: the path, equal to the last one's, is that of the same object. Anything else takes the normal path.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 import orjson
 
 from minikube_py.api.decode import JSON
 from minikube_py.api.kind import Kind
+from minikube_py.apiserver.access import Access
 from minikube_py.apiserver.auth import ANONYMOUS
-from minikube_py.apiserver.messages import Request
+from minikube_py.apiserver.forms import object_bytes
+from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.object_store import ObjectStore
-from minikube_py.apiserver.routes import Route
+from minikube_py.apiserver.routes import ResourcePath, Route
 from minikube_py.apiserver.rules import User
 from minikube_py.mvcc.types import KeyValue
 
 KEPT_MAX: Final = 20_000
 BODY_BYTES_MAX: Final = 2048
+"""With its path."""
 _DAY: Final = (
     rb"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))"
 )
@@ -42,9 +46,12 @@ class _Said:
     """The last body, in pieces around its version and its time; the `stored` form, split around the same time.
     `stands()`: whether admission still passes."""
 
-    __slots__ = ("_after", "_before", "_head", "_middle", "_sender", "_tail", "stands", "stored")
+    __slots__ = ("_after", "_before", "_head", "_middle", "_sender", "_tail", "kind", "stands", "stored")
 
-    def __init__(self, sender: User, pieces: Sequence[bytes], stored: KeyValue, stands: Callable[[], bool]) -> None:
+    def __init__(
+        self, kind: Kind, sender: User, pieces: Sequence[bytes], stored: KeyValue, stands: Callable[[], bool]
+    ) -> None:
+        self.kind = kind
         self._sender = sender
         self._head, self._middle, self._tail, self._before, self._after = pieces
         self.stored = stored
@@ -52,7 +59,8 @@ class _Said:
 
     def renewed(self, body: bytes, sender: User) -> bytes | None:
         """The stored form for this body. None: it must be decoded."""
-        head = b"%b%d%b" % (self._head, self.stored.mod_revision, self._middle)
+        stored = self.stored
+        head = b"%b%d%b" % (self._head, stored.mod_revision, self._middle)
         start = len(head)
         end = start + _TIME_BYTES
         same = self._sender is sender or self._sender == sender
@@ -62,7 +70,7 @@ class _Said:
         if _TIME.fullmatch(time) is None:
             return None
         value = self._before + time + self._after
-        return None if value == self.stored.value else value
+        return None if value == stored.value else value
 
     def wrote(self, value: bytes, revision: int) -> None:
         key, _, created, before, version, lease = self.stored
@@ -72,21 +80,47 @@ class _Said:
 
 
 class Renewals:
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._said: dict[bytes, _Said] = {}
+    """`idle(kind, namespace)`: whether no admission plugin handles a write."""
 
-    async def write(self, route: Route, request: Request) -> tuple[bytes, int] | None:
-        """The stored value and revision. None: not a renewal, not allowed, or conflicting."""
-        key = route.resource.key(route.namespace, route.name)
-        said = self._said.get(key)
-        if said is None:
+    def __init__(self, store: ObjectStore, idle: Callable[[Kind, str], bool]) -> None:
+        self._store = store
+        self._idle = idle
+        self._said: dict[str, _Said] = {}
+
+    def of(self, kind: Kind | None, request: Request) -> tuple[_Said, bytes] | None:
+        """What the request renews, and the stored form. None: not a renewal, or not allowed. `kind`: the path's."""
+        said = self._said.get(request.path)
+        if said is None or said.kind is not kind or request.method != "PUT":
+            return None
+        if request.query or request.content_type != JSON:
             return None
         value = said.renewed(request.body, request.user or ANONYMOUS)
-        if value is None or not said.stands():
+        return (said, value) if value is not None and said.stands() else None
+
+    def expected(
+        self, request: Request, path: ResourcePath | None, access: Access
+    ) -> Coroutine[Any, Any, Response | None] | None:
+        """The answer to a renewal from within this process; it gives None if there is a conflict. None: whatever else
+        a request must pass has to be looked at."""
+        if request.path not in self._said or path is None or path.error is not None:
             return None
+        if request.receive is not None or request.accept != JSON or request.pretty is not None:
+            return None
+        kind = path.resource
+        if kind is None or not access.holds(request, "update") or not self._idle(kind, path.namespace):
+            return None
+        renewal = self.of(kind, request)
+        return self._answer(*renewal, request.path) if renewal is not None else None
+
+    async def _answer(self, said: _Said, value: bytes, path: str) -> Response | None:
+        written = await self.write(said, value, path)
+        return Response(200, object_bytes(said.kind, *written)) if written is not None else None
+
+    async def write(self, said: _Said, value: bytes, path: str) -> tuple[bytes, int] | None:
+        """The stored value and revision. None: conflicting; the normal path learns it again."""
         outcome = await self._store.replace(said.stored, value)
         if not outcome.done:
+            self._said.pop(path, None)
             return None
         said.wrote(value, outcome.revision)
         return value, outcome.revision
@@ -94,8 +128,10 @@ class Renewals:
     def learn(self, kind: Kind, request: Request, old: KeyValue, value: bytes, revision: int) -> None:
         """From a normal update of `old` without warnings."""
         body = request.body
-        self._said.pop(old.key, None)
-        if len(body) > BODY_BYTES_MAX or revision <= old.mod_revision or any(each in value for each in _NOT_PLAIN):
+        self._said.pop(request.path, None)
+        if len(body) + len(request.path) > BODY_BYTES_MAX or revision <= old.mod_revision:
+            return
+        if any(each in value for each in _NOT_PLAIN):
             return
         obj = orjson.loads(body)
         time = (obj.get("spec") or {}).get(kind.renews)
@@ -119,4 +155,4 @@ class Renewals:
         end = place + _TIME_BYTES
         kept = old._replace(value=value, mod_revision=revision)
         pieces = body[:at], body[rest:start], body[start + _TIME_BYTES :], value[:place], value[end:]
-        self._said[old.key] = _Said(request.user or ANONYMOUS, pieces, kept, stands)
+        self._said[request.path] = _Said(kind, request.user or ANONYMOUS, pieces, kept, stands)

@@ -104,7 +104,7 @@ class Writer(Bodies):
         self.tracks_all = False
         self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
         self.chain = Chain(())
-        self.renewals = Renewals(store)
+        self.renewals = Renewals(store, lambda kind, namespace: self.chain.idle(kind, namespace))
         self._gate = gate
         self._limits = limits
         self._clock = clock
@@ -328,8 +328,10 @@ class Writer(Bodies):
         create_new = not sub and resource.allow_create_on_update
         passage = self.enter(route, request, "UPDATE")
         plain = passage is None and may_renew(route, request)
-        if plain and (renewed := await self.renewals.write(route, request)) is not None:
-            return Written(*renewed)
+        if plain and (renewal := self.renewals.of(resource, request)) is not None:
+            renewed = await self.renewals.write(*renewal, request.path)
+            if renewed is not None:
+                return Written(*renewed)
         large = is_large(request.body, request.content_type)
         warnings: list[str] = []
         said: list[str] = []

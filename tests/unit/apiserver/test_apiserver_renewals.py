@@ -5,18 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
 from api_core import JSON, MERGE, Core, node
 from virtual_time import run_virtually
 
+from minikube_py.api.errors import forbidden
 from minikube_py.api.kind import admits_all, carries_nothing, nothing, warns_of_nothing
 from minikube_py.api.kinds.coordination import LEASES
 from minikube_py.api.registry import REGISTRY
+from minikube_py.apiserver.admission import ORDER, Attributes, Chain, Plugin
 from minikube_py.apiserver.auth import ADMIN, SHARED_KUBELET
+from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.rules import AUTHENTICATED, User
 
 Json = dict[str, Any]
@@ -77,6 +80,10 @@ def asked(rng: random.Random, version: str) -> tuple[str, str, bytes, dict[str, 
     return "PUT", f"{ALL}/n", body, query, rng.choice((JSON,) * 15 + ("application/yaml", "text/plain")), user
 
 
+async def _received(body: bytes) -> bytes:
+    return body
+
+
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Core]:
     core = await Core(folder).start()
@@ -86,11 +93,12 @@ async def running(folder: Path) -> AsyncIterator[Core]:
         await core.stop()
 
 
-async def history(folder: Path, seed: int, short: bool) -> tuple[list[Any], int]:
-    """What each request of a seed is answered; how many went the short way."""
+async def history(folder: Path, seed: int, way: str) -> tuple[list[Any], int]:
+    """What each request of a seed is answered; how many went the short way. `way`: "long"; "short", as from this
+    process; or "received", with a body that is read after authorization."""
     rng, found, renewed = random.Random(seed), [], 0
     async with running(folder) as core:
-        if not short:
+        if way == "long":
             core.api.writer.renewals.learn = lambda *_: None  # type: ignore[method-assign]
         write = core.api.writer.renewals.write
 
@@ -104,8 +112,10 @@ async def history(folder: Path, seed: int, short: bool) -> tuple[list[Any], int]
         version = ""
         for _ in range(60):
             method, path, body, query, content_type, user = asked(rng, version)
-            path += "?" + urlencode(query) if query else ""
-            answer = await core.respond(method, path, body, content_type=content_type, user=user)
+            request = Request(method, path, query, body, user, JSON, content_type)
+            if way == "received":
+                request.body, request.receive = b"", partial(_received, body)
+            answer = await core.api.handle(request)
             found.append((answer.status, answer.body, answer.headers))
             _, now = await core.ask("GET", f"{ALL}/n")
             version = now["metadata"].get("resourceVersion", "")
@@ -116,10 +126,11 @@ async def history(folder: Path, seed: int, short: bool) -> tuple[list[Any], int]
 def test_the_short_way_has_the_outcome_of_the_long_one(tmp_path: Path) -> None:
     short_ones = 0
     for seed in range(24):
-        found, renewed = run_virtually(lambda s=seed: history(tmp_path / f"short-{s}", s, True))
-        other, none = run_virtually(lambda s=seed: history(tmp_path / f"long-{s}", s, False))
-        assert found == other, seed
-        assert not none
+        found, renewed = run_virtually(lambda s=seed: history(tmp_path / f"short-{s}", s, "short"))
+        received, as_many = run_virtually(lambda s=seed: history(tmp_path / f"received-{s}", s, "received"))
+        other, none = run_virtually(lambda s=seed: history(tmp_path / f"long-{s}", s, "long"))
+        assert found == received == other, seed
+        assert not none and renewed == as_many
         short_ones += renewed
     assert short_ones > 60
 
@@ -131,6 +142,7 @@ def test_no_hook_of_a_kind_that_is_renewed_looks_at_more_than_its_metadata_and_s
         assert kind.admit is kind.validate_admission is admits_all and kind.warn is warns_of_nothing
         assert kind.prepare_update is carries_nothing and kind.canonicalize is nothing
         assert not (kind.generation or kind.has_status or kind.converts or kind.read or kind.sees or kind.assigned)
+        assert not kind.deprecation
 
 
 def test_who_may_not_renew_any_more_is_refused_on_the_short_way_too(tmp_path: Path) -> None:
@@ -193,5 +205,29 @@ def test_who_loses_a_role_is_refused_with_the_next_renewal_and_patch(tmp_path: P
                 version = made["metadata"]["resourceVersion"]
                 assert (await core.ask("PUT", f"{ALL}/n", body(version, 5), user=who))[0] == 403
             assert (await core.ask("PATCH", f"{ALL}/n", **patch, user=user))[0] == 403
+
+    run_virtually(main)
+
+
+def test_an_admission_plugin_that_comes_sees_the_next_renewal(tmp_path: Path) -> None:
+    class Refuses(Plugin):
+        name = ORDER[0]
+
+        async def validate(self, attributes: Attributes) -> None:
+            raise forbidden(LEASES, attributes.name, "by this plugin")
+
+    def body(version: str, second: int) -> bytes:
+        metadata = {"name": "n", "namespace": "kube-node-lease", "resourceVersion": version}
+        spec = {"holderIdentity": "n", "renewTime": f"2026-11-23T20:00:{second:02}.000000Z"}
+        return orjson.dumps({"metadata": metadata, "spec": spec})
+
+    async def main() -> None:
+        async with running(tmp_path) as core:
+            _, made = await core.ask("POST", ALL, {"metadata": {"name": "n"}, "spec": {"holderIdentity": "n"}})
+            for second in (1, 2, 3):
+                status, made = await core.ask("PUT", f"{ALL}/n", body(made["metadata"]["resourceVersion"], second))
+                assert status == 200
+            core.api.writer.chain = Chain((Refuses(),))
+            assert (await core.ask("PUT", f"{ALL}/n", body(made["metadata"]["resourceVersion"], 4)))[0] == 403
 
     run_virtually(main)
