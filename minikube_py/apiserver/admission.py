@@ -214,7 +214,7 @@ class Chain:
 
     def idle(self, kind: Kind, namespace: str) -> bool:
         """Whether no plugin handles a write of objects of this kind."""
-        return all(plugin.idle(kind, namespace) for plugin in self._of.get((kind, ""), self._plugins))
+        return False not in [plugin.idle(kind, namespace) for plugin in self._of.get((kind, ""), self._plugins)]
 
     def enter(
         self,

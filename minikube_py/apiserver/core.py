@@ -32,7 +32,7 @@ from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
-from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, single_bytes, with_options
+from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, object_bytes, single_bytes, with_options
 from minikube_py.apiserver.inflight import InFlight, too_many
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -357,12 +357,10 @@ class ApiServer:
         try:
             if slots is not None:
                 slots.check()
-            renewal = None if slots is not None else self.writer.renewals.expected(request, path, self.access)
-            if renewal is not None:
-                permitted = True
-                response = await renewal
-            if response is not None:
-                pass
+            renewal = self.writer.renewals.expected(request, path, self.access, self.writer.chain)
+            permitted = renewal is not None
+            if renewal is not None and path and path.resource and (written := await renewal):
+                response = Response(200, object_bytes(path.resource, *written))
             elif self.page is not None and request.path.startswith(PAGE):
                 response = await self.page.answer(request)
             elif path is None:

@@ -35,6 +35,8 @@ UNKNOWN: Final = "etcdserver: request timed out, possibly due to previous leader
 OPENING: Final = len(b'{"metadata":{')
 LEASE_REUSE_S: Final = 60
 LEASES: Final = b"/registry/coordination.k8s.io/leases/"
+_ONE_KEY: Final = RangeRequest(b"")[1:]
+_new = tuple.__new__
 NODE_LEASES: Final = LEASES + b"kube-node-lease/"
 
 
@@ -141,9 +143,10 @@ class ObjectStore:
         """Puts `value` if the object still equals `old`. `charges` are also claims."""
         key = old.key
         claims = (*claims, *charges)
-        compare: tuple[Compare, ...] = (Compare(key, "MOD", "=", old.mod_revision),)
-        success: tuple[Op, ...] = (Put(key, value, old.lease),)
-        failure: tuple[Op, ...] = (RangeRequest(key),)
+        # NamedTuple constructors take as long as the rest of it.
+        compare: tuple[Compare, ...] = (_new(Compare, (key, "MOD", "=", old.mod_revision, b"")),)
+        success: tuple[Op, ...] = (_new(Put, (key, value, old.lease, False, False, False)),)
+        failure: tuple[Op, ...] = (_new(RangeRequest, (key, *_ONE_KEY)),)
         for claim in claims:
             compare += (Compare(claim.key, "MOD", "=", claim.revision),)
             success += (Put(claim.key, claim.value),)

@@ -18,9 +18,9 @@ import orjson
 from minikube_py.api.decode import JSON
 from minikube_py.api.kind import Kind
 from minikube_py.apiserver.access import Access
+from minikube_py.apiserver.admission import Chain
 from minikube_py.apiserver.auth import ANONYMOUS
-from minikube_py.apiserver.forms import object_bytes
-from minikube_py.apiserver.messages import Request, Response
+from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.object_store import ObjectStore
 from minikube_py.apiserver.routes import ResourcePath, Route
 from minikube_py.apiserver.rules import User
@@ -80,11 +80,8 @@ class _Said:
 
 
 class Renewals:
-    """`idle(kind, namespace)`: whether no admission plugin handles a write."""
-
-    def __init__(self, store: ObjectStore, idle: Callable[[Kind, str], bool]) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._idle = idle
         self._said: dict[str, _Said] = {}
 
     def of(self, kind: Kind | None, request: Request) -> tuple[_Said, bytes] | None:
@@ -98,23 +95,19 @@ class Renewals:
         return (said, value) if value is not None and said.stands() else None
 
     def expected(
-        self, request: Request, path: ResourcePath | None, access: Access
-    ) -> Coroutine[Any, Any, Response | None] | None:
-        """The answer to a renewal from within this process; it gives None if there is a conflict. None: whatever else
-        a request must pass has to be looked at."""
+        self, request: Request, path: ResourcePath | None, access: Access, chain: Chain
+    ) -> Coroutine[Any, Any, tuple[bytes, int] | None] | None:
+        """`write` for a renewal from within this process. None: whatever else a request must pass has to be looked
+        at."""
         if request.path not in self._said or path is None or path.error is not None:
             return None
         if request.receive is not None or request.accept != JSON or request.pretty is not None:
             return None
         kind = path.resource
-        if kind is None or not access.holds(request, "update") or not self._idle(kind, path.namespace):
+        if kind is None or not access.holds(request, "update") or not chain.idle(kind, path.namespace):
             return None
         renewal = self.of(kind, request)
-        return self._answer(*renewal, request.path) if renewal is not None else None
-
-    async def _answer(self, said: _Said, value: bytes, path: str) -> Response | None:
-        written = await self.write(said, value, path)
-        return Response(200, object_bytes(said.kind, *written)) if written is not None else None
+        return self.write(*renewal, request.path) if renewal is not None else None
 
     async def write(self, said: _Said, value: bytes, path: str) -> tuple[bytes, int] | None:
         """The stored value and revision. None: conflicting; the normal path learns it again."""

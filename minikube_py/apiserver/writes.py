@@ -104,7 +104,7 @@ class Writer(Bodies):
         self.tracks_all = False
         self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
         self.chain = Chain(())
-        self.renewals = Renewals(store, lambda kind, namespace: self.chain.idle(kind, namespace))
+        self.renewals = Renewals(store)
         self._gate = gate
         self._limits = limits
         self._clock = clock

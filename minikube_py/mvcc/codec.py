@@ -89,6 +89,8 @@ _TAGS: Final[dict[type, int]] = {
 _new = tuple.__new__
 _packb = msgpack.packb
 _unpackb = msgpack.unpackb
+_pack_again = msgpack.Packer().pack
+"""Keeps its buffer, so only for messages of bounded size."""
 
 
 class NewerMessage(InvalidRequest):
@@ -100,6 +102,8 @@ def pack(message: Message) -> bytes:
 
     Raises: InvalidRequest if it cannot be packed: an integer beyond 64 bits, a text that is not valid Unicode."""
     try:
+        if type(message) is Txn:
+            return _pack_again((VERSION, to_plain(message)))  # type: ignore[no-any-return]
         packed: bytes = _packb((VERSION, to_plain(message)))
     except (OverflowError, UnicodeError) as error:
         raise InvalidRequest(f"the request cannot be sent: {error}") from None
@@ -136,8 +140,10 @@ def to_plain(message: Message) -> Plain:
     if tag is not None:
         return (tag, *message)  # type: ignore[misc]
     if type(message) is Txn:
-        success = [to_plain(op) for op in message.success]
-        return (TXN, message.compare, success, [to_plain(op) for op in message.failure])
+        success, failure = message.success, message.failure
+        if len(success) == len(failure) == 1 and type(success[0]) is Put and type(failure[0]) is RangeRequest:
+            return (TXN, message.compare, [(PUT, *success[0])], [to_plain(failure[0])])
+        return (TXN, message.compare, [to_plain(op) for op in success], [to_plain(op) for op in failure])
     if type(message) is InSession:
         session, sequence, acknowledged, command = message
         return (IN_SESSION, session, sequence, acknowledged, to_plain(command))

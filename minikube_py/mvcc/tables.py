@@ -232,6 +232,8 @@ class Tables:
 
     def apply(self, revision: int, events: Sequence[Event], endings: RowsEnded | None = None) -> None:
         """Brings all tables to `revision`; each object's bytes are decoded once. `endings`: the prepared part."""
+        if endings is None and True not in [kv[0].startswith(self._prefixes) for _, kv, _ in events]:
+            return
         ready = endings or {}
         changes: list[Change] | None = None
         for name, table in self._following:

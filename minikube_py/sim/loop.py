@@ -472,7 +472,7 @@ class SimLoop(LocalTime, LoopBase):
             self._tasks = {hash(each): weakref.ref(each) for each in self.tasks()}
             self._tasks_max = max(2 * len(self._tasks), TASKS_KEPT_MIN)
         # Weak references: a task without other references is lost, and that fails the run.
-        self._tasks[hash(task)] = weakref.ref(task)
+        self._tasks[task._number] = weakref.ref(task)
         if self._beside.used and (context.get(BESIDE, 0) if context is not None else BESIDE.get()):
             self._beside.made(task)
         return task

@@ -135,7 +135,8 @@ class CommandStorage:
         raise NotImplementedError
 
     async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
-        return cast(TxnResult, await self.command(Txn(tuple(compare), tuple(success), tuple(failure))))
+        result = await self.command(Txn(tuple(compare), tuple(success), tuple(failure)))
+        return result  # type: ignore[return-value]
 
     async def release(self, txn: Txn) -> TxnResult:
         return cast(TxnResult, await self.command(Release(txn)))
