@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from minikube_py.api.authorizer_checks import AUTHORIZER_FUNCTIONS
 from minikube_py.api.errors import FieldError, Json, duplicate, invalid_value, required, too_many
 from minikube_py.api.meta import is_qualified_name
 from minikube_py.api.named_formats import FORMATS
@@ -69,10 +70,9 @@ AUTHORIZER: Final[Mapping[str, Type]] = {
     "authorizer": parse_type("Authorizer"),
     "authorizer.requestResource": parse_type("ResourceCheck"),
 }
-CONDITION: Final = Environment({**VARIABLES, **AUTHORIZER}, FIELDS, functions=FORMATS)
-
-
-CONDITION_WITH_PARAMS: Final = Environment({**VARIABLES, **AUTHORIZER, "params": DYN}, FIELDS, functions=FORMATS)
+FUNCTIONS: Final = {**FORMATS, **AUTHORIZER_FUNCTIONS}
+CONDITION: Final = Environment({**VARIABLES, **AUTHORIZER}, FIELDS, functions=FUNCTIONS)
+CONDITION_WITH_PARAMS: Final = Environment({**VARIABLES, **AUTHORIZER, "params": DYN}, FIELDS, functions=FUNCTIONS)
 
 
 @lru_cache(1024)
@@ -82,7 +82,7 @@ def condition(expression: str, params: bool = False) -> Expression | str:
 
 
 def compiled(expression: str, environment: Environment, wanted: Sequence[Type]) -> Expression | str:
-    """Requires one of the given types, if any. Rejects what this server cannot evaluate."""
+    """Requires one of the given types, if any."""
     try:
         found = compile(expression, environment)
     except Invalid as error:
@@ -136,7 +136,7 @@ class Matched(NamedTuple):
 
 
 def match(conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool) -> Matched:
-    """`fails`: an error rejects the request instead of skipping the policy or webhook."""
+    """`fails`: an error rejects the request instead of skipping the policy or webhook. Raises: Unanswered."""
     left, errors = CONDITIONS_COST_MAX, []
     for each in conditions:
         found = condition(each["expression"].strip(), "params" in bindings)

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, VARIABLES, Matched, compiled, match
+from minikube_py.api.admission_expressions import AUTHORIZER, FIELDS, FUNCTIONS, VARIABLES, Matched, compiled, match
 from minikube_py.api.errors import Json, go_quote
-from minikube_py.api.named_formats import FORMATS
 from minikube_py.cel.checker import Messages
 from minikube_py.cel.environment import Environment, Expression
 from minikube_py.cel.messages import PATCH
@@ -52,7 +51,7 @@ class Compiler:
         if found is None:
             names = {**self._names, **AUTHORIZER} if authorizer else self._names
             fields = {**FIELDS, _COMPOSED: dict(self._fields)}
-            environment = Environment(names, fields, messages=messages, functions=FORMATS)
+            environment = Environment(names, fields, messages=messages, functions=FUNCTIONS)
             found = self._known[key] = compiled(expression, environment, wanted)
         return found
 
@@ -146,7 +145,7 @@ class _Variables(dict[str, Any]):
 
 
 class Policy:
-    """Compiled lazily; partial results survive a step limit."""
+    """Compiled lazily; partial results survive a step limit. Evaluation raises Unanswered (`authorizer_checks`)."""
 
     def __init__(self, spec: Json) -> None:
         self._spec = spec
@@ -225,7 +224,8 @@ class ValidatingPolicy(Policy):
         except NoBudget:
             return Denials(self._errors([NO_BUDGET]), [], [])
         try:
-            messages, _ = self.evaluate(self._compiled.messages, bindings, left)
+            shown = {name: value for name, value in bindings.items() if name not in AUTHORIZER}
+            messages, _ = self.evaluate(self._compiled.messages, shown, left)
         except NoBudget:
             why = f"failed messageExpression: {NO_BUDGET}"
             texts = [str(value) if type(value) is EvaluationError else why for value in values]

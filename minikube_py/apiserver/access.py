@@ -165,12 +165,12 @@ class Access:
 
         return admit
 
-    async def may(self, user: User, asked: Asked) -> tuple[bool, str]:
+    async def may(self, user: User, asked: Asked, field_selector: str = "") -> tuple[bool, str]:
         """The result of an access review: whether it is allowed, and the reason."""
         may, why = self.policy.decide(user, asked)
         if may or not is_narrowed(user):
             return may, why
-        reason = await self._nodes.reason(user, asked)
+        reason = await self._nodes.reason(user, asked, field_selector)
         return reason is None, "\n".join(filter(None, (reason, why)))
 
 

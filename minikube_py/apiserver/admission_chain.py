@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from minikube_py.apiserver import signers
 from minikube_py.apiserver.admission import SERVICE_ACCOUNT, Chain, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces
+from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.mutating_policies import MutatingPolicies
 from minikube_py.apiserver.pod_resizes import PodResizes
 from minikube_py.apiserver.pod_security import PodSecurity
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 def chain_of(server: ApiServer, enabled: Collection[str]) -> Chain:
     """`enabled`: plugins that are off by default. Call before the caches are loaded."""
     cache, store, rng = server.cache, server.store, server.rng
-    namespaces, long = Namespaces(store, cache), Long(server.writer)
-    given = (cache, namespaces, server.webhook_caller, lambda: server.registry, rng, long)
-    of_policies = (cache, namespaces, lambda: server.registry, long)
+    namespaces, asking = Namespaces(store, cache), Asking(Long(server.writer), server.access.may)
+    given = (cache, namespaces, server.webhook_caller, lambda: server.registry, rng, asking)
+    of_policies = (cache, namespaces, lambda: server.registry, asking)
     policies = MutatingPolicies(*of_policies), ValidatingPolicies(*of_policies)
     of_requests = signers.plugins(server.access)
     of_pods: tuple[Plugin, ...] = PodSecurity(cache, namespaces, server.clock), PodResizes(cache)

@@ -11,6 +11,7 @@ from minikube_py.api import strategy
 from minikube_py.api.admission_expressions import Matched, match
 from minikube_py.api.admission_policies import Denials, ValidatingPolicy
 from minikube_py.api.apply.managed_fields import with_times_of
+from minikube_py.api.authorizer_checks import Unanswered, answered
 from minikube_py.api.errors import (
     GroupResource,
     Json,
@@ -129,12 +130,18 @@ def settled(steps: Steps) -> Json:
 # -------------------------------------------------------------------------------------
 
 
-def matched(kinds: Registry, conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool) -> Matched:
-    return match(conditions, bindings, fails)
+def matched(
+    kinds: Registry, conditions: Sequence[Json], bindings: Mapping[str, object], fails: bool
+) -> Matched | Unanswered:
+    found: Matched | Unanswered = answered(match, conditions, bindings, fails)
+    return found
 
 
-def denials(kinds: Registry, spec: bytes, bindings: Mapping[str, object], namespace: Json | None) -> Denials:
-    return _policy(spec).denials(bindings, namespace)
+def denials(
+    kinds: Registry, spec: bytes, bindings: Mapping[str, object], namespace: Json | None
+) -> Denials | Unanswered:
+    found: Denials | Unanswered = answered(_policy(spec).denials, bindings, namespace)
+    return found
 
 
 @lru_cache(64)

@@ -74,7 +74,8 @@ class MutatingPolicies(Policies["MutatingPolicy"]):
         given: Given = (of.sub, kind_shown(of, asked.kind), bindings, namespace, skipped)
         body = Body(key_of(of.kind), b"", "", "", "", hook.name, of.sub, definition=of.kind.definition)
         here: partial[Any] = partial(hook.policy.mutated, of.kind, *given)
-        found: Mutated = await self._long.run(hook.name, here, "mutated", body, hook.policy.text, given)
+        asked_of = (hook.name, here, "mutated", body, hook.policy.text, given)
+        found: Mutated = await self._asking.run(of.user, bindings, *asked_of)
         if found.value is not None and attributes.new is not None:
             attributes.new.clear()
             attributes.new.update(orjson.loads(found.value))

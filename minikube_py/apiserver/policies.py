@@ -22,7 +22,7 @@ from minikube_py.api.registry import Registry
 from minikube_py.api.selectors import LabelSelector
 from minikube_py.apiserver.admission import Attributes, Operation, Plugin
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
-from minikube_py.apiserver.settling import Long
+from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhooks import seen_by_expressions
 
@@ -114,9 +114,11 @@ class Policies(Plugin, Generic[P]):
     kinds: tuple[Kind, Kind]
     """Of policies and of their bindings."""
 
-    def __init__(self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry], long: Long) -> None:
+    def __init__(
+        self, cache: WatchCache, namespaces: Namespaces, registry: Callable[[], Registry], asking: Asking
+    ) -> None:
         self._cache = cache
-        self._long = long
+        self._asking = asking
         self._policies, self._bindings = (cache.caches.get(kind) for kind in self.kinds)
         self._namespaces = namespaces
         self._registry = registry
@@ -307,7 +309,8 @@ class ValidatingPolicies(Policies[ValidatingPolicy]):
         for param in asked.params:
             given = asked.seen(param, seen)
             here = partial(hook.policy.denials, given, namespace)
-            denied, errors, told = await self._long.run(hook.name, here, "denials", hook.policy.text, given, namespace)
+            asked_of = (hook.name, here, "denials", hook.policy.text, given, namespace)
+            denied, errors, told = await self._asking.run(attributes.of.user, given, *asked_of)
             for key, text in told:
                 notes.setdefault(f"{hook.name}/{key}", {})[_shortened(text)] = None
             for decision in denied:

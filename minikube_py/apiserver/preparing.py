@@ -22,6 +22,7 @@ from minikube_py.api.apply.managed_fields import (
     track,
     with_reset,
 )
+from minikube_py.api.authorizer_checks import Unanswered, answered
 from minikube_py.api.decode import decode
 from minikube_py.api.errors import (
     Json,
@@ -557,10 +558,11 @@ def hooked(kinds: Registry, asked: Body, before: bytes, said: tuple[str, str, st
     return webhook_patched(_kind(kinds, asked), asked, before, said)
 
 
-def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated:
+def mutated(kinds: Registry, asked: Body, spec: bytes, given: Given) -> Mutated | Unanswered:
     from minikube_py.api.mutations import MutatingPolicy
 
-    return MutatingPolicy(orjson.loads(spec)).mutated(_kind(kinds, asked), *given)
+    found: Mutated | Unanswered = answered(MutatingPolicy(orjson.loads(spec)).mutated, _kind(kinds, asked), *given)
+    return found
 
 
 def converted(kinds: Registry, *given: Any) -> list[bytes] | str:

@@ -15,6 +15,7 @@ import orjson
 
 from minikube_py.api import go_json
 from minikube_py.api.admission_expressions import Matched, match
+from minikube_py.api.authorizer_checks import bindings_of
 from minikube_py.api.errors import Json, StatusError, bad_request, go_quote, internal
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.admissionregistration import ADMISSION_KINDS, MUTATING, VALIDATING
@@ -26,9 +27,9 @@ from minikube_py.api.selectors import EVERYTHING, LabelSelector
 from minikube_py.apiserver.admission import Attributes, Invoked, Operation, Plugin, in_order
 from minikube_py.apiserver.admission_rules import Namespaces, any_matches, matched_kind, seen_as
 from minikube_py.apiserver.audit_policy import REQUEST
+from minikube_py.apiserver.authorizing import Asking
 from minikube_py.apiserver.outgoing import NoDoor
 from minikube_py.apiserver.preparing import Body, key_of
-from minikube_py.apiserver.settling import Long
 from minikube_py.apiserver.watch_cache import WatchCache
 from minikube_py.apiserver.webhook_answers import Patched, Review, patched
 from minikube_py.apiserver.webhook_calls import Caller, CallFailed
@@ -78,9 +79,9 @@ class Webhooks(Plugin):
         caller: Caller,
         registry: Callable[[], Registry],
         rng: Rng,
-        long: Long,
+        asking: Asking,
     ) -> None:
-        self._long = long
+        self._asking, self._long = asking, asking.long
         self._cache = cache.caches.get(self.kind)
         self._namespaces = namespaces
         self._caller = caller
@@ -122,7 +123,8 @@ class Webhooks(Plugin):
         if kind is not None and conditions:
             bindings = {**seen_by_expressions(attributes, kind), "namespaceObject": None}
             given = (conditions, bindings, not hook.ignores)
-            found: Matched = await self._long.run(hook.id, partial(match, *given), "matched", *given)
+            job = (hook.id, partial(match, *given), "matched", *given)
+            found: Matched = await self._asking.run(attributes.of.user, bindings, *job)
             if found.error:
                 raise attributes.forbidden(found.error)
             if not found.holds:
@@ -221,7 +223,9 @@ def seen_by_expressions(attributes: Attributes, kind: Kind) -> dict[str, object]
     """The same as variables of CEL."""
     asked = review_of(attributes, kind, "")
     del asked["uid"]
-    return {"object": asked.pop("object"), "oldObject": asked.pop("oldObject"), "request": asked}
+    of = attributes.of
+    authorizer = bindings_of(of.kind.group, of.kind.plural, of.sub, of.namespace, attributes.name)
+    return {"object": asked.pop("object"), "oldObject": asked.pop("oldObject"), "request": asked, **authorizer}
 
 
 def _shown(obj: Json | None, said: Json) -> Json | None:

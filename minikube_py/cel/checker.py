@@ -127,6 +127,7 @@ class _Checker:
         if not node.has and (name := qualified(node)):
             found = self._variable(name)
             if found is not None:
+                node.whole = name
                 return found
         result = self._field(node, node.operand, node.name)
         return BOOL if node.has else self.known.resolve(result)

@@ -150,6 +150,9 @@ class _Coster:
     # --- by kind of node --------------------------------------------------------------------------------------------
 
     def _select(self, node: Select) -> int:
+        if node.whole:
+            self._paths[node] = (node.whole,)
+            return 1
         cost = self.cost(node.operand)
         if node.has:
             return cost

@@ -16,7 +16,7 @@ from minikube_py.cel.calls import CONVERSIONS, Function, function_of, is_dispatc
 from minikube_py.cel.checker import TYPE_NAMES
 from minikube_py.cel.messages import PATCH, Message, made
 from minikube_py.cel.runtime_costs import OF_RESULTS, CallCost, cost_of
-from minikube_py.cel.syntax import Call, Comprehension, Ident, ListOf, Literal, MapOf, Node, Select, StructOf, qualified
+from minikube_py.cel.syntax import Call, Comprehension, Ident, ListOf, Literal, MapOf, Node, Select, StructOf
 from minikube_py.cel.values import (
     EXCEEDED,
     INT_MAX,
@@ -307,9 +307,8 @@ class _Planner:
         return plan.attribute or Attribute(plan.step)
 
     def _select(self, node: Select) -> Plan:
-        name = "" if node.has else qualified(node)
-        if name and _is_type(node, name):
-            return _constant(TypeValue(name))
+        if node.whole:
+            return self._named(node, node.whole)
         attribute = self._as_attribute(node.operand)
         if not node.has:
             return _attribute(attribute.qualified(_fixed(node.name, False)))

@@ -42,11 +42,12 @@ class Ident(Node):
 
 @dataclass(slots=True, eq=False)
 class Select(Node):
-    """`has` asks whether the field is there."""
+    """`has` asks whether the field is there. `whole`: the variable or type that it names, if it selects nothing."""
 
     operand: Node
     name: str
     has: bool = False
+    whole: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -157,12 +157,6 @@ RULES: tuple[Rule, ...] = (
         lambda found: found._replace(tree=found.tree and found.tree.with_message(_before_offer), body=b""),
     ),
     Rule(
-        "the authorizer in CEL",
-        "stricter",
-        "expressions that call the authorizer are refused (ADR 0093)",
-        lambda ask, theirs, mine: theirs.code < 300 and mine.code == 422 and b"is not evaluated here" in mine.body,
-    ),
-    Rule(
         "what is served",
         "not served",
         "documents that list what is served list fewer kinds, groups and paths, and the server's own version",

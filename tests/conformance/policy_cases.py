@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import authorizer_cases
 from asking import Ask
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -120,6 +121,7 @@ def cases() -> list[Case]:
         found.append(Case(name, {"validations": [_v(message="a"), _v("object == null", messageExpression="'b' + object.data.a")]}, _asks_of(name), ({"validationActions": actions},)))
     narrow = {"matchResources": {"resourceRules": [{**_RULE, "operations": ["UPDATE"]}]}, "validationActions": ["Deny"]}
     other = {"matchResources": {"objectSelector": {"matchLabels": {"more": "yes"}}}, "validationActions": ["Warn"]}
+    found += [Case(name, spec, authorizer_cases.asks(name, NAMESPACE)) for name, spec in authorizer_cases.specs().items()]
     found.append(Case("bound", {"validations": [_v()]}, _asks_of("bound"), (narrow, other)))
     return found
 

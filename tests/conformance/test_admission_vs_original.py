@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import address_cases
+import authorizer_cases
 import certificate_cases
 import judging
 import mutation_cases
@@ -154,6 +155,10 @@ def test_policies_hold_writes_as_upstream_does(servers: tuple[Server, Server]) -
     for server in servers:
         patience.eventually(partial(_says, server, *policy_cases.may_write()), "authorization knows bob")
     take(policy_cases.referred())
+    take(authorizer_cases.setup(policy_cases.NAMESPACE))
+    known = authorizer_cases.known(policy_cases.NAMESPACE)
+    for server in servers:
+        patience.eventually(partial(_says, server, *known), "authorization knows the role")
     _take_cases(policy_cases, servers, report)
 
 

@@ -1,0 +1,51 @@
+"""Expressions that ask the server's authorizers: evaluated again with each answer.
+
+Source: apiserver `pkg/cel/library/authz.go`, `pkg/authentication/serviceaccount/util.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from minikube_py.api.authorizer_checks import Asked as Shown
+from minikube_py.api.authorizer_checks import Check, Unanswered
+from minikube_py.apiserver.auth import Asked
+from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.settling import Long
+
+May = Callable[[User, Asked, str], Awaitable[tuple[bool, str]]]
+"""Whether a user may, and why; the text is a field selector."""
+
+
+class Asking:
+    """A check's cost bounds how many an evaluation has: some 60."""
+
+    def __init__(self, long: Long, may: May) -> None:
+        self.long = long
+        self._may = may
+
+    async def run(
+        self, user: User, bindings: Mapping[str, object], of: object, here: Callable[[], Any], job: str, *given: Any
+    ) -> Any:
+        """As `Long.run`; `given` holds the bindings, whose authorizer asks for this user."""
+        shown = bindings["authorizer"]
+        assert isinstance(shown, Shown)
+        while True:
+            try:
+                found = await self.long.run(of, here, job, *given)
+            except Unanswered as error:
+                found = error
+            if not isinstance(found, Unanswered):
+                return found
+            shown.answers[found.check] = await self._answer(user, found.check)
+            # Each evaluation has a turn of its own.
+            await asyncio.sleep(0)
+
+    async def _answer(self, user: User, check: Check) -> tuple[bool, str]:
+        if check.account is not None:
+            namespace, name = check.account
+            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+            user = User(f"system:serviceaccount:{namespace}:{name}", groups)
+        return await self._may(user, Asked(*check[1:8]), check.field_selector)
