@@ -331,8 +331,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "apiserver: of two writers at once one is lost", API_WRITES, "apiserver/object_store.py",
-        '        compare = [Compare(old.key, "MOD", "=", old.mod_revision)]\n        success: list[Op] = [Put(',
-        '        compare = [Compare(old.key, "MOD", ">", 0)]\n        success: list[Op] = [Put(',
+        '(_new(Compare, (key, "MOD", "=", old.mod_revision, b"")),)',
+        '(_new(Compare, (key, "MOD", ">", 0, b"")),)',
         "the write checks that the object is there, not that it is as it was read",
     ),
     Mutant(
