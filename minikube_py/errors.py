@@ -69,6 +69,10 @@ class InvalidRequest(RequestError):
     """A request that etcd refuses as InvalidArgument; the text is etcd's (api/v3rpc/rpctypes/error.go)."""
 
 
+class WrongUsage(InvalidRequest):
+    """Flags or arguments of a command that do not fit together; it ends with exit code 2."""
+
+
 class LeaseNotFound(RequestError):
     def __init__(self) -> None:
         super().__init__("etcdserver: requested lease not found")

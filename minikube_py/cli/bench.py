@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import WrongUsage
 from minikube_py.own_code import absolute
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
         chosen=flags.chosen(arguments),
     )
     if arguments.sampling and arguments.scheduler_config:
-        raise InvalidRequest("--scheduler-config sets how many nodes are scored; remove --sampling")
+        raise WrongUsage("--scheduler-config sets how many nodes are scored; remove --sampling")
     if virtual.asked(arguments):
         good = run_all_virtually(plan, again=virtual.again(), results=arguments.results, step=started().done)
         return 0 if good else 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from minikube_py import own_code
 from minikube_py.cli import flags, virtual
 from minikube_py.cli.table import table
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.lab.compare.compare import Comparison
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, run_compare
 
     if arguments.page is not None and arguments.scheduler_only:
-        raise InvalidRequest("--scheduler-only has no timeline for a page; remove one of them")
+        raise WrongUsage("--scheduler-only has no timeline for a page; remove one of them")
     names = _names(arguments.first, arguments.second, bool(arguments.plugin))
     plugins = tuple(arguments.plugin)
     options = CompareOptions(

@@ -64,7 +64,7 @@ def _decided(answer: Json) -> list[str]:
     if decision is None:
         return [*lines, "" if held is not None else "the details of that decision are no longer kept", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
-    head = f"scheduler decision {decision['decision']}; decisions for this pod: {numbers}"
+    head = f"scheduler decision {decision['decision']}; the numbers of all decisions for this pod: {numbers}"
     if not decision["node"]:
         return [*lines, head, str(decision["message"]), ""]
     parts = [f"{s['plugin']} {s['score']} x {s['weight']}" for s in decision["scores"]]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Final
 
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import WrongUsage
 
 USUAL: Final = "usual"
 
@@ -23,12 +23,12 @@ def watch(parser: argparse.ArgumentParser) -> None:
 def require(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
     """Those given. `form`: the one that is asked for. `table`: by a flag's destination, the forms that honour it.
 
-    Raises: InvalidRequest for flags of other forms."""
+    Raises: WrongUsage for flags of other forms."""
     usual: dict[str, tuple[str, object]] = getattr(arguments, USUAL)
     given = [each for each in usual if hasattr(arguments, each)]
     refused = [f"{usual[each][0]} needs {' or '.join(table[each])}" for each in given if form not in table[each]]
     if refused:
-        raise InvalidRequest(f"{'; '.join(refused)}; this is {form}")
+        raise WrongUsage(f"{'; '.join(refused)}; this is {form}")
     for name, (_, default) in usual.items():
         if name not in given:
             setattr(arguments, name, default)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from minikube_py import __version__
 from minikube_py.control_plane.exit_codes import DAMAGED, DISMISSED, FAILED, INTERRUPTED, USAGE
-from minikube_py.errors import Corruption, MinikubeError
+from minikube_py.errors import Corruption, MinikubeError, WrongUsage
 
 PROGRAM = "minikube-py"
 
@@ -102,6 +102,7 @@ def _run(arguments: Sequence[str]) -> int:
         name, rest = f"{name} {rest[0]}", rest[1:]
     parser = Parser(
         prog=f"{PROGRAM} {name}",
+        usage=None if hasattr(module, "run") else "%(prog)s [-h] COMMAND",
         description=module.__doc__,
         epilog=_subcommand_help(name, _subcommands(module)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -133,7 +134,10 @@ def _subcommand_help(name: str, subcommands: dict[str, str]) -> str | None:
 def _code_of(error: MinikubeError) -> int:
     """Codes for a supervisor: a plain restart would fail again."""
     from minikube_py.control_plane.errors import Dismissed
+    from minikube_py.own_code import BadCode
 
+    if any(isinstance(each, WrongUsage | BadCode) for each in (error, error.__cause__)):
+        return USAGE
     if isinstance(error, Dismissed):
         return DISMISSED
     return DAMAGED if isinstance(error, Corruption) else FAILED

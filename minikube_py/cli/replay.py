@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from minikube_py.cli import flags, forms, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import InvalidRequest, WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
@@ -67,13 +67,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     of_log = hasattr(arguments, "log")
     if of_log == (arguments.trace is not None):
-        raise InvalidRequest("name either a trace (`replay openb`) or a log (`replay --from LOG`)")
+        raise WrongUsage("name either a trace (`replay openb`) or a log (`replay --from LOG`)")
     in_virtual_time = hasattr(arguments, "virtual")
     given = forms.require(arguments, LOG if of_log else VIRTUAL if in_virtual_time else REAL, HONOURED)
     if of_log:
         return _look(arguments.log, arguments.until, arguments.port)
     if "speed" in given and not given & {"departures", "day"}:
-        raise InvalidRequest("--speed needs --departures or --day: without them, no pod waits for its time")
+        raise WrongUsage("--speed needs --departures or --day: without them, no pod waits for its time")
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(

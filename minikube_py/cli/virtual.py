@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 def asked(arguments: argparse.Namespace) -> bool:
-    """Raises: InvalidRequest if an option is not available in virtual time."""
+    """Raises: WrongUsage if an option is not available in virtual time."""
     if not arguments.virtual:
         if getattr(arguments, "page", None) is not None:
-            raise InvalidRequest("--page records a run in virtual time; add --virtual")
+            raise WrongUsage("--page records a run in virtual time; add --virtual")
         return False
     for flag, given in (
         ("--split", getattr(arguments, "split", False)),
         ("--data-dir", arguments.data_dir is not None),
     ):
         if given:
-            raise InvalidRequest(f"--virtual has no processes and no folder; remove {flag}")
+            raise WrongUsage(f"--virtual has no processes and no folder; remove {flag}")
     return True
 
 

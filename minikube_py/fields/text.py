@@ -47,6 +47,7 @@ KindAt = Callable[[Path], Kind]
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[-./][A-Za-z0-9_]+)*", re.ASCII)
 _SUM_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[-./][A-Za-z0-9_]+)*(?:\.\*)?", re.ASCII)
 _EXTRACTOR: Final = re.compile(r"([a-z0-9_]+(?:@\d+)?)(?:\((.*)\))?", re.ASCII | re.DOTALL)
+_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 _MINUS: Final = re.compile(r"\s+minus\s+")
 _TIMES: Final = ("Timestamp", "Time")
 _OBJECT_PARTS: Final = ("metadata", "spec", "status")
@@ -137,6 +138,8 @@ def _read_field(known: FieldSet, sums: Mapping[str, SumSpec], kind_at: KindAt, i
             name, spec = declared
             if kind not in (None, spec.kind):
                 raise InvalidRequest(f"field {name} is declared on {known.name} as {spec.kind}: leave :{kind} away")
+            if spec.name.endswith("*"):
+                _check_resource(name, name[len(spec.name) - 1 :])
             return name, spec
     member = _member(sums, text)
     if member is not None and not minus:
@@ -219,14 +222,17 @@ def _member(sums: Mapping[str, SumSpec], name: str) -> tuple[str, str] | None:
     return None
 
 
+def _check_resource(name: str, resource: str) -> None:
+    if resource not in _RESOURCES and not re.match(".+/|hugepages-|attachable-volumes-", resource):
+        hint = f"no resource {resource!r}{_instead(resource, _RESOURCES)}"
+        raise InvalidRequest(f"field {name}: {hint}; extended resources have a domain, as nvidia.com/gpu")
+
+
 def find_field(known: FieldSet, text: str) -> tuple[str, FieldSpec] | None:
     """The declared field that `text` names, in any notation of its path, and its name."""
-    spec = known.find(text)
-    if spec is not None:
-        return (text, spec) if not text.endswith("*") else None
-    name = _canonical(text)
+    name = text if known.find(text) else _canonical(text)
     spec = known.find(name) if name else None
-    return (name, spec) if spec is not None else None
+    return (name, spec) if name and spec is not None and not text.endswith("*") else None
 
 
 @lru_cache(maxsize=4096)

@@ -137,7 +137,7 @@ async def why_there(kubeconfig: Path | None, node: str) -> bool:
     explained = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
     if "no scheduler answers" in explained.stderr:
         return False
-    decided = f"scheduler decision 1; decisions for this pod: 1\nchose {node} among 2"
+    decided = f"scheduler decision 1; the numbers of all decisions for this pod: 1\nchose {node} among 2"
     assert explained.stdout.startswith(f"default/one is on {node}\n{decided}")
     return explained.returncode == 0
 

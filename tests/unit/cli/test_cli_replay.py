@@ -112,7 +112,7 @@ def test_a_flag_changes_what_is_done_or_is_refused_by_name(run: Run, form: str, 
         assert code == 0 and done is not None, said
         assert str(done) != str(compared[1])
     else:
-        assert code == 1 and done is None
+        assert code == 2 and done is None
         assert f"{NAMES[flag]} needs {' or '.join(replay.HONOURED[flag])}" in said and f"this is {form}" in said
 
 
@@ -124,7 +124,7 @@ def test_of_two_flags_each_is_honoured_or_refused(run: Run, form: str) -> None:
         assert all(f"{NAMES[each]} needs" in said for each in refused), (pair, said)
         alone = "speed" in pair and not {"departures", "day"} & set(pair) and not refused
         if refused or alone:
-            assert code == 1 and done is None and (refused or "--speed needs --departures or --day" in said), pair
+            assert code == 2 and done is None and (refused or "--speed needs --departures or --day" in said), pair
             continue
         assert code == 0, (pair, said)
         first, second = (run(form, tuple(each for each in pair if each != left)) for left in pair)
@@ -136,7 +136,7 @@ def test_of_two_flags_each_is_honoured_or_refused(run: Run, form: str) -> None:
 
 def test_flags_given_with_their_defaults_are_given(run: Run) -> None:
     for form, flag, value in ((replay.REAL, "port", "0"), (replay.LOG, "seed", "0"), (replay.REAL, "members", "1")):
-        assert main(["replay", *FORMS[form], NAMES[flag], value]) == 1
+        assert main(["replay", *FORMS[form], NAMES[flag], value]) == 2
     assert "speed=0.0" in str(run_of(run, "--day", "2", "--speed", "0"))
     assert "speed=1.0" in str(run(replay.REAL, ("day",))[1])
 

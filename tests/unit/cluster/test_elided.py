@@ -79,10 +79,10 @@ def test_a_day_of_the_trace_begins_at_its_start() -> None:
 
 
 def test_several_members_go_with_virtual_time_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", "openb", "--members", "3"]) == 1
+    assert main(["replay", "openb", "--members", "3"]) == 2
     assert "--members needs a trace and --virtual" in capsys.readouterr().err
 
 
 def test_it_goes_with_virtual_time_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", "openb", "--heartbeats", "elided"]) == 1
+    assert main(["replay", "openb", "--heartbeats", "elided"]) == 2
     assert "--heartbeats needs a trace and --virtual" in capsys.readouterr().err

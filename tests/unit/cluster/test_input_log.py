@@ -217,7 +217,7 @@ def test_the_command_opens_that_moment_for_kubectl(log: Path) -> None:
     wrong = subprocess.run([*command[:-1], "NoSuchReason"], capture_output=True, text=True, env=environment)
     assert wrong.returncode == 1 and "NoSuchReason does not come in" in wrong.stderr
     neither = subprocess.run([*command[:4]], capture_output=True, text=True, env=environment)
-    assert neither.returncode == 1 and "name either" in neither.stderr
+    assert neither.returncode == 2 and "name either" in neither.stderr
 
 
 def test_snapshots_and_what_puts_them_back_are_replayed(tmp_path: Path) -> None:

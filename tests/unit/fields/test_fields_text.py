@@ -190,6 +190,8 @@ REFUSED: list[tuple[list[str], list[str], str]] = [
     (["spec.nodName:int"], [], "did you mean spec.nodeName?"),
     (["metadata.labels[pool]"], [], 'expected ["key"] or [index] at position 15; declared on nodes: free.*'),
     (["free.*"], [], "that is a family of fields: name its members, as free.cpu"),
+    (["free.cpux"], [], "field free.cpux: no resource 'cpux', did you mean 'cpu'?; extended"),
+    (["allocatable.fpga"], [], "no resource 'fpga'; extended resources have a domain, as nvidia.com/gpu"),
     (["a..b"], [], "has an empty part at position 2"),
     ([LABEL + ":integer"], [], "no kind 'integer', did you mean 'int'?; kinds are quantity, int, string, time"),
     ([LABEL + ":"], [], "no kind ''"),
@@ -225,6 +227,11 @@ REFUSED: list[tuple[list[str], list[str], str]] = [
     (["x"], ["requested.*=leases:spec.a:pod_requests@2"], "as requested.*=pods:spec.nodeName:pod_requests@2: choose"),
     (["x"], [f"x{i}=pods:spec.nodeName:count@1" for i in range(9)], "at most 8 sums, this one 9"),
 ]
+
+
+@pytest.mark.parametrize("resource", ["cpu", "pods", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"])
+def test_resources_of_nodes_may_be_declared(resource: str) -> None:
+    assert read_declaration(NODES, [f"free.{resource}"]).fields == (f"free.{resource}",)
 
 
 @pytest.mark.parametrize(("fields", "sums", "message"), REFUSED, ids=[f"{each[0]} {each[1]}"[:60] for each in REFUSED])

@@ -35,7 +35,7 @@ def test_a_run_of_one_seed_is_told_alike_each_time(
 
 @pytest.mark.parametrize("flag", ["--split", "--data-dir=x"])
 def test_what_virtual_time_does_not_have_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*SMALL_DENSITY, flag]) == 1
+    assert main([*SMALL_DENSITY, flag]) == 2
     assert "--virtual has no processes and no folder; remove --" in capsys.readouterr().err
 
 

@@ -111,7 +111,7 @@ def test_every_command_that_schedules_takes_plugins(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = tmp_path / "none.py"
-    assert main.main([*command, "--data-dir", str(tmp_path / "d"), "--plugin", f"{missing}:Last"]) == 1
+    assert main.main([*command, "--data-dir", str(tmp_path / "d"), "--plugin", f"{missing}:Last"]) == 2
     assert f"there is no file {missing}" in capsys.readouterr().err
 
 
