@@ -122,6 +122,8 @@ class _Schemas:
             schema = self._objects(row) if kind == row.kind else self._list(row)
             told = {"group": row.group, "kind": kind, "version": row.version}
             self.found[name] = {**schema, "x-kubernetes-group-version-kind": [told]}
+            if own := [{"fieldPath": path} for path, each in row.selectable.items() if each.loose]:
+                self.found[name]["x-kubernetes-selectable-fields"] = own
         return {"$ref": _SCHEMAS + name}
 
     def _objects(self, row: Kind) -> Json:
@@ -237,6 +239,7 @@ def _zero(type: Type) -> Any:
 _CODES: Final = {
     "create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202"),
 }  # fmt: skip
+YAML: Final = "application/yaml"
 _TOLD: Final = {"200": "OK", "201": "Created", "202": "Accepted"}
 _LIST_PARAMETERS: Final = (
     "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch",
@@ -256,6 +259,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
         "tailLines", "timestamps",
     ),
 }  # fmt: skip
+_CUSTOM_PARAMETERS: Final = {"get": ("resourceVersion",), "deletecollection": _PARAMETERS["list"]}
 _PARAMETER_TYPES: Final = {
     "force": "boolean", "orphanDependents": "boolean", "allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean",
     "watch": "boolean", "gracePeriodSeconds": "integer", "limit": "integer", "timeoutSeconds": "integer",
@@ -282,10 +286,13 @@ class _Paths:
         self._tag = f"{name[:1].lower()}{name[1:]}_{version}"
         self._group, self._version, self._schemas = group, version, schemas
         self._patches: tuple[str, ...] = ()
+        self._custom = ""
+        """The kind, of a custom resource."""
 
     def add(self, row: Kind) -> None:
+        self._custom = row.kind if row.structure is not None else ""
         # What is no Go type has no merge keys.
-        self._patches = _PATCHES if row.structure is None else _PATCHES[:-1]
+        self._patches = _PATCHES[:-1] if self._custom else _PATCHES
         collection = f"{self._root}/namespaces/{{namespace}}/{row.plural}"
         if not row.namespaced:
             collection = f"{self._root}/{row.plural}"
@@ -365,26 +372,34 @@ class _Paths:
             if verb in verbs:
                 item[method] = self._operation(verb, operation_id, answer, kind)
         if item:
-            item["parameters"] = [*(_parameter(name, "path") for name in scope), _parameter("pretty")]
+            shared = [*(_parameter(name, "path") for name in scope), _parameter("pretty")]
+            if self._custom and len(item) == 1:
+                shared += next(iter(item.values())).pop("parameters", [])
+                shared.sort(key=lambda each: each["name"])
+            item["parameters"] = shared
             self.found[path] = item
 
     def _operation(self, verb: str, operation_id: str, answer: str, kind: tuple[str, str, str]) -> Json:
         group, version, name = kind
         answered = ("", "v1", "Status") if answer == "Status" else (group, version, answer)
         found: Json = {"tags": [self._tag], "operationId": operation_id}
-        names = _PARAMETERS["log"] if operation_id.endswith("Log") else _PARAMETERS.get(verb, ())
+        given = {**_PARAMETERS, **_CUSTOM_PARAMETERS} if self._custom else _PARAMETERS
+        names = given["log"] if operation_id.endswith("Log") else given.get(verb, ())
         if names:
             found["parameters"] = [_parameter(parameter) for parameter in names]
         body = self._body(verb, kind)
         if body:
             found["requestBody"] = body
         schema = {"schema": self._schemas.kind(*answered)}
-        content = {JSON: schema, "text/plain": schema} if answer == "string" else {JSON: schema}
-        codes = _CODES.get(verb, ("200",))
+        content = {JSON: schema, "text/plain": schema} if answer == "string" else self._media(JSON, schema)
+        codes = ("200",) if self._custom and verb == "patch" else _CODES.get(verb, ("200",))
         responses: Json = {code: {"description": _TOLD[code], "content": content} for code in codes}
         found["responses"] = {**responses, "401": {"description": "Unauthorized"}}
         action = {"create": "post", "update": "put"}.get(verb, verb)
         found["x-kubernetes-action"] = action
+        if self._custom:
+            # Of the resource, even for a scale.
+            group, version, name = self._group, self._version, self._custom
         found["x-kubernetes-group-version-kind"] = {"group": group, "version": version, "kind": name}
         return found
 
@@ -393,10 +408,18 @@ class _Paths:
             schema = {"schema": self._schemas.ref("meta/v1.Patch")}
             return {"content": {f"application/{patch}": schema for patch in self._patches}, "required": True}
         if verb in ("create", "update"):
-            return {"content": {"*/*": {"schema": self._schemas.kind(*kind)}}, "required": True}
-        if verb in ("delete", "deletecollection"):
-            return {"content": {"*/*": {"schema": self._schemas.ref("meta/v1.DeleteOptions")}}}
+            return {"content": self._media("*/*", {"schema": self._schemas.kind(*kind)}), "required": True}
+        if verb == "delete" or (verb == "deletecollection" and not self._custom):
+            return {"content": self._media("*/*", {"schema": self._schemas.ref("meta/v1.DeleteOptions")})}
         return {}
+
+    def _media(self, built_in: str, schema: Json) -> Json:
+        """For custom resources, upstream names each type that it reads and writes."""
+        return {JSON: schema, YAML: schema} if self._custom else {built_in: schema}
+
+
+_INFO: Final = {"title": TITLE, "version": VERSION}
+_CUSTOM_INFO: Final = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 
 
 def _title(group: str, version: str) -> str:
@@ -517,7 +540,7 @@ class OpenApi:
             paths.add(row)
         return {
             "openapi": "3.0.0",
-            "info": {"title": TITLE, "version": VERSION},
+            "info": _CUSTOM_INFO if any(row.structure is not None for row in rows) else _INFO,
             "paths": dict(sorted(paths.found.items())),
             "components": {"schemas": dict(sorted(schemas.found.items()))},
         }

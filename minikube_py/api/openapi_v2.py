@@ -117,15 +117,17 @@ def _path(item: Json) -> Json:
 
 def _operation(operation: Json) -> Json:
     body = operation.get("requestBody", {}).get("content", {})
-    streamed = any(each["name"] == "watch" for each in operation.get("parameters", ()))
+    answered = operation["responses"]["200"].get("content", {})
+    # Version 3 names YAML for custom resources alone.
+    custom = "application/yaml" in answered
+    streamed = operation.get("x-kubernetes-action") == "list" and not custom
     parameters = [_parameter(each) for each in operation.get("parameters", ())]
     if body:
         required = {"required": True} if operation["requestBody"].get("required") else {}
         schema = _schema(next(iter(body.values()))["schema"])
         parameters.insert(0, {"name": "body", "in": "body", **required, "schema": schema})
     kept = {name: value for name, value in operation.items() if name.startswith("x-") or name in _KEPT}
-    found = {**kept, "consumes": list(body) or ["*/*"], "schemes": ["https"]}
-    answered = operation["responses"]["200"].get("content", {})
+    found = {**kept, "consumes": list(body or (answered if custom else ("*/*",))), "schemes": ["https"]}
     objects = () if "*/*" in answered else _PRODUCED
     found["produces"] = [*objects, *(each for each in answered if each not in _PRODUCED)]
     found["produces"] += [f"{_PRODUCED[0]};stream=watch"] * streamed

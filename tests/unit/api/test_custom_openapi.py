@@ -55,4 +55,45 @@ def test_schemas_are_told_as_upstream_tells_them(version: str) -> None:
     for name, expected in UPSTREAM["schemas"][version].items():
         assert told(schemas[name]) == told(expected), name
     wanted = document["paths"]["/apis/example.com/" + version + "/namespaces/{namespace}/gauges"]["post"]["requestBody"]
-    assert wanted["content"]["*/*"]["schema"] == {"$ref": f"#/components/schemas/com.example.{version}.Gauge"}
+    ref = f"#/components/schemas/com.example.{version}.Gauge"
+    assert wanted["content"]["application/json"]["schema"] == {"$ref": ref}
+
+
+def test_operations_are_as_upstream_publishes_them() -> None:
+    """Compared by a script with kube-apiserver 1.36, for a namespaced and a cluster-wide resource."""
+    version = {
+        "name": "v1", "served": True, "storage": True, "selectableFields": [{"jsonPath": ".spec.a"}],
+        "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}},
+            "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        }}},
+    }  # fmt: skip
+    names = {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}
+    spec = {"group": "o.example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    status = {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]}
+    definition = {"metadata": {"name": "foos.o.example.com"}, "spec": spec, "status": status}
+    documents = OpenApi(REGISTRY.extended(kinds_of(served_form(definition))))
+    found = orjson.loads(documents.group_version("o.example.com", "v1"))
+    assert found["info"] == {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+    for name in ("Foo", "FooList"):
+        schema = found["components"]["schemas"][f"com.example.o.v1.{name}"]
+        assert schema["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.a"}]
+    root = "/apis/o.example.com/v1"
+    collection, everywhere = found["paths"][f"{root}/namespaces/{{namespace}}/foos"], found["paths"][f"{root}/foos"]
+    assert "requestBody" not in collection["delete"] and "parameters" not in everywhere["get"]
+    shared = [each["name"] for each in everywhere["parameters"]]
+    assert shared == sorted(shared) and {"watch", "pretty"} < set(shared)
+    both = {"application/json", "application/yaml"}
+    for path, item in found["paths"].items():
+        for method, operation in item.items():
+            if method == "parameters":
+                continue
+            kind = {"group": "o.example.com", "version": "v1", "kind": "Foo"}
+            assert operation["x-kubernetes-group-version-kind"] == kind, path
+            assert set(operation["responses"]["200"]["content"]) == both, path
+            if "requestBody" in operation and method != "patch":
+                assert set(operation["requestBody"]["content"]) == both, path
+    swagger = orjson.loads(documents.make_swagger().json)["paths"][f"{root}/namespaces/{{namespace}}/foos"]
+    for method in ("get", "delete"):
+        assert set(swagger[method]["produces"]) == set(swagger[method]["consumes"]) == both
