@@ -202,8 +202,9 @@ class Page:
         if status != 200:
             return {**pod, "explained": {"problem": explained.get("message", "")}}
         decision, now_s = explained["decision"] or {}, self._clock.wall_s()
-        for name, at in (("queued", "queuedS"), ("attempted", "startedS"), ("scored", "atS")):
-            if decision.get("node") and decision[at] is not None:
+        ended = "scored" if decision.get("node") else "refused"
+        for name, at in (("queued", "queuedS"), ("attempted", "startedS"), (ended, "atS")):
+            if decision.get(at) is not None:
                 pod["moments"][name] = now_s - (explained["nowS"] - decision[at])
         return {**pod, "explained": explained}
 

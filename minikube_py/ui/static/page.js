@@ -209,13 +209,14 @@ $("close").addEventListener("click", () => {
   draw();
 });
 
-const MOMENTS = [["created", "created"], ["queued", "queued"], ["scored", "filtered and scored"], ["bound", "bound"], ["running", "running"]];
+const MOMENTS = [["created", "created"], ["queued", "queued"], ["scored", "filtered and scored"], ["refused", "queued and tried: no node fitted"], ["bound", "bound"], ["running", "running"]];
 
 function podDetail(pod) {
   const { moments } = pod, names = MOMENTS.filter(([each]) => moments[each]), parts = [];
   const times = element("ul", "", { className: "times" }), first = names.length ? moments[names[0][0]] : 0;
   if (!moments.created) times.append(line("created", new Date(pod.created).toLocaleTimeString("en-GB")));
   for (const [each, text] of names) times.append(line(text, each === names[0][0] ? new Date(first * 1000).toLocaleTimeString("en-GB") : `+ ${ms(Math.max(0, moments[each] - first))}`));
+  if (!pod.node && pod.explained && pod.explained.heldBack) times.append(line("not queued", `held back by ${pod.explained.heldBack.plugin}`));
   parts.push(element("p", `${pod.phase || "no phase"}${pod.node ? ` on ${pod.node}` : ""}${pod.terminating ? ", terminating" : ""}`), times);
   const why = pod.explained;
   if (why && why.problem) parts.push(element("p", why.problem, { className: "reason" }));
