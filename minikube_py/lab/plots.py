@@ -71,15 +71,16 @@ def save(figure: Any, path: Path, drawn_by: str = "") -> Path:
 
 
 def draw_latency_bars(axes: Any, summaries: Mapping[str, Mapping[str, float]], title: str) -> None:
-    """Grouped bars of p50, p90 and p99, each with its figure."""
-    width = 0.26
+    """Grouped bars of p50, p90 and p99, each with its figure, all in one unit."""
+    width = 0.3
+    in_s = max(figures["p99_ms"] for figures in summaries.values()) >= 1000
     for number, (percent, colour) in enumerate(zip(PERCENTILES, (BLUE, ORANGE, RED), strict=True)):
-        heights = [figures[f"p{percent}_ms"] for figures in summaries.values()]
+        heights = [figures[f"p{percent}_ms"] / (1000 if in_s else 1) for figures in summaries.values()]
         places = [place + (number - 1) * width for place in range(len(heights))]
         bars = axes.bar(places, heights, width * 0.92, color=colour, label=f"p{percent}")
-        axes.bar_label(bars, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
+        axes.bar_label(bars, labels=[_short(height) for height in heights], fontsize=6.5, padding=1)
     axes.set_xticks(range(len(summaries)), [name.replace(" to ", "\nto ") for name in summaries])
-    axes.set_ylabel("milliseconds")
+    axes.set_ylabel("seconds" if in_s else "milliseconds")
     axes.set_title(title)
     axes.grid(axis="x", visible=False)
     axes.margins(y=0.22)
@@ -132,7 +133,7 @@ def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title:
     axes.set_xlabel("seconds since the first pod")
     axes.set_ylabel(what)
     axes.set_title(title)
-    axes.figure.colorbar(mesh, ax=axes, label="%", fraction=0.04, pad=0.02)
+    axes.figure.colorbar(mesh, ax=axes, label="GPUs allocated (%)", fraction=0.04, pad=0.02)
 
 
 def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[float]], title: str) -> None:
@@ -142,7 +143,7 @@ def draw_groups(axes: Any, names: Sequence[str], bars: Mapping[str, Sequence[flo
     for number, ((label, heights), colour) in enumerate(zip(bars.items(), colours, strict=False)):
         places = [place + (number - (len(bars) - 1) / 2) * width for place in range(len(names))]
         drawn = axes.bar(places, heights, width * 0.92, color=colour, label=label)
-        axes.bar_label(drawn, labels=[_short_ms(height) for height in heights], fontsize=7, padding=1)
+        axes.bar_label(drawn, labels=[_short(height) for height in heights], fontsize=7, padding=1)
     axes.set_xticks(range(len(names)), names)
     axes.set_ylabel("milliseconds")
     axes.set_title(title)
@@ -167,7 +168,5 @@ def draw_intervals(
     axes.errorbar([at for at, _ in points], values, yerr=[below, above], label=name, **style)
 
 
-def _short_ms(value_ms: float) -> str:
-    if value_ms >= 1000:
-        return f"{value_ms / 1000:.3g} s"
-    return f"{value_ms:.3g}"
+def _short(value: float) -> str:
+    return f"{value:,.{0 if value >= 10 else 1 if value >= 1 else 2}f}" if value >= 0.005 else f"{value:.1g}"
