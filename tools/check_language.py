@@ -58,6 +58,12 @@ TERMS = (
     Term(" of none", r"\bknows? of none\b", "knows none of them"),
     Term("what c", r"\bwhat (?:comes|came) of\b", "the result of"),
     Term("for a stranger", r"\bfor a stranger\b", "for a new user"),
+    Term(
+        "stand",
+        r"\b(?:they stand beside|stands here twice|stands alone|units stand in)\b",
+        "are listed, is written, excludes",
+    ),
+    Term("said of", r"\bare said of\b", "hold for, are compared on"),
     Term("for ever", r"\bfor ever\b", "forever"),
 )
 GAP = r"""(?:\s+(?:(?:[#>*]|//)\s+)?|\s*["']\s+[fbr]?["']\s*)"""

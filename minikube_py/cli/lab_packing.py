@@ -6,7 +6,7 @@
 
 Replays the openb trace as the simulator of FGD (Weng et al., USENIX ATC 2023) does: the pods of a list on 1,213 nodes,
 shuffled by the seed, then drawn again until 130 % of the GPUs are asked for; nobody leaves. Where there are published
-means of 10 seeds, they stand beside."""
+means of 10 seeds, the table shows them."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ class Feed:
                     heapq.heappush(self._waiting, (revision, next(self._count), told))
                     await told
         except TimeoutError:
-            why = f"the watch on etcd stands at revision {self.mirror.revision}, and {revision} was seen"
+            why = f"the watch on etcd is at revision {self.mirror.revision}, and {revision} was seen"
             raise Unavailable(why) from None
 
     def _wake(self) -> None:

@@ -154,7 +154,7 @@ def _read_field(known: FieldSet, sums: Mapping[str, SumSpec], kind_at: KindAt, i
     found: Kind = kind or ("quantity" if minus else held)
     if found not in _READS[held]:
         may = " or ".join(each for each in KINDS if each in _READS[held])
-        raise InvalidRequest(f"field {item!r}: what stands there ({held}) does not read as {found}, only as {may}")
+        raise InvalidRequest(f"field {item!r}: its value ({held}) does not read as {found}, only as {may}")
     if minus:
         return name, _difference(item, name, path, found, sums, minus[0])
     args = {"path": path_text(path)}

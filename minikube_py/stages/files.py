@@ -284,7 +284,7 @@ class _Reading:
 
     def _alone(self, fields: Mapping[str, Any], name: str, at: Located, path: str) -> None:
         if len(fields) > 1:
-            raise self._refused(at, path, f"{name} stands alone")
+            raise self._refused(at, path, f"{name} excludes other fields")
 
     def _cel(self, at: Located, path: str) -> Any:
         fields = self._fields(at, path, "expression")

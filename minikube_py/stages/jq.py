@@ -114,7 +114,7 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._take(text):
-            raise self._wrong(f"{text!r} is expected where {self._token.text or 'the end'!r} stands")
+            raise self._wrong(f"{text!r} is expected instead of {self._token.text or 'the end'!r}")
 
     def _wrong(self, why: str) -> NotUnderstood:
         return NotUnderstood(f"{why} in {self._text[:120]!r}: {UNDERSTOOD}", self._text.count("\n", 0, self._at) + 1)

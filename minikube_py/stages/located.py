@@ -125,7 +125,7 @@ class _Reader:
                     merged.update(source.value)
                 continue
             if key in found:
-                raise self._refused(event, f"the key {key!r} stands here twice")
+                raise self._refused(event, f"the key {key!r} is written twice")
             found[key] = value
         return {**merged, **found}
 

@@ -58,7 +58,7 @@ def run_study(options: StudyOptions, step: Step) -> int:
         failed = 0 if options.report_only else _run(options, design, journal)
         return _tell(options, study, design, registration, journal, rates) or int(failed > 0)
     except KeyboardInterrupt:
-        print(f"\nstopped; {len(journal.records):,} units stand in {journal.path}; --resume goes on", flush=True)
+        print(f"\nstopped; {len(journal.records):,} units are in {journal.path}; --resume goes on", flush=True)
         raise
     finally:
         journal.close()

@@ -139,7 +139,7 @@ REFUSED: list[tuple[Any, str]] = [
     (fits(fields=["free.*"]), "that is a family of fields: name its members, as free.cpu"),
     (fits(fields=["spec.podCIRD"]), "no spec.podCIRD, did you mean spec.podCIDR?; declared on nodes: free.*"),
     (fits(fields=["status.allocatable"]), "status.allocatable is a map, which cannot be compared; name a part of it"),
-    (fits(fields=["metadata.creationTimestamp:int"]), "what stands there (time) does not read as int, only as"),
+    (fits(fields=["metadata.creationTimestamp:int"]), "its value (time) does not read as int, only as"),
     (fits(fields=["free.cpu:string"]), "field free.cpu is declared on nodes as quantity: leave :string away"),
     (fits(sums=["x=pods:spec.nodName:count@1"], fields=["x"]), "pods have no spec.nodName, did you mean"),
     (fits(on="services", sums=["x=pods:spec.nodeName:count@1"]), "sums: services are namespaced"),

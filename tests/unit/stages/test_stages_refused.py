@@ -84,8 +84,8 @@ def test_what_is_good_is_read(tmp_path: Path) -> None:
         ("kind: Pod", "kind: Pod\n    name: x", 8, "spec.resourceRef.name: not understood"),
         ("kind: Stage", "kind: Stage\nother: 1", 3, "the document.other: not understood"),
         ("spec:", "spec: 1\nspec2:", 7, "the document.spec2: not understood"),
-        ("  name: a", "  name: a\n  name: b", 5, "the key 'name' stands here twice"),
-        ("- key: .status.phase", "- cel: {expression: 'self.a'}\n      key: x", 10, "cel stands alone"),
+        ("  name: a", "  name: a\n  name: b", 5, "the key 'name' is written twice"),
+        ("- key: .status.phase", "- cel: {expression: 'self.a'}\n      key: x", 10, "cel excludes other fields"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_line(

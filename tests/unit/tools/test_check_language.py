@@ -23,6 +23,8 @@ EXAMPLES = {
     "in the midst of that": "during",
     "histories of before": "earlier, previous",
     "read anew": "again",
+    "they stand beside": "are listed, is written, excludes",
+    "digests are said of Linux alone": "hold for, are compared on",
     "who is told": "reported, notified, logged",
     "what is asked of it": "required of, requested from",
     "was held to have ended": "assumed to have",
