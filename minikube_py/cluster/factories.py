@@ -253,7 +253,12 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
     yield running
     running.client.close(made)
     if before.put_back():
-        running.restore(snapshot)
+        try:
+            running.restore(snapshot)
+        except Exception:
+            # The next test gets another cluster instead of this one's state.
+            running.stop()
+            raise
 
 
 def _before(running: Cluster) -> Before:

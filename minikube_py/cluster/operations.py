@@ -20,6 +20,7 @@ from minikube_py.env import Clock
 
 LOOK_AGAIN_S: Final = 0.01
 STRICT: Final = {"fieldValidation": "Strict"}
+BACKGROUND: Final = {"propagationPolicy": "Background"}
 """Unknown and repeated fields are refused, as by kubectl."""
 APPLY: Final = {**STRICT, "fieldManager": "minikube-py", "force": "true"}
 
@@ -69,8 +70,9 @@ class Operations:
         return await self.client.request("GET", await self._path("name", name, namespace))
 
     async def delete(self, name: str, namespace: str | None = None) -> None:
-        """Returns when the server has accepted it; `wait(name, gone=True)` waits for its end."""
-        await self.client.request("DELETE", await self._path("name", name, namespace))
+        """Returns when the server has accepted it; `wait(name, gone=True)` waits for its end. What it owns is deleted,
+        too, as kubectl does."""
+        await self.client.request("DELETE", await self._path("name", name, namespace), BACKGROUND)
 
     async def end_container(self, pod: str, code: int, container: str, reason: str, namespace: str | None) -> Object:
         """See Door."""

@@ -32,8 +32,9 @@ from minikube_py.sim.faults import Fault
 from minikube_py.store.member import MemberConfig
 
 log = logging.getLogger(__name__)
-MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
-"""Small segments, each of which is in memory twice; and garbage collection belongs to the process's owner."""
+MEMBER: Final = MemberConfig(segment_bytes=2 << 20, own_gc=False)
+"""Segments as small as the largest request allows: each is in memory twice. Garbage collection belongs to the process's
+owner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,13 @@ due meanwhile happens at once."""
 
 from __future__ import annotations
 
+import asyncio
 import weakref
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
+
+import orjson
 
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.control_plane.in_process import to_its_end
@@ -25,6 +28,8 @@ OBJECTS: Final = b"/registry/"
 LEASES: Final = b"/registry/coordination.k8s.io/leases/"
 NODES: Final = b"/registry/nodes/"
 OPS_AT_ONCE: Final = 100
+BYTES_AT_ONCE: Final = 256 << 10
+"""Of values in one transaction; a larger one goes alone, as it was written."""
 PASSES_MAX: Final = 20
 QUIET_LOOKS: Final = 4
 LOOK_AGAIN_S: Final = 0.002
@@ -52,9 +57,18 @@ async def take(plane: Plane) -> Snapshot:
     return Snapshot(found.revision, objects, weakref.ref(plane), down)
 
 
+_TURN: Final[weakref.WeakKeyDictionary[Plane, asyncio.Lock]] = weakref.WeakKeyDictionary()
+"""One at a time: components are paused once, and no snapshot is taken of a state that is half restored."""
+
+
+def _turn(plane: Plane) -> asyncio.Lock:
+    return _TURN.setdefault(plane, asyncio.Lock())
+
+
 async def settled(plane: Plane, clock: Clock) -> Snapshot:
     """Taken once only leases change any more. Raises: ClusterError if that does not happen."""
-    found, shows = await _at_rest(plane, clock), plane.core.cache.reading.shows
+    async with _turn(plane):
+        found, shows = await _at_rest(plane, clock), plane.core.cache.reading.shows
     return replace(found, shown=frozenset(key for key, value in found.objects.items() if shows(key, value)))
 
 
@@ -81,6 +95,11 @@ async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     """Returns once all components are at rest, and the state is that of the snapshot, or what follows from it.
 
     Raises: ClusterError if something writes all the time."""
+    async with _turn(plane):
+        await _put_back(plane, clock, snapshot)
+
+
+async def _put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     # Components remember nothing of the time in between about objects without a status, as ConfigMaps.
     lives = tuple(kind.prefix for kind in plane.core.registry.kinds if kind.has_status)
     for _ in range(PASSES_MAX):
@@ -112,16 +131,41 @@ async def _write(plane: Plane, ops: Sequence[Op], shown: Set[bytes]) -> None:
     for op in ops:
         if isinstance(op, Put) and op.key in shown:
             plane.core.cache.reading.wrote(op.key, op.value)
-    for start in range(0, len(ops), OPS_AT_ONCE):
-        await plane.storage.txn((), ops[start : start + OPS_AT_ONCE])
+    for batch in batches(ops):
+        await plane.storage.txn((), batch)
+
+
+def batches(ops: Sequence[Op]) -> Iterator[list[Op]]:
+    """Transactions in order: none is too large, or has a key twice."""
+    batch, size_bytes = list[Op](), 0
+    for op in ops:
+        more_bytes = len(op.value) if isinstance(op, Put) else 0
+        mixed = batch and isinstance(op, Put) != isinstance(batch[-1], Put)
+        if batch and (mixed or len(batch) == OPS_AT_ONCE or size_bytes + more_bytes > BYTES_AT_ONCE):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(op)
+        size_bytes += more_bytes
+    if batch:
+        yield batch
 
 
 def _difference(now: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> list[Op]:
     """Owners are deleted before their dependents, and controllers created after them, so that nothing deleted is
-    recreated."""
-    gone = sorted((key for key in now if key not in wanted), key=_is_pod)
-    back = sorted((key for key, value in wanted.items() if now.get(key) != value), key=_is_pod, reverse=True)
+    recreated. An object that has taken the name of a wanted one is deleted first, as watches expect."""
+    changed = [key for key, value in wanted.items() if now.get(key) != value]
+    others = {key for key in changed if key in now and _uid(now[key]) != _uid(wanted[key])}
+    gone = sorted((key for key in now if key not in wanted or key in others), key=_is_pod)
+    back = sorted(changed, key=_is_pod, reverse=True)
     return [*(DeleteRange(key) for key in gone), *(Put(key, wanted[key]) for key in back)]
+
+
+def _uid(value: bytes) -> object:
+    """None for what is no object, as an allocation of an address."""
+    try:
+        return orjson.loads(value)["metadata"]["uid"]
+    except (ValueError, TypeError, LookupError):
+        return None
 
 
 def _is_pod(key: bytes) -> bool:

@@ -57,10 +57,11 @@ LOOK_S: Final = 60.0
 """The API server's limit of a request."""
 LOOP: Final = LoopOptions(shuffle=True, steps_at_once_max=50_000_000, steps_max=1 << 62)
 """A burst of a hundred thousand pods happens in one moment."""
-OF_SEVERAL: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False)
-MEMBER: Final = MemberConfig(segment_bytes=1 << 20, own_gc=False, tick_s=0.25)
-"""Small segments: each is in memory twice, as written and as synced. A single member holds no elections; with longer
-ticks an idle minute costs a third, and leases end within half a second of their time."""
+OF_SEVERAL: Final = MemberConfig(segment_bytes=2 << 20, own_gc=False)
+MEMBER: Final = MemberConfig(segment_bytes=2 << 20, own_gc=False, tick_s=0.25)
+"""Segments as small as the largest request allows: each is in memory twice, as written and as synced. A single member
+holds no elections: with longer ticks an idle minute costs a third, and leases end within half a second of their
+time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ FIRST_SEGMENT_BYTES = 1 << 20
 """The size of a new log's first segment: most logs stay small, and many may share a disk."""
 WITNESS_BYTES = 64
 """Space that entries leave at a segment's end, so that a witness always fits behind durable data."""
+AROUND_BYTES = HEAD_BYTES + 1024
+"""Space of a segment that its only entry cannot have: head, hard state, witness, and the record around the entry."""
 
 
 class SnapshotFile(NamedTuple):
@@ -110,6 +112,7 @@ class LogFiles:
         self.spare = Spare(disk, segment_bytes)
         self._next_index = 1
         self._state: HardState | None = None
+        self.entry_bytes_max = segment_bytes - AROUND_BYTES
         self._record_bytes_max = min(RECORD_BYTES_MAX, (segment_bytes - HEAD_BYTES) // 4)
         self.snapshot: SnapshotFile | None = None
         """The newest snapshot."""

@@ -72,6 +72,7 @@ class Replica:
     def __init__(self, files: LogFiles, rng: Rng, config: ReplicaConfig | None = None) -> None:
         self.config = config or ReplicaConfig()
         self.files = files
+        self.request_bytes_max = min(self.config.request_bytes_max, files.entry_bytes_max)
         self.rng = rng
         self.state: StateMachine
         self.hub: WatchHub
@@ -179,8 +180,8 @@ class Replica:
 
         Raises: RequestTooLarge, InvalidRequest, NoSpace, NotLeader, Unavailable: nothing was done, and `reply` is not
         called."""
-        if len(data) > self.config.request_bytes_max:
-            raise RequestTooLarge(len(data), self.config.request_bytes_max)
+        if len(data) > self.request_bytes_max:
+            raise RequestTooLarge(len(data), self.request_bytes_max)
         if own:
             validate_own(command)
         else:

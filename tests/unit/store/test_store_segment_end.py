@@ -10,14 +10,18 @@ import threading
 import pytest
 from member_net import PLAIN, MemberNet
 from patience import until
+from replica_net import Outcome, ReplicaNet
 from virtual_time import LoopSyncs
 
 from minikube_py.env import SystemClock, SystemDisk, SystemFile
+from minikube_py.errors import RequestTooLarge
 from minikube_py.mvcc.codec import pack
 from minikube_py.mvcc.types import Put
 from minikube_py.raft.message import MessageType
 from minikube_py.store.fsync import FsyncRunner
+from minikube_py.store.log_files import AROUND_BYTES
 from minikube_py.store.member import StoreMember
+from minikube_py.store.replica_config import ReplicaConfig
 from minikube_py.wal.segment import segment_sequence
 
 SMALL_SEGMENTS = dataclasses.replace(PLAIN, segment_bytes=32 << 10, snapshot_log_bytes=64 << 10)
@@ -140,3 +144,29 @@ async def test_alone_the_loop_waits_for_one_sync_at_most(tmp_path):
         await ended
     assert disk.segments() >= 4 and max(inline) == 1 and inline.count(0) >= 3
     await member.stop()
+
+
+@pytest.mark.parametrize("before", [0, 1, 7, 200])
+def test_a_request_fits_into_a_segment_or_is_refused(before: int) -> None:
+    """Whatever the segment already holds, and whatever `request_bytes_max` is."""
+    segment_bytes = 16 << 10
+    net = ReplicaNet(members=1, config=ReplicaConfig(), segment_bytes=segment_bytes)
+    leader = net.leader()
+    for _ in range(before):
+        net.put(b"a", bytes(300))
+    accepted = []
+    for size in range(segment_bytes - AROUND_BYTES - 100, segment_bytes + 20, 3):
+        outcome = Outcome()
+        command = Put(b"k", bytes(size))
+        try:
+            leader.propose(command, pack(command), outcome)
+        except RequestTooLarge as error:
+            assert str(leader.files.entry_bytes_max) in str(error).replace(",", "")
+            continue
+        net.settle()
+        assert outcome.ended
+        accepted.append(size)
+    assert accepted and not net.nodes[1].failed
+    net.nodes[1].crash()
+    net.nodes[1].start()
+    assert net.put(b"b").ended

@@ -1,0 +1,100 @@
+"""A cluster takes whatever the documented limits allow, and restores it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any, Literal
+
+import pytest
+
+from minikube_py import Cluster
+from minikube_py.cluster import real, virtual
+from minikube_py.cluster.snapshots import BYTES_AT_ONCE, OPS_AT_ONCE, batches
+from minikube_py.mvcc.types import DeleteRange, Op, Put
+from minikube_py.store.log_files import AROUND_BYTES
+from minikube_py.store.member_config import MemberConfig
+from minikube_py.store.replica_config import REQUEST_BYTES_MAX
+
+TIMES: tuple[Literal["real", "virtual"], ...] = ("real", "virtual")
+
+
+def secret(size_bytes: int) -> dict[str, Any]:
+    data = base64.b64encode(bytes(size_bytes)).decode()
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": data}}
+
+
+def config_map(name: str, size_bytes: int) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "x" * size_bytes}}
+
+
+@pytest.mark.parametrize("config", [real.MEMBER, virtual.MEMBER, virtual.OF_SEVERAL, MemberConfig()])
+def test_each_configuration_that_ships_has_segments_for_the_largest_request(config: MemberConfig) -> None:
+    assert config.request_bytes_max == REQUEST_BYTES_MAX <= config.segment_bytes - AROUND_BYTES
+
+
+@pytest.mark.parametrize("clock", TIMES)
+def test_the_largest_secret_is_kept_and_restored(clock: Literal["real", "virtual"]) -> None:
+    with Cluster(nodes=0, clock=clock) as cluster:
+        cluster.apply(secret(1_000_000))
+        cluster.apply([config_map(f"m{number}", 100_000) for number in range(16)])
+        snapshot = cluster.snapshot()
+        cluster.delete("secret/s")
+        for number in range(16):
+            cluster.delete(f"configmap/m{number}")
+        cluster.restore(snapshot)
+        assert cluster.get("secret/s")["data"] == secret(1_000_000)["data"]
+        assert {each["metadata"]["name"] for each in cluster.objects("configmaps")} >= {f"m{n}" for n in range(16)}
+
+
+def test_transactions_of_a_restore_are_bounded_and_have_each_key_once() -> None:
+    ops: list[Op] = [DeleteRange(b"%d" % number) for number in range(250)]
+    ops += [Put(b"%d" % number, bytes(size)) for number, size in enumerate([9_000] * 250 + [1_400_000, 1, 1])]
+    found = list(batches(ops))
+    assert [op for batch in found for op in batch] == ops
+    for batch in found:
+        assert len({op.key for op in batch if isinstance(op, Put | DeleteRange)}) == len(batch) <= OPS_AT_ONCE
+        assert len(batch) == 1 or sum(len(op.value) for op in batch if isinstance(op, Put)) <= BYTES_AT_ONCE
+
+
+async def test_restores_at_once_leave_nothing_running() -> None:
+    async with Cluster(nodes=1) as cluster:
+        snapshot = await cluster.snapshot()
+        await cluster.restore(snapshot)
+        before = len(asyncio.all_tasks())
+        await cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+            "containers": [{"name": "c", "image": "i"}]}})  # fmt: skip
+        await cluster.wait("pod/p", ready=1)
+        await asyncio.gather(*(cluster.restore(snapshot) for _ in range(3)))
+        assert len(asyncio.all_tasks()) <= before + 5
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_an_object_that_took_a_name_is_deleted_before_the_wanted_one_is_back() -> None:
+    with Cluster(nodes=0) as cluster:
+        (first,) = cluster.apply(config_map("m", 1))
+        snapshot = cluster.snapshot()
+        cluster.delete("configmap/m")
+        (second,) = cluster.apply(config_map("m", 2))
+        version = second["metadata"]["resourceVersion"]
+        cluster.restore(snapshot)
+        client = cluster.client.httpx()
+        path = "/api/v1/namespaces/default/configmaps"
+        asked = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
+        lines = client.get(path, params=asked).text.splitlines()
+    events = [json.loads(line) for line in lines]
+    seen = [(each["type"], each["object"]["metadata"]["uid"]) for each in events]
+    assert seen == [("DELETED", second["metadata"]["uid"]), ("ADDED", first["metadata"]["uid"])]
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("clock", TIMES)
+def test_what_an_object_owns_is_deleted_with_it(clock: Literal["real", "virtual"]) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 2, "selector": {"a": "b"}, "template": template}
+    with Cluster(nodes=1, clock=clock) as cluster:
+        cluster.apply({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "web"}, "spec": spec})
+        cluster.wait("rc/web", ready=2)
+        cluster.delete("rc/web")
+        cluster.wait("pods", gone=True, selector="a=b")
