@@ -20,7 +20,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "user": plots.GREEN,
     "scheduler": plots.BLUE,
     "controllers": plots.ORANGE,
-    "kubelet": "#805ad5",
+    "kubelet": plots.SAFE[5],
     API_SERVER: plots.GREY,
 }
 
@@ -139,7 +139,9 @@ def _draw_shapes(axes: Any, shapes: Mapping[str, Counter[str]], title: str) -> N
     left = [0.0] * len(ordered)
     for role in roles:
         widths = [shapes[text][role] for text in ordered]
-        axes.barh(range(len(ordered)), widths, left=left, color=COLOURS[role], label=f"for the {role}")
+        # The legend names what can be seen.
+        label = f"for the {role}" if max(widths) > 0.004 * shapes[ordered[-1]].total() else None
+        axes.barh(range(len(ordered)), widths, left=left, color=COLOURS[role], label=label)
         left = [before + width for before, width in zip(left, widths)]
     for place, whole in enumerate(left):
         axes.annotate(f" {int(whole):,}", (whole, place), va="center", fontsize=7)
@@ -147,7 +149,8 @@ def _draw_shapes(axes: Any, shapes: Mapping[str, Counter[str]], title: str) -> N
     axes.set_xlabel("calls")
     axes.margins(x=0.12)
     axes.grid(axis="y", visible=False)
-    axes.set_title(title)
+    most = " and ".join(f"'{text}'" for text in ordered[:-3:-1])
+    axes.set_title(f"{most} are {sum(left[-2:]) / sum(left):.0%} of\n{title}")
     axes.legend(loc="lower right", fontsize=8)
 
 
@@ -165,5 +168,6 @@ def _draw_mix(axes: Any, lines: Sequence[Line]) -> None:
     axes.set_xlabel("% of the calls, ranges or txns")
     axes.margins(x=0.12)
     axes.grid(axis="y", visible=False)
-    axes.set_title("Beside Kubernetes' calls to etcd")
+    txns = next(line for line in lines if line.what == "txn")
+    axes.set_title(f"Txns are {_share(txns.ours)} of the calls,\nin Kubernetes' own tests {_share(txns.published)}")
     axes.legend(loc="lower right", fontsize=8)

@@ -142,8 +142,10 @@ def draw(comparison: Comparison, path: Path) -> Path:
     """One panel per measure: each seed as a line from first to second, and both means with intervals."""
     rows = -(-len(comparison.measures) // COLUMNS)
     figure, axes = plots.figure(rows, COLUMNS, (3.1 * COLUMNS, 2.9 * rows))
+    figure.subplots_adjust(wspace=0.5)
     panels = list(axes.flat)
     names = [comparison.options.first[0], comparison.options.second[0]]
+    verdicts = {"first": f"{names[0]} is better", "second": f"{names[1]} is better", "equal": "the same in every seed"}
     for panel, (measure, each) in zip(panels, comparison.measures.items()):
         for pair in zip(each.first, each.second, strict=True):
             panel.plot((0, 1), pair, color=plots.GREY, alpha=0.45, linewidth=0.9)
@@ -152,10 +154,12 @@ def draw(comparison: Comparison, path: Path) -> Path:
             panel.errorbar([place], [mean.value], yerr=spread, fmt="o", color=colour, capsize=4, zorder=3)
         panel.set_xlim(-0.4, 1.4)
         panel.set_xticks((0, 1), names)
-        panel.set_ylabel(measure.unit)
-        equal = each.better(measure.better) == "equal"
-        chance = ", equal" if equal else "" if each.p is None else f", p {each.p:.2g}"
-        panel.set_title(f"{measure.name}{chance}")
+        panel.set_ylabel(measure.name if measure.unit in measure.name else f"{measure.name} ({measure.unit})")
+        better = each.better(measure.better)
+        if better == "equal":
+            panel.set_ylim(min(0, *each.first), max(each.first) + 1)
+        chance = "" if each.p is None or better == "equal" else f" (p {each.p:.2g})"
+        panel.set_title(verdicts.get(better, "no difference shown") + chance, fontsize=9)
     for panel in panels[len(comparison.measures) :]:
         panel.set_visible(False)
     figure.text(0.01, -0.03, LEGEND, fontsize=8, color=plots.GREY)

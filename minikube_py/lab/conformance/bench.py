@@ -19,7 +19,7 @@ from minikube_py.lab.conformance.work import best_us, questions, rows_of
 DIMENSIONS = 3
 ROWS = (1000, 10_000)
 PAIRS = 200
-COLOURS = 10
+CHANGED = "change + find"
 PAIRS_A_ROUND = 25
 
 Points = np.ndarray[Any, np.dtype[np.int64]]
@@ -116,25 +116,37 @@ def _others(name: str) -> Iterator[tuple[str, Build]]:
             yield other, lambda dimensions, other=other: catalogue.build(other, dimensions, {})  # type: ignore[misc]
 
 
+def beside_best(costs: Sequence[Cost], own: Cost, question: str) -> tuple[str, str]:
+    """`2.4 times faster than` and the best other, or empty texts. One that examines nothing has cached them."""
+    others = [each for each in costs if each.rows == own.rows and each is not own and any(each.examined.values())]
+    if not others or question not in own.finds_us:
+        return "", ""
+    best = min(others, key=lambda cost: cost.finds_us[question])
+    ratio = best.finds_us[question] / own.finds_us[question]
+    return f"{ratio:.1f} times faster than" if ratio >= 1 else f"{1 / ratio:.1f} times slower than", best.structure
+
+
 def draw(costs: Sequence[Cost], subject: str, path: Any) -> Any:
-    """Microseconds per query over the number of rows, the subject as a thick line; written to `path`."""
+    """Microseconds per query of the largest number of rows, one panel per query, the subject apart; to `path`."""
     from minikube_py.lab import plots
 
-    names = list(dict.fromkeys(cost.structure for cost in costs))
-    asked = [*costs[0].finds_us, "one change, then first 10"]
-    figure, axes = plots.figure(1, len(asked), (3.4 * len(asked), 3.6))
-    for place, question in enumerate(asked):
-        axis = axes[0][place]
-        for name in names:
-            own = [cost for cost in costs if cost.structure == name]
-            values = [cost.finds_us.get(question, cost.pair_us) for cost in own]
-            thick = name == subject
-            colour = {"color": "black"} if thick else {}
-            # Colours repeat after ten lines.
-            dashes = "--" if names.index(name) > COLOURS else "-"
-            style = {"linewidth": 3 if thick else 1, "linestyle": dashes, "marker": "o", "markersize": 3}
-            axis.plot([cost.rows for cost in own], values, label=name, **style, **colour)
-        axis.set(xscale="log", yscale="log", title=question, xlabel="rows")
-    axes[0][0].set_ylabel("us a question")
-    axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    most = max(cost.rows for cost in costs)
+    shown = [cost for cost in costs if cost.rows == most][::-1]
+    own = next(cost for cost in shown if cost.structure == subject)
+    asked = [*own.finds_us, CHANGED]
+    figure, axes = plots.figure(1, len(asked), (2.9 * len(asked), 0.9 + 0.24 * len(shown)))
+    figure.subplots_adjust(wspace=0.12)
+    for panel, question in zip(axes[0], asked, strict=True):
+        for place, cost in enumerate(shown):
+            value, mine = cost.finds_us.get(question, cost.pair_us), cost is own
+            panel.plot([value], [place], "D" if mine else "o", color=plots.RED if mine else plots.BLUE, markersize=6)
+            note = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
+            weight = "bold" if mine else "normal"
+            panel.annotate(f"{value:,.{int(value < 10)}f}", (value, place), fontweight=weight, **note)
+        title = "\n".join((question, *beside_best(costs, own, question)))
+        panel.set(xscale="log", title=title, xlabel="microseconds per query", ylim=(-0.6, len(shown) - 0.4))
+        panel.set_yticks(range(len(shown)), [cost.structure for cost in shown] if panel is axes[0][0] else [])
+        panel.margins(x=0.25)
+    text = f"{most:,} rows; logarithmic axes; diamond: {subject}. Structures that cache answers are not compared."
+    figure.text(0.01, -0.1, text, fontsize=8, color=plots.GREY)
     return plots.save(figure, path)

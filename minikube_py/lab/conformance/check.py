@@ -110,18 +110,10 @@ def _notes(verdict: Verdict) -> list[str]:
             f"size_bytes says {largest.size_bytes:,} of {largest.rows:,} rows, tracemalloc {largest.held_bytes:,}: "
             "a memory limit would be noticed late"
         )
-    for question, own_us in largest.finds_us.items():
-        # The benchmark repeats its queries: a structure that examines nothing has cached the result.
-        others = [
-            cost
-            for cost in verdict.costs
-            if cost.rows == largest.rows and cost is not largest and next(iter(cost.examined.values()))
-        ]
-        if others:
-            best = min(others, key=lambda cost: cost.finds_us[question])
-            ratio = best.finds_us[question] / own_us
-            told = f"{ratio:.1f} times faster than" if ratio >= 1 else f"{1 / ratio:.1f} times slower than"
-            notes.append(f"{question!r} of {largest.rows:,} rows: {told} the best other ({best.structure})")
+    for question in largest.finds_us:
+        told, best = bench.beside_best(verdict.costs, largest, question)
+        if best:
+            notes.append(f"{question!r} of {largest.rows:,} rows: {told} the best other ({best})")
     return notes
 
 
