@@ -10,6 +10,7 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.cli import main
+from minikube_py.cluster import pytest_plugin
 from minikube_py.controllers.base import ControllerConfig
 from minikube_py.kubelet.config import NodeSpec
 
@@ -38,6 +39,10 @@ FOUND = {
     "container crash": ("reference/cluster.md", "end_container"),
     "real kube-scheduler": ("how-to/a-real-etcd.md", "--etcd-servers"),
     "metrics and logs": ("reference/metrics.md", "/metrics"),
+    "default node": ("how-to/live-page.md", "whether to group by zone"),
+    "older data folder": ("adr/0011-apply-is-total.md", "A release that changes a command keeps the old rules"),
+    "Helm": ("how-to/virtual-time.md", "minikube-py.io/run-seconds"),
+    "log more": ("reference/pytest.md", "the components' log lines during the test"),
     "member dies": ("reliability.md", "An acknowledged write is never lost"),
     "admission webhooks": ("reference/what-works.md", "--enable-admission-plugins=ServiceAccount"),
 }
@@ -80,6 +85,29 @@ def test_its_storage_class_provisions_volumes() -> None:
 def test_its_shapes_are_nodes() -> None:
     (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert [NodeSpec(**each).labels for each in json.loads(text)] == [{"pool": "gpu"}]
+
+
+def test_its_default_node_is_one() -> None:
+    answer = SECTIONS["What does a default node have, and how do nodes get zones?"]
+    with Cluster(nodes=1, clock="virtual", seed=1) as cluster:
+        (node,) = cluster.objects("nodes")
+    capacity, labels = node["status"]["capacity"], node["metadata"]["labels"]
+    assert capacity.keys() == {"cpu", "memory", "ephemeral-storage", "pods"}
+    assert "{cpu} CPUs, {memory} of memory, {ephemeral-storage} of ephemeral storage".format(**capacity) in answer
+    assert f"room for {capacity['pods']} pods" in answer
+    assert {each.rpartition("/")[2] for each in labels} == {"hostname", "os", "arch"}
+    assert labels["kubernetes.io/os"] in answer and labels["kubernetes.io/arch"] in answer
+
+
+@pytest.mark.parametrize("flag", ("-v=4", "--v=4", "--verbose", "--log-level=debug"))
+def test_no_command_has_a_flag_for_verbosity(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("up", "scheduler", "controllers", "kubelet", "apiserver", "store"):
+        assert main.main([command, flag]) == 2, command
+    capsys.readouterr()
+
+
+def test_the_logger_of_all_components_is_the_one_that_the_plugin_uses() -> None:
+    assert f'logging.getLogger("{pytest_plugin.LOGGER}")' in SECTIONS["How do I make it log more, or less?"]
 
 
 @pytest.mark.parametrize("page", ("faq.md", "how-to/virtual-time.md", "notebooks/a-cluster-in-a-notebook.ipynb"))
