@@ -177,9 +177,7 @@ class Measured:
     def draw(self, folder: Path, name: str, packaged: Path | None) -> list[tuple[str, Path]]:
         """One picture per entry of the design's `pictures`: a figure by a factor, a line per candidate, a panel per
         level of `panels`. `labels.json` beside the packaged design provides reader-facing names."""
-        wanted = self.design.raw.get("pictures", [])
-        if not plots.available():
-            return []
+        wanted = self.design.raw.get("pictures", []) if plots.available() else []
         beside = packaged and packaged.with_name("labels.json")
         labels = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
         made = [(each, folder / f"{name}-{each['name']}.png") for each in wanted]
@@ -196,7 +194,8 @@ class Measured:
         levels = _levels(records, [x])
         # A connecting line would be wrong for a single level, or for levels that are words.
         lines = len(levels) > 1 and all(isinstance(level[x], int | float) for level in levels)
-        beside = [0.0 if lines else 0.6 * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
+        beside = [(0.12 if lines else 0.6) * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
+        most = 1.0 if labels.get(y, y).startswith("share") else math.inf  # An interval is symmetric, and may exceed it.
         figure, axes = plots.figure(1, len(panels), (4.2 * len(panels) + (0 if lines else 1.5), 3.8))
         # Consistent across all pictures of a study; beyond the colours, markers distinguish candidates.
         every = dict.fromkeys(each for each_block in self.blocks for each in self.names(each_block))
@@ -206,17 +205,18 @@ class Measured:
                 points = []
                 for place, level in enumerate(levels):
                     if values := self.by_cluster(block, y, name, None, {**where, **panel, **level}):
-                        points.append((place + beside[number], self.interval(values, False)))
-                again, kind = divmod(place_of[name], len(plots.SAFE)) if len(levels) > 1 else (0, 0)
-                ink, mark = plots.SAFE[kind], plots.MARKERS[again]
-                dashes = ("-", (0, (4, 3)))[number % 2] if lines else "none"  # What lies below is seen through gaps.
-                plots.draw_intervals(axis, labels.get(name, name), points, ink, dashes, mark)
+                        mean, low, high = self.interval(values, False)
+                        points.append((place + beside[number], (mean, low, min(high, most))))
+                again, ink = divmod(place_of[name], len(plots.SAFE)) if len(levels) > 1 else (0, 0)
+                dashes = ((0, (1, 1.5)) if again else ("-", (0, (4, 3)))[number % 2]) if lines else "none"
+                style = (plots.SAFE[ink], dashes, plots.MARKERS[again])
+                plots.draw_intervals(axis, labels.get(name, name), points, *style)
             axis.set_title(", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items()))
-            axis.set_xlabel(labels.get(x, x))
             if len(levels) == 1:  # A place for each candidate, and no legend.
                 axis.set_xlabel(f"{labels.get(x, x)}: {labels.get(str(levels[0][x]), levels[0][x])}")
                 axis.set_xticks(beside, [labels.get(name, name) for name in names], rotation=35, ha="right")
             else:
+                axis.set_xlabel(labels.get(x, x))
                 axis.set_xticks(range(len(levels)), [labels.get(str(level[x]), str(level[x])) for level in levels])
             axis.tick_params(axis="x", labelsize=7)
             axis.set_ylabel(labels.get(y, y) + (" (logarithmic)" if asked.get("log") else ""))
