@@ -19,7 +19,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from minikube_py.containers.spdy import STREAMS_MAX, Data, Ended, Malformed, Opened, Spdy
-from minikube_py.containers.turns import turn
+from minikube_py.containers.turns import turns
 
 INBOX_BYTES_MAX: Final = 256 << 10
 """Buffer per channel; when full, the whole connection waits."""
@@ -29,6 +29,8 @@ PART_BYTES_MAX: Final = 64 << 10
 """Bytes sent, or given to a reader, per event loop turn."""
 _RECEIVED_BYTES_AT_ONCE: Final = 2048
 """Bytes of a WebSocket, which may be hundreds of frames, between two turns of the loop."""
+FRAMES_STEPS: Final = 500
+"""What these count as, or a step of SPDY."""
 _CLOSED: Final = 255
 """In v5.channel.k8s.io: the number of the channel that ends follows."""
 
@@ -126,10 +128,10 @@ class SpdyChannels:
         """Reads until the connection ends. Raises: Malformed, ConnectionError."""
         try:
             while data := await self._duplex.read():
-                await turn()
+                await turns().next(FRAMES_STEPS)
                 await self._take(data)
                 while self._spdy.more:
-                    await turn()
+                    await turns().next(FRAMES_STEPS)
                     await self._take(b"")
         finally:
             for each in self._channels.values():
@@ -203,7 +205,7 @@ class WebSocket:
                 break
             try:
                 for at in range(0, len(data), _RECEIVED_BYTES_AT_ONCE):
-                    await turn()
+                    await turns().next(FRAMES_STEPS)
                     self._frames.receive_data(data[at : at + _RECEIVED_BYTES_AT_ONCE])
                     for event in self._frames.events():
                         await self._take(event)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from minikube_py.containers.process import Read, Write
 from minikube_py.containers.runtime import NotThere
-from minikube_py.containers.turns import turn
+from minikube_py.containers.turns import turns
 
 _HEAD_BYTES_MAX: Final = 16 << 10
+REQUEST_STEPS: Final = 50
 _REQUEST: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})\r\n", re.IGNORECASE)
 _CLOSES: Final = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
@@ -63,5 +64,5 @@ async def serve(pod: dict[str, Any], port: int, read: Read, write: Write) -> Non
         if _CLOSES.search(head + b"\r\n"):
             return
         # Many requests may have arrived at once.
-        await turn()
+        await turns().next(REQUEST_STEPS)
         buffer = buffer or await read()

@@ -15,11 +15,11 @@ from typing import Final
 from minikube_py.containers.account import VARIABLES_BYTES_MAX
 from minikube_py.containers.files import FileError
 from minikube_py.containers.process import OUT_BYTES_AT_ONCE, OUTPUT_BYTES_MAX, Exit, Process, Read, Write
-from minikube_py.containers.turns import turn
 
 NOT_FOUND: Final = 127
 SHELLS: Final = ("sh", "ash", "bash", "/bin/sh", "/bin/ash", "/bin/bash")
 BUILT_IN: Final = ("cd", "exit", "export")
+LINE_STEPS: Final = 10
 LINE_BYTES_MAX: Final = 32 << 10
 """Maximum script or typed line."""
 WORD_BYTES_MAX: Final = 128 << 10
@@ -146,8 +146,8 @@ class Shell:
         for pipeline in pipelines:
             if pipeline.when == ("&&" if self._last else "||"):
                 continue
-            # Yield: a script may be long, and most programs never wait.
-            await turn()
+            # A script may be long, and most programs never wait.
+            await self._process.spend(LINE_STEPS)
             self._last = await self._pipeline(pipeline.commands)
         return self._last
 
@@ -167,7 +167,7 @@ class Shell:
 
     async def _line(self) -> bytes:
         """Including its newline; empty at the end. Raises: Exit."""
-        await turn()
+        await self._process.spend(LINE_STEPS)
         while len(self._ahead) < 2:
             part = await self._process.read()
             if not part:

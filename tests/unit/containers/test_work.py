@@ -25,8 +25,8 @@ from test_spdy import Client, control, data
 from virtual_time import LoopClock, run_virtually
 from wsproto.frame_protocol import FrameProtocol
 
-from minikube_py.containers import account, shell
-from minikube_py.containers.account import STEPS_AT_ONCE, STEPS_MAX, VARIABLES_BYTES_MAX, Account
+from minikube_py.containers import account, shell, turns
+from minikube_py.containers.account import STEPS_MAX, VARIABLES_BYTES_MAX, Account
 from minikube_py.containers.channels import MESSAGE_FRAMES_MAX, WebSocket
 from minikube_py.containers.files import NAME_BYTES_MAX, PATH_BYTES_MAX, Files, Held
 from minikube_py.containers.process import SHELLS_MAX
@@ -35,9 +35,9 @@ from minikube_py.containers.runtime import ENVIRONMENT_MAX, KILLED, LOG_LINES_MA
 from minikube_py.containers.serving import serve
 from minikube_py.containers.shell import WORDS_MAX
 from minikube_py.containers.spdy import DICTIONARY, HEADERS_MAX, Malformed, Spdy
-from minikube_py.containers.turns import turn
+from minikube_py.containers.turns import STEPS_AT_ONCE
 
-LINES_PER_STEP = 40
+LINES_PER_STEP = 42
 FINE = 200
 """Steps at once in the tests that count lines."""
 
@@ -74,7 +74,7 @@ class Counted:
                 beside.cancel()
 
         before = sys.gettrace()
-        with mock.patch.object(account, "STEPS_AT_ONCE", at_once), mock.patch.object(Account, "spend", spent):
+        with mock.patch.object(turns, "STEPS_AT_ONCE", at_once), mock.patch.object(Account, "spend", spent):
             sys.settrace(self._trace)
             try:
                 return run_virtually(measured)
@@ -171,20 +171,39 @@ def test_sessions_at_once_do_not_add_up(name: str) -> None:
     assert together.most_lines <= 3 * alone.most_lines
 
 
+def test_short_commands_of_many_sessions_share_a_turn() -> None:
+    loop_turns = 0
+
+    async def beside() -> None:
+        nonlocal loop_turns
+        while True:
+            loop_turns += 1
+            await asyncio.sleep(0)
+
+    async def work() -> list[tuple[int, bytes]]:
+        counting = asyncio.ensure_future(beside())
+        try:
+            return await asyncio.gather(*(session("sh", given=b"true\n" * 25)() for _ in range(MANY)))
+        finally:
+            counting.cancel()
+
+    assert run_virtually(work) == [(0, b"")] * MANY
+    assert loop_turns < 5 * MANY
+
+
 def test_a_turn_that_is_no_longer_wanted_is_given_to_the_next() -> None:
     async def work() -> list[int]:
         order: list[int] = []
 
         async def worker(number: int) -> None:
             for _ in range(3):
-                await turn()
+                await turns.turns().next(STEPS_AT_ONCE)
                 order.append(number)
 
         tasks = [asyncio.ensure_future(worker(number)) for number in range(4)]
         await asyncio.sleep(0)
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await turn()
         return order
 
     assert run_virtually(work) == [0, 2, 3] * 3
