@@ -509,6 +509,6 @@ class InformerFactory:
         """Ends the kept informers that do not know `revision`; None: all of them."""
         for key, informer in list(self._kept.items()):
             if revision is None or not informer.knows(revision):
-                del self._kept[key]
+                self._kept.pop(key, None)
                 informer.lives_on = False
                 await informer.stop()

@@ -20,8 +20,8 @@ from minikube_py.env import Clock
 
 LOOK_AGAIN_S: Final = 0.01
 STRICT: Final = {"fieldValidation": "Strict"}
-BACKGROUND: Final = {"propagationPolicy": "Background"}
 """Unknown and repeated fields are refused, as by kubectl."""
+BACKGROUND: Final = {"propagationPolicy": "Background"}
 APPLY: Final = {**STRICT, "fieldManager": "minikube-py", "force": "true"}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikube_py.client.transport import ApiTransport
+from minikube_py.cluster import snapshots
 from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
@@ -191,10 +192,14 @@ class InLoop(RealPlane):
     def all_well(self) -> None:
         self.plane.player.all_well()
 
+    async def _end(self) -> None:
+        await snapshots.no_more(self.plane)
+        await self.plane.stop()
+
     async def stop(self) -> None:
         self.life.end(STOPPED)
         try:
             if self.folder.owner.is_here:
-                await to_its_end(self.plane.stop())
+                await to_its_end(self._end())
         finally:
             self.folder.clear()

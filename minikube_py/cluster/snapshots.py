@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import orjson
 
-from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.control_plane.in_process import to_its_end
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock
@@ -57,24 +57,47 @@ async def take(plane: Plane) -> Snapshot:
     return Snapshot(found.revision, objects, weakref.ref(plane), down)
 
 
-_TURN: Final[weakref.WeakKeyDictionary[Plane, asyncio.Lock]] = weakref.WeakKeyDictionary()
-"""One at a time: components are paused once, and no snapshot is taken of a state that is half restored."""
+class Turn:
+    """One at a time: components are paused once, and no snapshot is taken of a state that is half restored."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.over = False
+
+    def require(self) -> None:
+        """Raises: ClusterError."""
+        if self.over:
+            raise ClusterError(STOPPED)
 
 
-def _turn(plane: Plane) -> asyncio.Lock:
-    return _TURN.setdefault(plane, asyncio.Lock())
+_TURNS: Final[weakref.WeakKeyDictionary[Plane, Turn]] = weakref.WeakKeyDictionary()
+
+
+def _turn(plane: Plane) -> Turn:
+    return _TURNS.setdefault(plane, Turn())
+
+
+async def no_more(plane: Plane) -> None:
+    """Returns once no restore runs or will begin: `stop` must reach the components that one starts."""
+    turn = _turn(plane)
+    turn.over = True
+    async with turn.lock:
+        return
 
 
 async def settled(plane: Plane, clock: Clock) -> Snapshot:
     """Taken once only leases change any more. Raises: ClusterError if that does not happen."""
-    async with _turn(plane):
+    async with _turn(plane).lock:
         found, shows = await _at_rest(plane, clock), plane.core.cache.reading.shows
     return replace(found, shown=frozenset(key for key, value in found.objects.items() if shows(key, value)))
 
 
 async def _at_rest(plane: Plane, clock: Clock) -> Snapshot:
+    turn = _turn(plane)
+    turn.require()
     last, quiet = await take(plane), 0
     for _ in range(LOOKS_MAX):
+        turn.require()
         await clock.sleep(LOOK_AGAIN_S)
         if not await _changed_since(plane.storage, last.revision):
             quiet += 1
@@ -95,7 +118,7 @@ async def put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     """Returns once all components are at rest, and the state is that of the snapshot, or what follows from it.
 
     Raises: ClusterError if something writes all the time."""
-    async with _turn(plane):
+    async with _turn(plane).lock:
         await _put_back(plane, clock, snapshot)
 
 
@@ -104,7 +127,7 @@ async def _put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     lives = tuple(kind.prefix for kind in plane.core.registry.kinds if kind.has_status)
     for _ in range(PASSES_MAX):
         ops = _difference((await _at_rest(plane, clock)).objects, snapshot.objects)
-        if snapshot.down or any(isinstance(op, Put) and op.key.startswith(lives) for op in ops):
+        if snapshot.down or _replaces(ops) or any(isinstance(op, Put) and op.key.startswith(lives) for op in ops):
             break
         if not ops:
             return
@@ -158,6 +181,12 @@ def _difference(now: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> li
     gone = sorted((key for key in now if key not in wanted or key in others), key=_is_pod)
     back = sorted(changed, key=_is_pod, reverse=True)
     return [*(DeleteRange(key) for key in gone), *(Put(key, wanted[key]) for key in back)]
+
+
+def _replaces(ops: Iterable[Op]) -> bool:
+    """Whether an object is deleted before one of its name is back; a component must not create another in between."""
+    gone = {op.key for op in ops if isinstance(op, DeleteRange)}
+    return any(isinstance(op, Put) and op.key in gone for op in ops)
 
 
 def _uid(value: bytes) -> object:

@@ -124,7 +124,7 @@ class Mirror:
         known = state.revision >= revision
         while state.revision < revision:
             state.commit(state.revision + 1, [])
-            if state.revision % REVISIONS_PER_STEP == 0:
+            if state.revision % REVISIONS_PER_STEP == 0 and state.revision < revision:
                 yield
         return not known
 

@@ -309,7 +309,8 @@ class SchedulingQueue:
             queued = self._all.get(pod.key)
             if queued is not None:
                 if after_error:
-                    queued.consecutive_errors += 1
+                    # As long as a backoff after so many attempts.
+                    queued.consecutive_errors = max(queued.consecutive_errors, queued.unschedulable_count) + 1
                     queued.backoff_until_s = None
                 if queued.queue != ACTIVE:
                     strategy = AFTER_BACKOFF if after_error else IMMEDIATELY

@@ -11,12 +11,18 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.cluster import real, virtual
+from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.snapshots import BYTES_AT_ONCE, OPS_AT_ONCE, batches
+from minikube_py.control_plane.plane import Plane
 from minikube_py.mvcc.types import DeleteRange, Op, Put
 from minikube_py.store.log_files import AROUND_BYTES
 from minikube_py.store.member_config import MemberConfig
 from minikube_py.store.replica_config import REQUEST_BYTES_MAX
 
+POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}  # fmt: skip
 TIMES: tuple[Literal["real", "virtual"], ...] = ("real", "virtual")
 
 
@@ -63,12 +69,57 @@ async def test_restores_at_once_leave_nothing_running() -> None:
         snapshot = await cluster.snapshot()
         await cluster.restore(snapshot)
         before = len(asyncio.all_tasks())
-        await cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-            "containers": [{"name": "c", "image": "i"}]}})  # fmt: skip
+        await cluster.apply(POD)
         await cluster.wait("pod/p", ready=1)
         await asyncio.gather(*(cluster.restore(snapshot) for _ in range(3)))
         assert len(asyncio.all_tasks()) <= before + 5
     assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("moment", ["pause_components", "start_again", "_catch_up"])
+async def test_stop_reaches_the_components_of_a_restore_under_way(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, work = asyncio.Event(), getattr(Plane, moment)
+
+    async def hooked(self: Plane, *given: Any) -> Any:
+        reached.set()
+        await asyncio.sleep(0)
+        return await work(self, *given)
+
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(POD)
+        await cluster.wait("pod/p", ready=1)
+        snapshot = await cluster.snapshot()
+        await cluster.delete("pod/p")
+        await cluster.wait("pod/p", gone=True)
+        monkeypatch.setattr(Plane, moment, hooked)
+        restores = [asyncio.ensure_future(cluster.restore(snapshot)) for _ in range(2)]
+        await reached.wait()
+    for outcome in await asyncio.gather(*restores, return_exceptions=True):
+        assert isinstance(outcome, ClusterError) and str(outcome) == STOPPED
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_a_component_does_not_come_between_a_deletion_and_its_object() -> None:
+    """`default`, which a controller makes again, among many others."""
+    with Cluster(nodes=0) as cluster:
+        cluster.apply([config_map(f"m{number}", 1) for number in range(120)])
+        cluster.wait("serviceaccount/default")
+        snapshot = cluster.snapshot()
+        for number in range(120):
+            cluster.delete(f"configmap/m{number}")
+        cluster.apply([config_map(f"m{number}", 2) for number in range(120)])
+        (first,) = cluster.objects("serviceaccounts")
+        cluster.delete("serviceaccount/default")
+        uid = first["metadata"]["uid"]
+        second = cluster.wait("serviceaccount/default", until=lambda each: each["metadata"]["uid"] != uid)
+        cluster.restore(snapshot)
+        asked = {"watch": "true", "resourceVersion": second["metadata"]["resourceVersion"], "timeoutSeconds": "1"}
+        lines = cluster.client.httpx().get("/api/v1/namespaces/default/serviceaccounts", params=asked).text.splitlines()
+    events = [json.loads(line) for line in lines]
+    seen = [(each["type"], each["object"]["metadata"]["uid"]) for each in events]
+    assert seen == [("DELETED", second["metadata"]["uid"]), ("ADDED", uid)]
 
 
 def test_an_object_that_took_a_name_is_deleted_before_the_wanted_one_is_back() -> None:
