@@ -40,7 +40,7 @@ from minikube_py.controllers.volume_views import CLAIMS, STORAGE_CLASSES, VOLUME
 from minikube_py.env import ended
 
 RESYNC_S: Final = 15.0
-"""Pending claims are resynced, and repeat their event."""
+"""Pending claims are resynced, and repeat their event; so are volumes of claims that are not there."""
 _NO_CLASS: Final = "no persistent volumes available for this claim and no storage class is set"
 _LOST: Final = "Bound claim has lost {} PersistentVolume. Data on the volume is lost!"
 _EXTERNAL: Final = (
@@ -110,6 +110,12 @@ class VolumeBinder:
             for claim in sorted(self._claims.store.values(), key=lambda view: view.key):
                 if (claim.obj.get("status") or {}).get("phase") != "Bound":
                     self._claim(claim)
+            for volume in sorted(self._volumes.store.values(), key=lambda view: view.name):
+                if reference := volume.obj["spec"].get("claimRef"):
+                    # Its end did not lead here if the claim, as last seen, named no volume yet.
+                    found = self._claims.store.get(f"{reference.get('namespace')}/{reference.get('name')}")
+                    if found is None or found.uid != reference.get("uid"):
+                        self._volume(volume)
 
     def _latest(self, key: str, view: WholeView | None) -> Object | None:
         """The last written version, until the informer shows it."""
