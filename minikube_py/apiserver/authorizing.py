@@ -11,8 +11,9 @@ from typing import Any
 
 from minikube_py.api.authorizer_checks import Asked as Shown
 from minikube_py.api.authorizer_checks import Check, Unanswered
+from minikube_py.api.service_tokens import account_user
 from minikube_py.apiserver.auth import Asked
-from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.rules import User, account_groups
 from minikube_py.apiserver.settling import Long
 
 May = Callable[[User, Asked, str], Awaitable[tuple[bool, str]]]
@@ -46,6 +47,8 @@ class Asking:
     async def _answer(self, user: User, check: Check) -> tuple[bool, str]:
         if check.account is not None:
             namespace, name = check.account
-            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-            user = User(f"system:serviceaccount:{namespace}:{name}", groups)
-        return await self._may(user, Asked(*check[1:8]), check.field_selector)
+            user = User(account_user(namespace, name), account_groups(namespace))
+        asked = Asked(
+            check.verb, check.group, check.plural, check.subresource, check.namespace, check.name, check.path
+        )
+        return await self._may(user, asked, check.field_selector)

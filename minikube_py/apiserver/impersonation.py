@@ -17,7 +17,7 @@ from minikube_py.api.go_format import go_text
 from minikube_py.api.meta import is_dns1123_subdomain
 from minikube_py.apiserver.auth import Asked, refusal
 from minikube_py.apiserver.rbac import Policy
-from minikube_py.apiserver.rules import AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED, Extra, User
+from minikube_py.apiserver.rules import AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED, Extra, User, account_groups
 
 PREFIX: Final = "impersonate-"
 _USER, _GROUP, _UID, _EXTRA = "impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-"
@@ -104,7 +104,7 @@ def _as_wanted(check: _Check, mode: str, wanted: User, account: re.Match[str] | 
         groups = (NODES,)
     if account is not None:
         named = named._replace(plural="serviceaccounts", namespace=account[1], name=account[2])
-        groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{account[1]}")
+        groups = groups or account_groups(account[1])
     check(named)
     if wanted.uid:
         check(Asked(verb, _AUTHENTICATION, "uids", name=wanted.uid))

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from minikube_py.api.errors import GroupResource, Json, StatusError, go_quote, not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, GROUP, ROLEBINDINGS, ROLES
+from minikube_py.api.service_tokens import account_user
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.projections import Projection
 from minikube_py.apiserver.rules import COMPONENT_RULES, MASTERS, Rights, Rule, User, compiled, rule_of
@@ -203,7 +204,7 @@ def _user_name(subject: Json, namespace: str) -> str:
     if kind != "ServiceAccount":
         return name if kind in ("User", "Group") else ""
     namespace = subject.get("namespace") or namespace
-    return f"system:serviceaccount:{namespace}:{name}" if namespace and name else ""
+    return account_user(namespace, name) if namespace and name else ""
 
 
 def _described(kind: Kind, binding: Json, user: User) -> str:

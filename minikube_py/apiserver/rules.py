@@ -35,6 +35,11 @@ class User:
     extra: Extra = ()
 
 
+def account_groups(namespace: str) -> tuple[str, str]:
+    """The groups of a service account, beside that of all who are authenticated."""
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """RBAC's PolicyRule: `*` stands for all. `names` empty: objects of any name. `paths` are for requests that name no

@@ -40,7 +40,7 @@ from minikube_py.apiserver.namespaces import NamespaceGate
 from minikube_py.apiserver.options import WriteOptions
 from minikube_py.apiserver.preparing import check_namespace, encode
 from minikube_py.apiserver.routes import Route
-from minikube_py.apiserver.rules import AUTHENTICATED, Extra, User
+from minikube_py.apiserver.rules import AUTHENTICATED, Extra, User, account_groups
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
 from minikube_py.apiserver.writes import Writer
 from minikube_py.env import Clock, Rng
@@ -318,8 +318,7 @@ class ServiceAccounts:
 
 
 def _user(namespace: str, name: str, uid: str, extra: Extra) -> User:
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-    return User(account_user(namespace, name), groups, uid, extra)
+    return User(account_user(namespace, name), (*account_groups(namespace), AUTHENTICATED), uid, extra)
 
 
 def _extra(claims: Json) -> Extra:
