@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     # Imported objects stay. Garbage collections would walk them many times, so freeze them.
-    unwalked = gc.isenabled() and not gc.get_freeze_count() and f"{__name__}.cluster.public" not in modules
+    unwalked = f"{__name__}.cluster.public" not in modules and gc.isenabled() and not gc.get_freeze_count()
     if unwalked:
         gc.disable()
     try:

@@ -100,7 +100,7 @@ def _slow_files() -> frozenset[Path]:
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
-    config.pluginmanager.register(RunReport())
+    config.pluginmanager.register(RunReport(config.getoption("quick")))
     if named := os.environ.get("MINIKUBE_PY_FAILED"):
         config.pluginmanager.register(FailedTests(Path(named)))
 

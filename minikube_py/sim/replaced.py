@@ -10,8 +10,9 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Final
 
 # A finalizer may release while its thread holds or releases.
@@ -62,26 +63,19 @@ class _Quiet(threading.local):
 _quiet: Final = _Quiet()
 
 
-def _unraisable(unraisable: Any) -> None:
-    if not _quiet.depth:
-        UNRAISABLE.own(unraisable)
+def _unless_quiet(replaced: Callable[[], Replaced]) -> Callable[..., None]:
+    def call(*args: Any) -> None:
+        if not _quiet.depth:
+            replaced().own(*args)
 
-
-def _handle(self: logging.Logger, record: logging.LogRecord) -> None:
-    if not _quiet.depth:
-        LOGGED.own(self, record)
-
-
-def _show_warning(message: Any) -> None:
-    if not _quiet.depth:
-        WARNED.own(message)
+    return call
 
 
 COLLECTING: Final = Replaced(_Collector(), "automatic", False)
 """Automatic collections would happen at other moments in another process, and with them the end of lost tasks."""
-UNRAISABLE: Final = Replaced(sys, "unraisablehook", _unraisable)
-LOGGED: Final = Replaced(logging.Logger, "handle", _handle)
-WARNED: Final = Replaced(warnings, "_showwarnmsg", _show_warning)
+UNRAISABLE: Final[Replaced] = Replaced(sys, "unraisablehook", _unless_quiet(lambda: UNRAISABLE))
+LOGGED: Final[Replaced] = Replaced(logging.Logger, "handle", _unless_quiet(lambda: LOGGED))
+WARNED: Final[Replaced] = Replaced(warnings, "_showwarnmsg", _unless_quiet(lambda: WARNED))
 
 
 @contextmanager
@@ -106,14 +100,21 @@ def unheard() -> Iterator[None]:
             _quiet.depth -= 1
 
 
+_frozen: Final = SimpleNamespace(by_us=False, by_owner=False)
+
+
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Collections walk only objects made from now on. For the owner of the process; no effect if it has frozen some."""
-    freezes = not gc.get_freeze_count()
-    if freezes:
-        gc.freeze()
+    """Collections walk only objects made from now on. For the owner of the process; no effect once it has frozen some,
+    whether or not those still are: counting walks them, 0.2 s for the millions of a large test run."""
+    _frozen.by_owner = _frozen.by_owner or (not _frozen.by_us and bool(gc.get_freeze_count()))
+    if _frozen.by_us or _frozen.by_owner:
+        yield
+        return
+    _frozen.by_us = True
+    gc.freeze()
     try:
         yield
     finally:
-        if freezes:
-            gc.unfreeze()
+        _frozen.by_us = False
+        gc.unfreeze()

@@ -1,4 +1,5 @@
-"""The report at the end of a test run: what was skipped and how to enable it, and in CI which files took longest."""
+"""The report at the end of a test run: what was skipped and how to enable it; in CI, and of a run that is meant to be
+quick, which files took longest."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ SLOWEST_SHOWN = 10
 class RunReport:
     """A plugin for the process that collects all reports, which is not an xdist worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, quick: bool) -> None:
+        self._shows_slowest = quick or bool(os.environ.get("CI"))
         self._duration_s: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
 
@@ -22,7 +24,7 @@ class RunReport:
             self._skipped[reason(report.longrepr)] += 1
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if os.environ.get("CI"):
+        if self._shows_slowest:
             terminalreporter.section("slowest files")
             for file, duration_s in self._duration_s.most_common(SLOWEST_SHOWN):
                 terminalreporter.write_line(f"{duration_s:7.1f} s  {file}")

@@ -21,6 +21,7 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.cluster.explore import explore
+from minikube_py.sim import replaced
 from minikube_py.sim.replaced import COLLECTING, Replaced, frozen, unheard
 from minikube_py.sim.tasks import in_order
 
@@ -314,3 +315,26 @@ def test_it_notices() -> None:
         assert changed(before) == ["asyncio.as_completed"]
     finally:
         asyncio.as_completed = own
+
+
+def test_objects_that_the_owner_has_frozen_stay_so_and_are_counted_once(monkeypatch):
+    """Counting them walks them all."""
+    calls: list[str] = []
+    for name in ("get_freeze_count", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: calls.append(name) or 1)
+    monkeypatch.setattr(replaced, "_frozen", SimpleNamespace(by_us=False, by_owner=False))
+    for _ in range(3):
+        with frozen(), frozen():
+            pass
+    assert calls == ["get_freeze_count"]
+
+
+def test_the_outer_of_two_runs_freezes(monkeypatch):
+    calls: list[str] = []
+    for name in ("get_freeze_count", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: calls.append(name) or 0)
+    monkeypatch.setattr(replaced, "_frozen", SimpleNamespace(by_us=False, by_owner=False))
+    for _ in range(2):
+        with frozen(), frozen():
+            calls.append("within")
+    assert calls == ["get_freeze_count", "freeze", "within", "unfreeze"] * 2
