@@ -53,7 +53,7 @@ def answered(work: Callable[..., Any], *given: Any) -> Any:
         return error
 
 
-class Asked(OwnEquality):
+class AuthorizerValue(OwnEquality):
     """An authorizer, a check or a decision, by its type `of`. Equal to nothing, not even itself, as upstream's."""
 
     __slots__ = ("answers", "check", "of")
@@ -66,8 +66,8 @@ class Asked(OwnEquality):
     def equals(self, other: object) -> bool:
         return False
 
-    def told(self, of: str, **more: Any) -> Asked:
-        return Asked(of, self.answers, self.check._replace(**more))
+    def told(self, of: str, **more: Any) -> AuthorizerValue:
+        return AuthorizerValue(of, self.answers, self.check._replace(**more))
 
 
 def bindings_of(group: str, plural: str, subresource: str, namespace: str, name: str) -> dict[str, object]:
@@ -75,16 +75,16 @@ def bindings_of(group: str, plural: str, subresource: str, namespace: str, name:
     answers: Answers = {}
     of_request = Check(None, "", group, plural, subresource, namespace, name)
     return {
-        "authorizer": Asked(_AUTHORIZER, answers, Check()),
-        "authorizer.requestResource": Asked(_RESOURCE, answers, of_request),
+        "authorizer": AuthorizerValue(_AUTHORIZER, answers, Check()),
+        "authorizer.requestResource": AuthorizerValue(_RESOURCE, answers, of_request),
     }
 
 
-def _path(of: Asked, path: str) -> Any:
+def _path(of: AuthorizerValue, path: str) -> Any:
     return of.told(_PATH, path=path) if path.strip() else EvaluationError("path must not be empty")
 
 
-def _service_account(of: Asked, namespace: str, name: str) -> Any:
+def _service_account(of: AuthorizerValue, namespace: str, name: str) -> Any:
     if is_dns1123_subdomain(name):
         return EvaluationError("Invalid service account name")
     if is_dns1123_label(namespace):
@@ -92,15 +92,15 @@ def _service_account(of: Asked, namespace: str, name: str) -> Any:
     return of.told(_AUTHORIZER, account=(namespace, name))
 
 
-def _resource(of: Asked, plural: str) -> Any:
+def _resource(of: AuthorizerValue, plural: str) -> Any:
     return of.told(_RESOURCE, plural=plural) if plural.strip() else EvaluationError("resource must not be empty")
 
 
-def _set(part: str) -> Callable[[Asked, str], Asked]:
+def _set(part: str) -> Callable[[AuthorizerValue, str], AuthorizerValue]:
     return lambda of, value: of.told(_RESOURCE, **{part: value})
 
 
-def _checked(of: Asked, verb: str) -> Asked:
+def _checked(of: AuthorizerValue, verb: str) -> AuthorizerValue:
     """Raises: Unanswered."""
     found = of.told(_DECISION, verb=verb)
     if found.check not in found.answers:

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from minikube_py.api.authorizer_checks import Asked as Shown
-from minikube_py.api.authorizer_checks import Check, Unanswered
+from minikube_py.api.authorizer_checks import AuthorizerValue, Check, Unanswered
 from minikube_py.api.service_tokens import account_user
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.rules import User, account_groups
@@ -32,7 +31,7 @@ class Asking:
     ) -> Any:
         """As `Long.run`; `given` holds the bindings, whose authorizer asks for this user."""
         shown = bindings["authorizer"]
-        assert isinstance(shown, Shown)
+        assert isinstance(shown, AuthorizerValue)
         while True:
             try:
                 found = await self.long.run(of, here, job, *given)
