@@ -9,8 +9,7 @@ Source: kubernetes `pkg/serviceaccount`, `pkg/registry/core/serviceaccount/stora
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -91,6 +90,8 @@ class ServiceAccounts:
         self._writer, self._gate, self._cache, self._clock, self._rng = writer, gate, cache, clock, rng
         self._given = key
         self._known: dict[str, _Known] = {}
+        self.on_use: Callable[[str, str], Awaitable[None]] = self.write_use
+        """Called with namespace and name of a Secret whose token is used for the first time on a day."""
 
     @cached_property
     def key(self) -> SigningKey:
@@ -206,17 +207,20 @@ class ServiceAccounts:
         return None if entry is None else orjson.loads(entry.value)
 
     async def _note_use(self, claims: Json) -> None:
-        """Records the day of a Secret token's last use."""
-        namespace, secret_name, _, _ = _legacy_names(claims)
-        now = datetime.fromtimestamp(self._clock.wall_s(), UTC)
-        days = [f"{day:%Y-%m-%d}" for day in (now, now + timedelta(days=1))]
-        entry = self._cache.of(SECRETS).entries.get(SECRETS.key(namespace, secret_name))
-        if entry is None or entry.labels.get(LAST_USED) in days:
-            return
+        namespace, name, _, _ = _legacy_names(claims)
+        entry = self._cache.of(SECRETS).entries.get(SECRETS.key(namespace, name))
+        # Tomorrow by another server's clock.
+        days = [timestamp(self._clock.wall_s() + later_s)[:10] for later_s in (0, 86_400)]
+        if entry is not None and entry.labels.get(LAST_USED) not in days:
+            await self.on_use(namespace, name)
+
+    async def write_use(self, namespace: str, secret_name: str) -> None:
+        """Records today as the day of a Secret token's last use."""
+        today = timestamp(self._clock.wall_s())[:10]
 
         def make(old: Json) -> Json:
             metadata = old["metadata"]
-            return {**old, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), LAST_USED: days[0]}}}
+            return {**old, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), LAST_USED: today}}}
 
         try:
             await self._writer.change(SECRETS, namespace, secret_name, make)

@@ -174,6 +174,8 @@ class InputLog:
                 engine.inject(Fault(at_us, kind, tuple(places), tuple(others), *rest))
         elif given.kind == "all_well":
             engine.all_well()
+        elif given.kind == "token":
+            engine.write_use(*arguments)
         else:
             raise ClusterError(f"input {number} is {arguments[0]}: what code did cannot be written down")
 

@@ -18,8 +18,9 @@ NS_MAX: Final = 1 << 63
 class Input(NamedTuple):
     """An external input at `at_ns`: `kind` "request" (method, path, query, body, content type, user, as whom, accepted,
     program, If-None-Match, whether laid out), "advance" (seconds; and nanoseconds, where it was interrupted after
-    those), "fault" (its fields), "all_well", "snapshot", "restore" (the snapshot's revision); "code" (its name) for
-    what cannot be recorded."""
+    those), "fault" (its fields), "all_well", "snapshot", "restore" (the snapshot's revision), "token"
+    (namespace and name of a Secret whose token a read used first on its day); "code" (its name) for what cannot be
+    recorded."""
 
     at_ns: int
     kind: str
@@ -99,6 +100,7 @@ FORMS: Final[Mapping[str, Sequence[Sequence[Callable[[Any], bool]]]]] = {
     "all_well": ((),),
     "snapshot": ((),),
     "restore": ((_whole,),),
+    "token": ((_text, _text),),
     "code": ((_text,),),
 }
 """Of each kind of input, the arguments that it may have."""

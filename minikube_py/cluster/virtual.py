@@ -36,6 +36,7 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec, numbered_nodes
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.sim.aside import BESIDE
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.disk import SimDisk
 from minikube_py.sim.loop import NS_PER_S, LoopOptions, Scheduler, SimFailure, SimLoop
@@ -130,6 +131,8 @@ class VirtualCluster:
         # Drawn separately, so that other draws from the seed are unchanged.
         self.token = f"{Rng(f'token {seed}').getrandbits(128):032x}"
         """An administrator's, for clients within the process."""
+        self.uses: dict[tuple[str, str], None] = {}
+        """Secrets (namespace, name) whose token was used by something that must not write."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -155,6 +158,7 @@ class VirtualCluster:
         key = SigningKey.drawn(Rng(f"service accounts {self.seed}").getrandbits(256))
         plane.prepare_core({self.token: USERS[tokens.ADMIN]}, key)
         await plane.start_core()
+        plane.core.accounts.on_use = self._on_use
         await plane.core.publish(ADDRESS, DEFAULT_PORT)
         told = config.told
         root = drawn_authority(Rng(f"authority {self.seed}"), datetime.fromtimestamp(self.clock.wall_s(), UTC))
@@ -339,6 +343,12 @@ class VirtualCluster:
         if self.members is not None:
             await self.members.stop(self.clock)
         await cancel_others(self.loop)
+
+    async def _on_use(self, namespace: str, secret: str) -> None:
+        if BESIDE.get():
+            self.uses[namespace, secret] = None
+        else:
+            await self.plane.core.accounts.write_use(namespace, secret)
 
     def _check(self) -> None:
         failure = self.plane.failure()

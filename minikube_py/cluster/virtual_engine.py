@@ -298,8 +298,18 @@ class VirtualEngine:
 
     def look(self, main: Callable[[], Coroutine[Any, Any, Any]], limit_s: float = LOOK_S) -> Any:
         """Raises: TooLong; ClusterError, SimFailure."""
-        with self._undisturbed():
-            return self.virtual.look(main, limit_s)
+        try:
+            with self._undisturbed():
+                return self.virtual.look(main, limit_s)
+        finally:
+            while self.virtual.uses:
+                self.write_use(*self.virtual.uses.popitem()[0])
+
+    def write_use(self, namespace: str, secret: str) -> None:
+        """A Secret's token was used for the first time on a day, which the Secret then says."""
+        accounts = self.virtual.plane.core.accounts
+        act = partial(self.virtual.run, lambda: accounts.write_use(namespace, secret))
+        self.given("token", (namespace, secret), act)
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
