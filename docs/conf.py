@@ -34,6 +34,8 @@ html_title = "minikube_py"
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
+# A fence without a language is a console or a diagram, not Python.
+highlight_language = "none"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 suppress_warnings = ["myst.header"]
