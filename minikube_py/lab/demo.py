@@ -184,23 +184,16 @@ def _write(
 
 
 def _picture(environment: Environment, replay: Replay, asked: list[Asked], latencies: Mapping[str, Any]) -> Any:
-    figure, axes = plots.figure(2, 2, (12.5, 8.2))
-    recorder = replay.recorder
-    title = f"{recorder.running:,} pods of the openb trace on 1,213 fake GPU nodes in {replay.duration_s:.1f} s"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure, axes = plots.figure(1, 2, (11, 3.7))
+    figure.subplots_adjust(top=0.82, bottom=0.24)
+    pods, half_s = f"{replay.recorder.running:,} pods", latencies["running"]["p50_ms"] / 1000
+    title = f"{pods} of the openb trace on 1,213 fake GPU nodes in {replay.duration_s:.1f} s"
+    title = f"{title}; half ran within {half_s:.1f} s of their creation"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     last = replay.series[-1][1]
     full = sum(share >= 0.95 for share in last) / len(last)
-    plots.draw_heat(
-        axes[0][0], replay.series, f"{full:.0%} of the nodes end with 95% or more allocated", "nodes, fullest first"
-    )
-    plots.draw_fill(
-        axes[0][1],
-        replay.series,
-        f"A node's GPUs end {sum(last) / len(last):.0%} allocated, on average",
-        "GPU allocated",
-    )
-    half_s = latencies["running"]["p50_ms"] / 1000
-    plots.draw_latency_bars(axes[1][0], latencies, f"Half of the pods run within {half_s:.1f} s of their creation")
+    title = f"{full:.0%} of the nodes end with 95% or more allocated"
+    plots.draw_heat(axes[0][0], replay.series, title, "nodes, fullest first")
     groups = {f"{each.share:.0%} allocated\n{each.nodes:,} nodes found": each for each in asked}
     bars = {
         f"index, first {FIRST}": [each.index_first_s * 1000 for each in groups.values()],
@@ -209,15 +202,14 @@ def _picture(environment: Environment, replay: Replay, asked: list[Asked], laten
     }
     faster = sorted(each.listing_s / each.index_s for each in asked)
     title = f"An index is {faster[0]:,.0f} to {faster[-1]:,.0f} times faster than a list"
-    plots.draw_groups(axes[1][1], list(groups), bars, title)
-    axes[1][1].set_xlabel("Which nodes have 4 CPUs, 16Gi and a whole GPU free?")
+    plots.draw_groups(axes[0][1], list(groups), bars, title)
+    axes[0][1].set_xlabel("Which nodes have 4 CPUs, 16Gi and a whole GPU free?")
     figure.text(0.01, 0.005, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return figure
 
 
 DRAWS = (
-    _picture, plots.figure, plots.draw_heat, plots.draw_fill, plots.draw_latency_bars, plots.draw_groups,
-    Replay._take_sample,
+    _picture, plots.figure, plots.draw_heat, plots.draw_groups, Replay._take_sample,
 )  # fmt: skip
 """The code that draws the README's picture; after a change, draw a new one with `make demo`."""
 

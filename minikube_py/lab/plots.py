@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minikube_py.lab.measure import PERCENTILES, percentile
+from minikube_py.lab.measure import PERCENTILES
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096"
 SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: safe for the colour-blind.
@@ -95,28 +95,6 @@ def draw_line(axes: Any, series: Sequence[tuple[float, float]], title: str, what
     axes.set_xlabel("seconds since the first pod")
     axes.set_ylabel(what)
     axes.set_title(title)
-
-
-def draw_fill(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title: str, what: str) -> None:
-    """How full the nodes are over time: the mean, and bands between percentiles over the nodes.
-
-    `series`: (seconds, each node's filled share 0..1), in order of time.
-    """
-    times_s = [time_s for time_s, _ in series]
-
-    def line(percent: float) -> list[float]:
-        return [100 * percentile(shares, percent) for _, shares in series]
-
-    for low, high, alpha, label in ((10, 90, 0.15, "10th to 90th percentile of nodes"), (25, 75, 0.25, "25th to 75th")):
-        axes.fill_between(times_s, line(low), line(high), color=BLUE, alpha=alpha, linewidth=0, label=label)
-    mean = [100 * sum(shares) / max(1, len(shares)) for _, shares in series]
-    axes.plot(times_s, mean, color=BLUE, linewidth=1.8, label="mean")
-    axes.set_ylim(0, 102)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("seconds since the first pod")
-    axes.set_ylabel(f"{what} (% of a node)")
-    axes.set_title(title)
-    axes.legend(loc="upper left", fontsize=8)
 
 
 def draw_heat(axes: Any, series: Sequence[tuple[float, Sequence[float]]], title: str, what: str) -> None:

@@ -118,8 +118,9 @@ def _write(
     else:
         plots.draw_heat(axes[0][0], replay.series, "How full each node's GPUs are (%)", "nodes, fullest first")
     plots.draw_latency_bars(axes[0][1], latencies, "Pod latency, creation to Running")
+    axes[0][1].set_xlabel("create call, bound, running: since the create request; others: between two watch events")
     if virtual:
         axes[0][0].set_xlabel("virtual seconds since the first pod")
-        axes[0][1].set_ylabel("milliseconds of virtual time")
+        axes[0][1].set_ylabel(f"{axes[0][1].get_ylabel()} of virtual time")
     figure.text(0.01, -0.06, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
     return [*paths, plots.save(figure, folder / "replay.png")]

@@ -22,7 +22,7 @@ def test_the_picture_in_the_readme_was_drawn_by_this_code() -> None:
 
 def test_a_saved_picture_names_what_drew_it(tmp_path: Path) -> None:
     digest = plots.source_digest(plots.draw_line)
-    assert digest != plots.source_digest(plots.draw_fill)
+    assert digest != plots.source_digest(plots.draw_heat)
     figure, axes = plots.figure(1, 1, (2, 2))
     plots.draw_line(axes[0][0], [(0.0, 1.0), (1.0, 2.0)], "a", "b")
     assert source_of(plots.save(figure, tmp_path / "a.png", digest)) == digest

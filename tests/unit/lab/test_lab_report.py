@@ -115,7 +115,7 @@ def test_pictures_are_pictures_and_leave_matplotlib_as_it_was(tmp_path: Path) ->
     before = dict(matplotlib.rcParams)
     figure, ((left, right),) = plots.figure(1, 2, (10, 4))
     plots.draw_latency_bars(left, {"bound": summary_ms([0.001, 0.5]), "running": summary_ms([0.01, 2.5])}, "Latency")
-    plots.draw_fill(right, [(0.0, [0.0, 0.1]), (1.0, [0.5, 0.9])], "Fill", "GPU")
+    plots.draw_heat(right, [(0.0, [0.0, 0.1]), (1.0, [0.5, 0.9])], "Fill", "nodes")
     path = plots.save(figure, tmp_path / "picture.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert dict(matplotlib.rcParams) == before
