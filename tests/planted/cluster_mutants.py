@@ -11,38 +11,38 @@ from swarm_mutants import SwarmMutant
 MUTANTS: tuple[SwarmMutant, ...] = (
     # --- informers and work queues -----------------------------------------------------------------------------------
     SwarmMutant(
-        "informer: what went in a gap is kept", "client/informer.py",
+        "informer: objects deleted during a gap are kept", "client/informer.py",
         "enumerate([key for key in known if key not in found], start=1)",
         "enumerate([key for key in known if key not in known], start=1)",
         "a list after 410 is merged into the copy, and deletions of the meantime are missed",
     ),
     SwarmMutant(
-        "informer: 410 is a failure like any other", "client/informer.py",
+        "informer: 410 is handled like any other error", "client/informer.py",
         "        if error.code == 410 or (error.code == 504",
         "        if (error.code == 504",
         "the watch is opened again from where it was, forever",
     ),
     SwarmMutant(
-        "informer: resumes where it listed", "client/informer.py",
+        "informer: a watch resumes at the revision of the list", "client/informer.py",
         "        self.resource_version = version\n\n    def _raise_error",
         "        pass\n\n    def _raise_error",
         "after each watch the events since the list come again, older ones over newer ones",
     ),
     SwarmMutant(
-        "queue: what comes while it is worked on is lost", "client/workqueue.py",
+        "queue: a key added while it is processed is lost", "client/workqueue.py",
         "        if item in self._dirty:\n            self._enqueue(item)",
         "        self._dirty.discard(item)\n        if item in self._dirty:\n            self._enqueue(item)",
         "a change that arrives during a sync causes no other",
     ),
     SwarmMutant(
-        "queue: what failed is not tried again", "client/workqueue.py",
+        "queue: a failed key is not retried", "client/workqueue.py",
         "            failed(item, error)\n            queue.add_rate_limited(item)",
         "            failed(item, error)\n            queue.forget(item)",
         "an answer that was lost ends the work on an object",
     ),
     # --- controllers --------------------------------------------------------------------------------------------------
     SwarmMutant(
-        "controllers: a deleted pod is not expected to go", "controllers/replication.py",
+        "controllers: deletions are not expected", "controllers/replication.py",
         "        if (owner := self._owner(pod)) is not None:\n            self._expectations.deletion_observed(owner.key, pod.uid)\n            self._queue.add(owner.key)",
         "        if (owner := self._owner(pod)) is not None:\n            self._expectations.deletion_observed(owner.key, pod.uid)",
         "a pod that somebody else deletes is not replaced",
@@ -54,13 +54,13 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a change of the spec that changes no count is never acknowledged",
     ),
     SwarmMutant(
-        "garbage collector: the deletion of an owner is not heard", "controllers/garbage_collector.py",
+        "garbage collector: the deletion of an owner is not noticed", "controllers/garbage_collector.py",
         "        for dependent in self._graph.dependents(view.uid):\n            self._delete_queue.add(dependent)\n        if view.owners:",
         "        if view.owners:",
         "what an object owned stays when it goes in the background",
     ),
     SwarmMutant(
-        "garbage collector: dependents at the start are taken on trust", "controllers/garbage_collector.py",
+        "garbage collector: owners are not checked at the start", "controllers/garbage_collector.py",
         "            if any(not self._is_there(owner, view) for owner in view.owners):\n                self._delete_queue.add(item)\n        if view.deleting:",
         "        if view.deleting:",
         "an owner that went while no controllers ran leaves its dependents forever",
@@ -78,13 +78,13 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a node that was unreachable and is back keeps that taint",
     ),
     SwarmMutant(
-        "quotas: what is deleted is not counted off", "controllers/resource_quotas.py",
+        "quotas: deleted objects stay counted", "controllers/resource_quotas.py",
         "on_delete=lambda view: self._replenish(ref, view.namespace)",
         "on_delete=lambda view: None",
         "used only grows, until the next full look",
     ),
     SwarmMutant(
-        "budgets: a pod that is going counts as healthy", "controllers/disruption.py",
+        "budgets: a terminating pod counts as healthy", "controllers/disruption.py",
         "pod.ready and not pod.deleting and pod.name not in disrupted",
         "pod.ready and pod.name not in disrupted",
         "more may be disrupted than there are",
@@ -114,31 +114,31 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "pods are created in order, but all at once",
     ),
     SwarmMutant(
-        "stateful sets: what is orphaned is not adopted", "controllers/stateful_set.py",
+        "stateful sets: orphans are not adopted", "controllers/stateful_set.py",
         "        candidates = store.by_index(BY_CONTROLLER, owner.uid) + orphans_for(store, owner)\n        return await self._pod",
         "        candidates = store.by_index(BY_CONTROLLER, owner.uid)\n        return await self._pod",
         "pods of a set that was deleted without them hold the names of the next one's",
     ),
     SwarmMutant(
-        "daemon sets: taints that go are not heard", "controllers/daemon_set.py",
+        "daemon sets: the removal of a taint is not noticed", "controllers/daemon_set.py",
         "        if old.labels != new.labels or old.taints != new.taints:",
         "        if old.labels != new.labels:",
         "a node that is free again gets no pod",
     ),
     SwarmMutant(
-        "cron jobs: who forbids concurrency gets it", "controllers/cron_jobs.py",
+        "cron jobs: concurrencyPolicy Forbid is ignored", "controllers/cron_jobs.py",
         '        if cron.spec.get("concurrencyPolicy") == "Forbid" and look.active:',
         '        if cron.spec.get("concurrencyPolicy") == "Forbid" and known:',
         "a Job is started beside the last one",
     ),
     SwarmMutant(
-        "taint eviction: what is cancelled is done", "controllers/taint_eviction.py",
+        "taint eviction: a cancelled eviction is carried out", "controllers/taint_eviction.py",
         "            timer.cancel()\n            if not gone:",
         "            if not gone:",
         "the taint goes before the toleration ends, and the pod is deleted for it",
     ),
     SwarmMutant(
-        "budgets: an eviction does not ask them", "apiserver/evictions.py",
+        "budgets: an eviction does not check them", "apiserver/evictions.py",
         "        elif budgets:\n            name, now",
         "        elif budgets[1:]:\n            name, now",
         "more pods go than may",
@@ -150,44 +150,44 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "of several evictions at once each sees the same count",
     ),
     SwarmMutant(
-        "volumes: a claim takes another's", "api/volume_binding.py",
+        "volumes: a claim takes the volume of another", "api/volume_binding.py",
         '        if spec.get("claimRef") is not None and not bound:\n            continue\n',
         '        if spec.get("claimRef") is not None and class_of(volume) == class_of(claim):\n            return volume\n',
         "two claims hold one volume",
     ),
     SwarmMutant(
-        "autoscaler: the maximum is only told", "controllers/horizontal_autoscaler.py",
+        "autoscaler: the maximum is reported, not enforced", "controllers/horizontal_autoscaler.py",
         '            desired, why = most, "Current',
         '            why = "Current',
         "what was scaled by hand stays above it",
     ),
     # --- scheduler ----------------------------------------------------------------------------------------------------
     SwarmMutant(
-        "scheduler cache: an assumed pod costs nothing", "scheduler/cache.py",
+        "scheduler cache: an assumed pod is not counted", "scheduler/cache.py",
         "        self.columns.add_pod(pod, node_name)\n        self.assumed += 1",
         "        self.assumed += 1",
         "the next pods are placed as if it were not there",
     ),
     SwarmMutant(
-        "scheduler cache: what could not be bound stays charged", "scheduler/cache.py",
+        "scheduler cache: a pod whose bind failed stays counted", "scheduler/cache.py",
         "        self.columns.remove_pod(counted.pod, counted.node_name)\n        return True",
         "        return True",
         "a node fills up with pods that it never got",
     ),
     SwarmMutant(
-        "scheduler cache: a pod that is gone stays charged", "scheduler/cache.py",
+        "scheduler cache: a deleted pod stays counted", "scheduler/cache.py",
         "        self.columns.remove_pod(counted.pod, counted.node_name)\n        return counted.node_name",
         "        return counted.node_name",
         "a node fills up with pods of the past",
     ),
     SwarmMutant(
-        "scheduler: a pod that finds no room is forgotten", "scheduler/queue.py",
+        "scheduler: a pod that fits nowhere is forgotten", "scheduler/queue.py",
         "        self._waiting[queued.pod.key] = queued",
         "        pass",
         "nothing brings it back when there is room",
     ),
     SwarmMutant(
-        "scheduler: equals preempt each other", "scheduler/plugins/default_preemption.py",
+        "scheduler: pods of equal priority preempt each other", "scheduler/plugins/default_preemption.py",
         "    return [other for other in node.pods.values() if other.priority < pod.priority]",
         "    return [other for other in node.pods.values() if other.priority <= pod.priority]",
         "the comparison of priorities admits equal ones",
@@ -200,7 +200,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     # --- kubelets -----------------------------------------------------------------------------------------------------
     SwarmMutant(
-        "kubelet: a pod that was marked stays so", "kubelet/fake.py",
+        "kubelet: a pod marked not ready stays so", "kubelet/fake.py",
         "        elif old.ready and not new.ready and played.stage is Stage.RUNNING and not new.deleting:",
         "        elif old.ready and not new.ready and played.stage is Stage.STARTING:",
         "the fault that these histories found in the product",
@@ -212,7 +212,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "a pod that was deleted while the kubelet was down is never confirmed as gone",
     ),
     SwarmMutant(
-        "kubelet: addresses in use are given out again", "kubelet/fake.py",
+        "kubelet: addresses in use are assigned again", "kubelet/fake.py",
         "            node.block.reserve(pod.ip)\n",
         "",
         "a kubelet that starts again does not look at what its pods have",

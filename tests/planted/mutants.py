@@ -221,7 +221,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the process ended between a snapshot's name and its sync, and the power goes during the next start",
     ),
     Mutant(
-        "store: all that comes in is written to one file", INCOMING, "store/log_files.py",
+        "store: all incoming snapshots are written to one file", INCOMING, "store/log_files.py",
         '        name = f"incoming-{self._incoming_files}{PART_SUFFIX}"\n',
         '        name = "incoming" + PART_SUFFIX\n'
         "        if name in self.disk.names():\n            self.disk.remove(name)\n",

@@ -77,7 +77,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "the reply to an append leaves with the other messages",
     ),
     SwarmMutant(
-        "raft: the leader counts what its disk does not have yet", "raft/replication.py",
+        "raft: the leader counts entries that its disk does not have yet", "raft/replication.py",
         "        match[state.id] = state.log.stable",
         "        match[state.id] = state.log.last_index",
         "its own log is taken to be durable",
@@ -101,13 +101,13 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "the consistency check looks at the length only",
     ),
     SwarmMutant(
-        "raft: a heartbeat says committed what the peer may not have", "raft/replication.py",
+        "raft: a heartbeat commits entries that the peer may not have", "raft/replication.py",
         "state.send(MessageType.HEARTBEAT, node, commit=min(progress.match, committed), context=context)",
         "state.send(MessageType.HEARTBEAT, node, commit=committed, context=context)",
         "a follower then commits what it got from another leader",
     ),
     SwarmMutant(
-        "raft: a write in flight attests what replaced it", "raft/log.py",
+        "raft: a write in flight acknowledges the entries that replaced it", "raft/log.py",
         "            write.index = min(write.index, before)",
         "            pass",
         "a truncation while the disk is busy is overlooked",
@@ -119,7 +119,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "what was found to agree with one leader's log is acknowledged to another",
     ),
     SwarmMutant(
-        "store: all that comes in is written to one file", "store/log_files.py",
+        "store: all incoming snapshots are written to one file", "store/log_files.py",
         '        name = f"incoming-{self._incoming_files}{PART_SUFFIX}"\n',
         '        name = "incoming" + PART_SUFFIX\n'
         "        if name in self.disk.names():\n            self.disk.remove(name)\n",
@@ -152,7 +152,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "the index that was confirmed is taken to be applied",
     ),
     SwarmMutant(
-        "member: a lost proposal is called refused", "store/replica.py",
+        "member: a lost proposal is reported as refused", "store/replica.py",
         'self._give_up_waiting(OutcomeUnknown("leadership changed before',
         'self._give_up_waiting(Unavailable("leadership changed before',
         "unknown is turned into refused, and the client trusts it",
@@ -164,7 +164,7 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "the state is replaced, the record beside it is not",
     ),
     SwarmMutant(
-        "member: reads ask nobody", "store/member.py",
+        "member: every read is served as serializable", "store/member.py",
         "        self.replica.read(done, linearizable=linearizable)\n",
         "        self.replica.read(done, linearizable=False)\n",
         "the flag of serializable reads is taken for that of all",
@@ -182,20 +182,20 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "Raft waits for a snapshot that nobody sends any more",
     ),
     SwarmMutant(
-        "member: a sync that ends hides that the work is to end", "store/fsync.py",
+        "member: the end of a sync hides a cancellation", "store/fsync.py",
         "                await ended(running)\n        raise\n",
         "                await ended(running)\n        running.result()\n",
         "who was cancelled meanwhile goes on, and who stops the member waits for it",
     ),
     # --- client ------------------------------------------------------------------------------------------------------
     SwarmMutant(
-        "client: a write without an answer is called refused", "store/client.py",
+        "client: a write without an answer is reported as refused", "store/client.py",
         'return OutcomeUnknown(f"the store gave no answer {after}; the write may',
         'return Unavailable(f"the store gave no answer {after}; the write may',
         "a timeout is taken for a refusal",
     ),
     SwarmMutant(
-        "member: a new leader refuses a change by what it has yet to apply", "store/leadership.py",
+        "member: a new leader refuses a change before it has applied its log", "store/leadership.py",
         "            if confirmed:\n                raise\n",
         "            raise\n",
         "only one change is under way, so what was checked is thought to hold",
@@ -213,14 +213,14 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "what came back is queued like what is new",
     ),
     SwarmMutant(
-        "client: a watch goes on one too far", "store/client_watch.py",
+        "client: a watch resumes one revision too late", "store/client_watch.py",
         "self._request._replace(start_revision=revision + 1)",
         "self._request._replace(start_revision=revision + 2)",
         "an inclusive start is taken as exclusive",
     ),
     # --- mvcc, sessions, watch, index --------------------------------------------------------------------------------
     SwarmMutant(
-        "sessions: what was executed is executed again", "mvcc/sessions.py",
+        "sessions: an executed request is executed again", "mvcc/sessions.py",
         "        if sequence in session.replies:\n            return None\n",
         "",
         "the kept reply is not looked for",
@@ -244,25 +244,25 @@ MUTANTS: tuple[SwarmMutant, ...] = (
         "an off-by-one in the loop",
     ),
     SwarmMutant(
-        "watch: an installed snapshot hides what came between", "mvcc/watch.py",
+        "watch: events before an installed snapshot are skipped", "mvcc/watch.py",
         "            watcher.next_revision = max(watcher.next_revision, self.revision + 1)\n            self._behind",
         "            watcher.next_revision = max(watcher.next_revision, state.revision + 1)\n            self._behind",
         "watchers go on from where the snapshot ends",
     ),
     SwarmMutant(
-        "watch: who has caught up hears of events alone", "mvcc/watch.py",
+        "watch: no progress is reported to a watch that has caught up", "mvcc/watch.py",
         "        if events or until == self.revision:\n",
         "        if events:\n",
         "progress goes to those in step, and this one was not when it went out",
     ),
     SwarmMutant(
-        "watch: a batch is handed out twice", "mvcc/watch.py",
+        "watch: a batch is delivered twice", "mvcc/watch.py",
         "        after, until = self.revision, self._state.revision\n        if after == until:",
         "        after, until = max(1, self.revision - 1), self._state.revision\n        if self.revision == until:",
         "the last revision is taken to be outstanding still",
     ),
     SwarmMutant(
-        "index: a sum keeps what a moved pod had asked for", "index/table.py",
+        "index: a sum keeps the requests of a moved pod", "index/table.py",
         "            self._add(old, -1)\n",
         "",
         "only additions are counted",
@@ -276,56 +276,56 @@ MUTANTS: tuple[SwarmMutant, ...] = (
     ),
     # --- declared indexes --------------------------------------------------------------------------------------------
     SwarmMutant(
-        "index: a drop is forgotten in what answers", "mvcc/tables.py",
+        "index: a dropped index still answers", "mvcc/tables.py",
         "            table.running.pop(gone).close()",
         "            table.running[gone].close()",
         "a dropped index follows its table no more, and is still asked",
     ),
     SwarmMutant(
-        "index: what waits is not put in before a question", "index/hosted.py",
+        "index: pending changes are not applied before a query", "index/hosted.py",
         "        self._follow_up()\n        if self.host.unchanged_since(revision):",
         "        if self.host.unchanged_since(revision):",
         "changes are put off, and the question does not wait for them",
     ),
     SwarmMutant(
-        "index: a declared field is not read from what was there before", "mvcc/successor.py",
+        "index: a declared field is not read from existing objects", "mvcc/successor.py",
         "            self.table.load((kv.key, decode(kv.value)) for kv in kvs)",
         "            whole, self.table.reader = self.table.reader, type(self.table.reader)(state.tables.declared[self.table.field_set.name])\n            self.table.load((kv.key, decode(kv.value)) for kv in kvs)\n            self.table.reader = whole",
         "rows that stood before the declaration are filled by the fields as they were",
     ),
     SwarmMutant(
-        "index: a declared field is known by its name alone", "index/table.py",
+        "index: a declared field is identified by its name alone", "index/table.py",
         "        return asked_of(self.field_set, [name for name, _ in asked]) == asked",
         "        return all(self.field_set.find(name) for name, _ in asked)",
         "an index was dropped, and the next one means something else by the same name",
     ),
     SwarmMutant(
-        "index: a question is read by the fields that were declared when it first came", "mvcc/tables.py",
+        "index: a query is parsed with the fields that were declared when it first came", "mvcc/tables.py",
         "        self._run(name, self.by_name[name])\n        self.version += 1",
         "        self._run(name, self.by_name[name])",
         "what is kept of a question outlives the declarations it was read by",
     ),
     SwarmMutant(
-        "index: a scan forgets who refers to the objects", "mvcc/scanned.py",
+        "index: a scan ignores referring objects", "mvcc/scanned.py",
         "                    total.update(kv.key, decode(kv.value))\n",
         "                    pass\n",
         "a declared sum is asked for before a table holds it, and only the objects asked about are decoded",
     ),
     # --- watches by fields that indexes declare ---------------------------------------------------------------------
     SwarmMutant(
-        "watch: resumed behind a declaration", "mvcc/watch.py",
+        "watch: resumed at a revision before its fields were declared", "mvcc/watch.py",
         "            if watcher.watched and watcher.next_revision <= self._state.declared_since(*watcher.watched):",
         "            if watcher.watched and watcher.next_revision < 0:",
         "the stream broke, its fields were declared again meanwhile, and the client asks in the same words",
     ),
     SwarmMutant(
-        "watch: goes on when its fields are declared again", "mvcc/watch.py",
+        "watch: continues when its fields are declared again", "mvcc/watch.py",
         "            if not tables.stands(*watched):",
         "            if not tables.stands(watched.field_set, ()):",
         "only the FieldSet is looked for, and not what its fields mean",
     ),
     SwarmMutant(
-        "watch: in step before it has caught up with its table", "mvcc/watch.py",
+        "watch: live before it has caught up with its table", "mvcc/watch.py",
         "                del self._unserved[watcher]\n                self._behind[watcher] = None",
         "                del self._unserved[watcher]\n                self._join(watcher)",
         "what happened while its fields were being built is taken to be told",

@@ -14,11 +14,11 @@ from swarm_planting import search
 
 HISTORIES = 20
 CLUSTER_HISTORIES = 8
-CLUSTER_QUICK = ("scheduler cache: a pod that is gone stays charged",)
+CLUSTER_QUICK = ("scheduler cache: a deleted pod stays counted",)
 QUICK = (
     "raft: votes for two in one term",
     "raft: acknowledged before it is durable",
-    "raft: the leader counts what its disk does not have yet",
+    "raft: the leader counts entries that its disk does not have yet",
     "raft: matching entries are cut too",
 )
 
