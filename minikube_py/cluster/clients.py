@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import lightkube as of_lightkube
 
     from minikube_py.cluster.door import Door
+    from minikube_py.cluster.program_clients import ProgramClients
 
 
 class Clients:
@@ -45,6 +46,8 @@ class Clients:
 
     async def kubernetes_asyncio(self) -> of_kubernetes_asyncio.client.ApiClient:
         """`async with await client.kubernetes_asyncio() as api:`; https://github.com/tomplus/kubernetes_asyncio."""
+        if (within := self._within()) is not None:
+            return await within.kubernetes_asyncio()
         config = _installed("kubernetes_asyncio").config
         found: of_kubernetes_asyncio.client.ApiClient
         found = await config.new_client_from_config(str(self._door.kubeconfig_path))
@@ -69,6 +72,8 @@ class Clients:
 
     async def kr8s_asyncio(self) -> Any:
         """For `kr8s.asyncio`: an Api whose methods are awaited."""
+        if (within := self._within()) is not None:
+            return await within.kr8s_asyncio()
         found = await self._kr8s_api(_installed("kr8s._api").Api)
 
         async def close() -> None:
@@ -93,6 +98,10 @@ class Clients:
             found._create_session = create_direct
         return await found
 
+    def _within(self) -> ProgramClients | None:
+        """Those for coroutines that run on the loop of a cluster in virtual time."""
+        return self._door._reached().clients_within(self._door.namespace)
+
     def _is_here(self) -> bool:
         return urlsplit(self._door.url).hostname in ("127.0.0.1", "::1", "localhost")
 
@@ -105,6 +114,8 @@ class Clients:
         return found
 
     def lightkube_asyncio(self) -> of_lightkube.AsyncClient:
+        if (within := self._within()) is not None:
+            return within.lightkube_asyncio()
         module = _installed("lightkube")
         config = module.KubeConfig.from_file(str(self._door.kubeconfig_path))
         found: of_lightkube.AsyncClient
@@ -122,6 +133,8 @@ class Clients:
 
     def httpx_asyncio(self) -> of_httpx.AsyncClient:
         """As `httpx()`; `async with` it."""
+        if (within := self._within()) is not None:
+            return within.httpx_asyncio()
         found: of_httpx.AsyncClient = _installed("httpx").AsyncClient(**self._http())
         self._async_closers.append(found.aclose)
         return found

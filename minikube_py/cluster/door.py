@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
 
 from minikube_py.client.transport import JSON, ApiResponse, ApiTransport
 from minikube_py.cluster import arguments as of
@@ -24,6 +24,9 @@ from minikube_py.cluster.webhooks import Webhook
 from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock
 from minikube_py.sim.faults import Fault
+
+if TYPE_CHECKING:
+    from minikube_py.cluster.program_clients import ProgramClients
 
 DEFAULT: str = "default"
 TIMEOUT_S: float = 30.0
@@ -54,6 +57,8 @@ class Reached(Protocol):
     def own_transport(self) -> ApiTransport: ...
 
     def in_process(self, package: Any) -> Any: ...
+
+    def clients_within(self, namespace: str) -> ProgramClients | None: ...
 
     def inject(self, fault: Fault) -> None: ...
 

@@ -144,6 +144,9 @@ class _Engine:
     def in_process(self, package: Any) -> Any:
         return None
 
+    def clients_within(self, namespace: str) -> None:
+        """Clients for coroutines use sockets, too."""
+
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
         return self._thread.run(lambda: work(operations))
 

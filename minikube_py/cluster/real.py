@@ -88,6 +88,9 @@ class RealPlane:
         """No special transport for the clients of `package`: they use sockets."""
         return None
 
+    def clients_within(self, namespace: str) -> None:
+        """Clients for coroutines use sockets, too."""
+
 
 class Threaded(RealPlane):
     """On a separate thread and event loop: any synchronous client may wait for it."""

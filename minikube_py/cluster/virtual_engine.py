@@ -10,7 +10,7 @@ import threading
 import warnings
 import weakref
 from asyncio.events import _get_running_loop
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from inspect import iscoroutine
@@ -24,12 +24,10 @@ from minikube_py.apiserver import asking
 from minikube_py.apiserver.auth import Spoken
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.http1 import Head
-from minikube_py.apiserver.inprocess import USER_AGENT
-from minikube_py.apiserver.messages import NO_QUERY, Request, Response
+from minikube_py.apiserver.messages import Request, Response
 from minikube_py.apiserver.options import parse_bool
 from minikube_py.apiserver.routes import parse_path, verb_of
-from minikube_py.apiserver.rules import User
-from minikube_py.client.transport import JSON, ApiResponse, ApiTransport, WatchEvent
+from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.errors import STOPPED, ClusterError, WaitTimeout
 from minikube_py.cluster.gate import DOOR, GatedServer
 from minikube_py.cluster.gateway import Gateway
@@ -39,12 +37,14 @@ from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.player import GatedPlane
-from minikube_py.cluster.program import Program, Programs
+from minikube_py.cluster.program import Program, Programs, Remote
+from minikube_py.cluster.program_clients import ProgramClients
 from minikube_py.cluster.program_plain import begun, on_its_thread
 from minikube_py.cluster.start_errors import parameters_named
 from minikube_py.cluster.surroundings import Surroundings
 from minikube_py.cluster.timeline import Timeline
 from minikube_py.cluster.virtual import LOOK_S, VirtualCluster, VirtualConfig
+from minikube_py.cluster.virtual_access import Access, Near
 from minikube_py.cluster.virtual_watch import VirtualWatch, waits
 from minikube_py.cluster.waiting import Waiting
 from minikube_py.control_plane import tokens
@@ -52,7 +52,7 @@ from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, Rng
 from minikube_py.sim.around import simulated
-from minikube_py.sim.aside import TooLong
+from minikube_py.sim.aside import BESIDE, TooLong
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.loop import NS_PER_S
 
@@ -62,7 +62,8 @@ TALKS: Final = frozenset(("exec", "attach", "portforward"))
 DRY: Final = ["All"]
 WITHIN: Final = (
     "a cluster in virtual time cannot be used or stopped from within a simulation, which waits meanwhile: by a "
-    "program, a webhook's function or run(main). A program has its clients, and run(main) the cluster's transport()"
+    "program, a webhook's function or run(main). A program has its clients, and run(main) the cluster's transport() "
+    "and asynchronous clients"
 )
 NEVER_STOPPED: Final = "a cluster in virtual time was never stopped, and its programs ran to the end of the process"
 NO_TALK: Final = "a container cannot be used interactively in virtual time: no time would pass meanwhile"
@@ -194,10 +195,10 @@ class VirtualEngine:
         return self.gateway.kubeconfig(namespace)
 
     def transport(self) -> ApiTransport:
-        return _Stepwise(self, USERS[tokens.ADMIN])
+        return Access(self, USERS[tokens.ADMIN])
 
     def own_transport(self) -> ApiTransport:
-        return _Stepwise(self, DOOR)
+        return Access(self, DOOR)
 
     time_passes = False
 
@@ -244,6 +245,14 @@ class VirtualEngine:
         """Options for synchronous clients of `package` (httpx or a fork of it) without a socket."""
         transport, headers = plain_transport(package, self.exchange), bearer(self.virtual.token)
         return {"transport": transport, "base_url": SERVER, "headers": headers, "trust_env": False}
+
+    @property
+    def on_its_loop(self) -> bool:
+        """Whether a coroutine of `run(main)` asks."""
+        return _get_running_loop() is self.virtual.loop and not BESIDE.get()
+
+    def clients_within(self, namespace: str) -> ProgramClients | None:
+        return ProgramClients(cast(Remote, Near(self)), namespace) if self.on_its_loop else None
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -528,7 +537,7 @@ def watches(core: ApiServer, request: Request) -> bool:
 
 
 def driven(work: Coroutine[Any, Any, Any]) -> Any:
-    """Returns or raises what it does: it awaits only a `_Stepwise` transport, which never waits, and gives turns to
+    """Returns or raises what it does: it awaits only an `Access`, which never waits, and gives turns to
     others, none of which is running."""
     try:
         while work.send(None) is None:
@@ -537,33 +546,3 @@ def driven(work: Coroutine[Any, Any, Any]) -> Any:
         return end.value
     work.close()
     raise ClusterError("in virtual time nothing waits between two advances; use run(main) for what does")
-
-
-class _Stepwise:
-    """`ApiTransport` whose requests are answered before it returns."""
-
-    def __init__(self, engine: VirtualEngine, user: User) -> None:
-        self._engine, self._user = engine, user
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-    ) -> ApiResponse:
-        asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
-        asked.user_agent = USER_AGENT
-        response = self._engine.answer(asked)
-        if response.stream is not None:
-            response.stream.close()
-            raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
-        content = response.body if response.pieces is None else b"".join(response.pieces)
-        return ApiResponse(response.status, content, response.headers)
-
-    def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
-        raise ClusterError("in virtual time, a watch is for run(main), or for clients over HTTPS")
-
-    async def close(self) -> None:
-        """There is nothing to close."""

@@ -162,7 +162,7 @@ def test_a_client_in_virtual_time(story: Story) -> None:
     digests = []
     for _ in range(2):
         with Cluster(clock="virtual", seed=3) as cluster:
-            transport = cluster._virtual().virtual.transport()
+            transport = cluster.transport()
             cluster.run(lambda cluster=cluster, transport=transport: story(Within(cluster), transport))  # type: ignore[misc]
             cluster.advance(1)
             digests.append(cluster.digest)

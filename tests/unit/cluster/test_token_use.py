@@ -26,9 +26,9 @@ CONFIG = b'{"metadata":{"name":"a"}}'
 Use = Callable[[Cluster, str], int]
 
 
-def by_httpx(method: str, path: str, body: bytes | None = None, **headers: str) -> Use:
+def by_httpx(method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Use:
     def use(cluster: Cluster, token: str) -> int:
-        told = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers}
+        told = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **(headers or {})}
         return cluster.client.httpx().request(method, path, content=body, headers=told).status_code
 
     return use
@@ -56,8 +56,8 @@ USES: dict[str, tuple[Use, int]] = {
     "watch": (by_httpx("GET", "/api/v1/pods?watch=true"), 403),
     "write": (by_httpx("POST", "/api/v1/namespaces/default/configmaps", CONFIG), 403),
     "dry run": (by_httpx("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", CONFIG), 403),
-    "as another": (by_httpx("GET", "/apis", **{"Impersonate-User": "bob"}), 403),
-    "wrong impersonation": (by_httpx("GET", "/apis", **{"Impersonate-Group": "all"}), 400),
+    "as another": (by_httpx("GET", "/apis", None, {"Impersonate-User": "bob"}), 403),
+    "wrong impersonation": (by_httpx("GET", "/apis", None, {"Impersonate-Group": "all"}), 400),
     "https": (by_https, 403),
     "review": (by_review, 201),
 }
