@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
@@ -16,6 +13,7 @@ from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.faults import Faults
 from minikube_py.cluster.kinds import Kinds, served_kind
+from minikube_py.cluster.kubectl import run_kubectl, without_waiting
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.wait_forms import Held, Object, OfMany
@@ -248,14 +246,14 @@ class PlainDoor(Door):
         return found
 
     def kubectl(self, *arguments: of.Argument, input: of.Input | None = None) -> str:
-        """What `kubectl` prints. In virtual time, `delete` does not wait: no time passes meanwhile.
+        """What `kubectl` prints. In virtual time no time passes meanwhile: `delete` does not wait, and commands that
+        would are refused.
 
-        Raises: ClusterError if there is no kubectl, or it fails; with its output."""
+        Raises: ClusterError if there is no kubectl, or it fails, with its output; or if it would wait."""
         reached = self._reached()
-        if arguments[:1] == ("delete",) and not reached.time_passes:
-            arguments = ("delete", "--wait=false", *arguments[1:])
+        given = arguments if reached.time_passes else without_waiting(arguments)
         try:
-            return run_kubectl(self.kubeconfig_path, arguments, input)
+            return run_kubectl(self.kubeconfig_path, given, input)
         except ClusterError as error:
             if reached.ending:
                 raise ClusterError(STOPPED) from error
@@ -350,18 +348,3 @@ def _waiting(waiting: Waiting, namespace: str | None, selector: str) -> Waiting:
         given = "selector" if selector else 'namespace ""'
         raise ClusterError(f'{given} is for all of a kind, as wait("pods"), not for {waiting.target}')
     return waiting
-
-
-def run_kubectl(kubeconfig: Path, arguments: Sequence[str], input: str | None) -> str:
-    """Raises: ClusterError."""
-    program = shutil.which("kubectl")
-    if program is None:
-        raise ClusterError(
-            "there is no kubectl on the PATH: install it (https://kubernetes.io/docs/tasks/tools/), or use apply(), "
-            "objects(), wait() or request(), which need none"
-        )
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-    done = subprocess.run([program, *arguments], input=input, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise ClusterError(f"kubectl {' '.join(arguments)} failed ({done.returncode}): {done.stderr.strip()}")
-    return done.stdout
