@@ -132,7 +132,9 @@ def draw(sides: Sides, pods: int, path: Path, below: str) -> Path:
     chart.set_xlabel("calls to the store for each pod")
     chart.margins(x=0.12)
     chart.grid(axis="y", visible=False)
-    chart.set_title(f"What one pod costs the store, mean of {pods:,}")
-    chart.legend(loc="lower right", bbox_to_anchor=(1, 1), ncol=2, fontsize=8)
+    theirs, ours = (sum(side[key] for key in keys) / pods for side in sides.values())
+    title = f"A pod takes {theirs:.1f} calls to the store upstream, {ours:.1f} here (mean of {pods:,})"
+    chart.set_title(title, x=-0.28)
+    chart.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
     made.text(0.01, -0.04, below, fontsize=6, color=plots.GREY)
     return plots.save(made, path)

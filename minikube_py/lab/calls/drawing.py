@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
+from textwrap import wrap
 from typing import Final, Literal
 
 GUTTER, MARGIN, TITLE_HEIGHT, HEAD_HEIGHT, ROW_HEIGHT = 92, 24, 58, 34, 30
 GAP_MIN, GAP_MAX = 118, 430
+SUBTITLE_WIDTH_MIN, LINE_HEIGHT = 760, 16
 FONT = "font-family=\"ui-sans-serif, 'Segoe UI', Helvetica, Arial, sans-serif\""
+ARROW_CHARACTERS: Final = 34
+"""A longer text over an arrow takes two lines."""
 CHARACTER_WIDTH: Final = 6.7
 """Average width at font size 12."""
 INK, FAINT, PAPER = "#1a202c", "#718096", "#ffffff"
@@ -59,28 +63,40 @@ def time_text(seconds: float) -> str:
 def svg(diagram: Diagram) -> str:
     places = _places(diagram)
     right = places[diagram.lanes[-1]] + _overhang(diagram)
-    width = max(right, GUTTER + len(diagram.title) * 9 + MARGIN, GUTTER + len(diagram.subtitle) * CHARACTER_WIDTH)
+    width = max(right, GUTTER + len(diagram.title) * 9 + MARGIN, SUBTITLE_WIDTH_MIN)
     top = TITLE_HEIGHT + HEAD_HEIGHT
     height = top + ROW_HEIGHT * (len(diagram.rows) + 1) + MARGIN
+    subtitle = wrap(diagram.subtitle, int((width - 2 * MARGIN) / CHARACTER_WIDTH)) or [""]
+    lower = LINE_HEIGHT * (len(subtitle) - 1)
     begun_s = next((row.at_s for row in diagram.rows if isinstance(row, Arrow) and row.at_s is not None), 0.0)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
-        f'viewBox="0 0 {width:.0f} {height}" {FONT} font-size="12" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height + lower}" '
+        f'viewBox="0 0 {width:.0f} {height + lower}" {FONT} font-size="12" role="img">',
         f"<title>{escape(diagram.title)}</title>",
         _heads(),
         f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         f'<text x="{MARGIN}" y="24" font-size="17" font-weight="600" fill="{INK}">{escape(diagram.title)}</text>',
-        f'<text x="{MARGIN}" y="44" fill="{FAINT}">{escape(diagram.subtitle)}</text>',
+        *(
+            f'<text x="{MARGIN}" y="{44 + LINE_HEIGHT * line}" fill="{FAINT}">{escape(text)}</text>'
+            for line, text in enumerate(subtitle)
+        ),
+        f'<g transform="translate(0 {lower})">',
         *(_lane(name, places[name], height - MARGIN) for name in diagram.lanes),
     ]
     for number, row in enumerate(diagram.rows, start=1):
         y = top + ROW_HEIGHT * number
         parts.append(_note(row, y, width) if isinstance(row, Note) else _arrow(row, y, places, begun_s))
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join([*parts, "</g>", "</svg>", ""])
 
 
 def _text_width(text: str) -> float:
     return len(text) * CHARACTER_WIDTH
+
+
+def _lines(text: str) -> list[str]:
+    """What is written over an arrow between lanes: two lines at most, as rows are that far apart."""
+    first, *rest = wrap(text, ARROW_CHARACTERS) or [text]
+    return [first, " ".join(rest)] if rest else [first]
 
 
 def _places(diagram: Diagram) -> dict[str, float]:
@@ -91,7 +107,8 @@ def _places(diagram: Diagram) -> dict[str, float]:
         if not isinstance(row, Arrow):
             continue
         low, high = sorted((lanes.index(row.source), lanes.index(row.target)))
-        needed = min(_text_width(row.text) + (44 if low == high else 30), GAP_MAX)
+        widest = row.text if low == high else max(_lines(row.text), key=len)
+        needed = min(_text_width(widest) + (44 if low == high else 30), GAP_MAX)
         if low == high:
             high += 1
         if high < len(lanes) and (short := needed - sum(gaps[low:high])) > 0:
@@ -158,7 +175,8 @@ def _arrow(row: Arrow, y: float, places: Mapping[str, float], begun_s: float) ->
         f'marker-end="url(#{row.kind})"/>'
     )
     middle = (from_x + to_x) / 2
-    parts.append(_over(row.text, f'x="{middle:.1f}" y="{y - 5}" text-anchor="middle"', colour))
+    for number, text in enumerate(reversed(_lines(row.text))):
+        parts.append(_over(text, f'x="{middle:.1f}" y="{y - 5 - 12 * number}" text-anchor="middle"', colour))
     return "".join(parts)
 
 

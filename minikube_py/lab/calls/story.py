@@ -60,7 +60,7 @@ def repeated(rows: Sequence[Arrow | Note]) -> list[Arrow | Note]:
         block = list(rows[place : place + length])
         first = block[0]
         if times > 1 and isinstance(first, Arrow):
-            all_of_it = "" if length == 1 else f" (these {length})"
+            all_of_it = "" if length == 1 else f" (with the next {length - 1})"
             block[0] = Arrow(
                 first.source, first.target, f"{first.text}  × {times:,}{all_of_it}", first.kind, first.at_s
             )

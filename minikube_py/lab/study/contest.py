@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from minikube_py.lab.study.design import Design, Levels, Unit
 from minikube_py.lab.study.experiment import Absent, Account, Report, Study
-from minikube_py.lab.study.measured import Measured
+from minikube_py.lab.study.measured import Measured, labels_beside
 
 
 class Batch(NamedTuple):
@@ -115,8 +115,8 @@ class Contest(Study):
             report["figures"].setdefault(name, []).append(round(float(value), 6))
 
     def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
-        measured = Measured(design, records)
-        pictures = measured.draw(folder, self.name, self.packaged)
+        measured = Measured(design, records, labels_beside(self.packaged))
+        pictures = measured.draw(folder, self.name)
         return Account(measured.judge(), measured.tables(), measured.rows(), pictures)
 
     def intervals(self, design: Design) -> str:

@@ -32,8 +32,9 @@ Cells = dict[str, dict[int, tuple[float, float]]]
 class Measured:
     """Figures by candidate, cell and cluster; candidates with any wrong answer are excluded."""
 
-    def __init__(self, design: Design, records: Sequence[Record]) -> None:
-        self.design = design
+    def __init__(self, design: Design, records: Sequence[Record], labels: Mapping[str, str] | None = None) -> None:
+        """`labels`: what readers call the names of the design; those of the report's tables and pictures."""
+        self.design, self.labels = design, labels or {}
         self.records = sorted(
             (record for record in records if "failed" not in record), key=lambda record: record["key"]
         )
@@ -147,7 +148,9 @@ class Measured:
         by = list(asked.get("by", self._varied(block)))
         records = list(self._of_block(block, asked.get("where", {})))
         figures = list(asked.get("figures", _figures(records)))
-        table = Table(str(asked.get("title", f"Block {block}")), ("", *by, "clusters", *figures))
+        title = str(asked.get("title", f"Block {block}"))
+        heads = [self.labels.get(f"column {figure}", figure) for figure in figures]
+        table = Table(self.labels.get(f"table {title}", title), ("", *by, "clusters", *heads))
         for name in self.names(block):
             for levels in _levels(records, by):
                 cells = [
@@ -174,15 +177,13 @@ class Measured:
                     rows.append([*at, name, figure, mean, len(values)])
         return rows
 
-    def draw(self, folder: Path, name: str, packaged: Path | None) -> list[tuple[str, Path]]:
+    def draw(self, folder: Path, name: str) -> list[tuple[str, Path]]:
         """One picture per entry of the design's `pictures`: a figure by a factor, a line per candidate, a panel per
-        level of `panels`. `labels.json` beside the packaged design provides reader-facing names."""
+        level of `panels`."""
         wanted = self.design.raw.get("pictures", []) if plots.available() else []
-        beside = packaged and packaged.with_name("labels.json")
-        labels = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
         made = [(each, folder / f"{name}-{each['name']}.png") for each in wanted]
         return [
-            (labels.get(f"caption {each['name']}", str(each["caption"])), self._draw(each, path, labels))
+            (self.labels.get(f"caption {each['name']}", str(each["caption"])), self._draw(each, path, self.labels))
             for each, path in made
         ]
 
@@ -213,7 +214,8 @@ class Measured:
                 plots.draw_intervals(axis, labels.get(name, name), points, *style)
             axis.set_title(", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items()))
             if len(levels) == 1:  # A place for each candidate, and no legend.
-                axis.set_xlabel(f"{labels.get(x, x)}: {labels.get(str(levels[0][x]), levels[0][x])}")
+                level = labels.get(str(levels[0][x]), levels[0][x])
+                axis.set_xlabel(f"{labels.get('candidates', 'candidates')} ({labels.get(x, x)}: {level})")
                 axis.set_xticks(beside, [labels.get(name, name) for name in names], rotation=35, ha="right")
             else:
                 axis.set_xlabel(labels.get(x, x))
@@ -229,6 +231,13 @@ class Measured:
         title = labels.get(f"picture {asked['name']}", asked["caption"])
         figure.suptitle(f"{title}\nBars: {self.confidence:.0%} confidence intervals over clusters", y=1.06)
         return plots.save(figure, path)
+
+
+def labels_beside(packaged: Path | None) -> dict[str, str]:
+    """Of `labels.json` beside a packaged design; {} without."""
+    beside = packaged and packaged.with_name("labels.json")
+    found: dict[str, str] = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
+    return found
 
 
 def outcome(found: Interval, below: bool, bound: float) -> Outcome:

@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from minikube_py.studies.bloom.ledger import BASE, JOINT, PLAIN, Cell, Price
 from minikube_py.studies.bloom.predictions import Evidence
-from minikube_py.studies.bloom.tables import cost_text, microseconds, number, percent
+from minikube_py.studies.bloom.tables import cost_text, microseconds, number, percent, updates_text
 
 NEAR = 1.1
 """Structures within 10 % of the cheapest are listed beside it."""
@@ -42,7 +42,7 @@ def _in_process(evidence: Evidence) -> list[str]:
                 least = min(means.values())
                 near = [f"{name} ({number(cost)} us)" for name, cost in sorted(means.items(), key=lambda each: each[1])]
                 count = sum(cost <= NEAR * least for cost in means.values())
-                parts.append(f"U/Q = {ratio:g}: {', '.join(near[: max(1, min(3, count))])}")
+                parts.append(f"{updates_text(ratio)}: {', '.join(near[: max(1, min(3, count))])}")
         lines.append(
             f"   - {nodes:,} nodes, first node that fits, cost of a request with its updates: {'; '.join(parts)}."
         )
@@ -72,7 +72,8 @@ def _repeated(evidence: Evidence) -> list[str]:
         text = ", ".join(f"{share:g}: {percent(sum(each), len(each))}" for share, each in sorted(won.items()))
         if won:
             lines.append(
-                f"   - Requests that repeat, U/Q = {ratio:g}: `shapes` is the cheapest in these shares of cells, "
+                f"   - Requests that repeat, {updates_text(ratio)}: `shapes` is the cheapest in these shares "
+                "of cells, "
                 f"by repetition {text}."
             )
     return lines
@@ -94,7 +95,8 @@ def _behind(evidence: Evidence) -> list[str]:
         parts.append(f"{utilisation:g}: {microseconds(even)}")
     if parts:
         lines.append(
-            "   - Put the max vector in front of each shard from this C_behind on, by utilisation (medians; U/Q = 1; "
+            "   - Put the max vector in front of each shard from this cost of opening it on, by utilisation (medians; "
+            "one update for a request; "
             f"0: it pays even in process, as looking through a shard costs time too): {', '.join(parts)}."
         )
     whole = [cell for cell in evidence.cells("grid") if cell.limit == "1" and PLAIN in cell.names]
@@ -109,7 +111,7 @@ def _behind(evidence: Evidence) -> list[str]:
     if whole:
         lines.append(
             "   - But first ask whether an exact structure of all nodes fits in memory: it opens only the shard of the "
-            "node it found, and at C_behind = 1 ms it costs no more than the best front in "
+            "node it found, and where opening a shard costs 1 ms it costs no more than the best front in "
             f"{percent(wins, len(whole))} of cells."
         )
     return lines
@@ -128,7 +130,8 @@ def _joint(evidence: Evidence) -> list[str]:
             parts.append(f"{utilisation:g}: {percent(sum(found), len(found))}")
         if parts:
             lines.append(
-                f"   - At C_behind = {cost_text(cost)} a joint bitset beats the max vector by 5 % and more in, "
+                f"   - Where opening a shard costs {cost_text(cost)}, a joint bitset beats the max vector by 5 % and "
+                "more in, "
                 f"by utilisation, {', '.join(parts)} of cells."
             )
     return lines
@@ -144,7 +147,8 @@ def _updates(evidence: Evidence) -> list[str]:
         ]
         if evens:
             parts.append(
-                f"U/Q = {ratio:g}: {microseconds(median(evens))} ({sum(map(math.isinf, evens))} of {len(evens)} never)"
+                f"{updates_text(ratio)}: {microseconds(median(evens))} "
+                f"({sum(map(math.isinf, evens))} of {len(evens)} never)"
             )
     if not parts:
         return []
@@ -183,7 +187,8 @@ def _narrow(evidence: Evidence) -> list[str]:
             if parts:
                 lines.append(
                     f"   - For short ranges and equality over 2^{round(math.log2(universe))} values, "
-                    f"C_behind = {cost_text(cost)}, U/Q = 0.01, it wins with tight memory in these shares of cells: "
+                    f"opening a shard at {cost_text(cost)}, 0.01 updates for a request, it wins with tight memory in "
+                    "these shares of cells: "
                     f"{', '.join(parts)}."
                 )
     return lines

@@ -52,23 +52,24 @@ def middle(cells: Iterable[Cell], limit: str = "1", shards: int = 256) -> list[C
 
 
 def winner_heat(evidence: Evidence, path: Path) -> Path | None:
-    """n x utilisation, one panel per C_behind: above with structures of all nodes available, below without."""
+    """n x utilisation, one row per C_behind: left with structures of all nodes available, right without."""
     grid = middle(evidence.cells("grid"))
     costs = evidence.design.c_behind_us
     if not grid:
         return None
-    figure, axes = plots.figure(2, len(costs), (3.9 * len(costs), 7.2))
+    figure, axes = plots.figure(len(costs), 2, (9.6, 4 * len(costs)))
     nodes = sorted({int(cell.levels["n"]) for cell in grid})
     shares = sorted({float(cell.levels["utilisation"]) for cell in grid})
-    for row, free in enumerate((True, False)):
-        for column, cost in enumerate(costs):
+    for row, cost in enumerate(costs):
+        for column, free in enumerate((True, False)):
             _heat(axes[row][column], evidence, grid, nodes, shares, Price(cost, 1.0), free)
             here = "all nodes in memory" if free else "only shard summaries in memory"
             price = f"takes {cost_text(cost).replace('us', chr(181) + 's')}" if cost else "is free"
             axes[row][column].set_title(f"Opening a shard {price};\n{here}", fontsize=9)
             axes[row][column].set_xlabel("nodes")
         axes[row][0].set_ylabel("share of each resource in use")
-    _entitle(figure, "winners", 1.0)
+    figure.subplots_adjust(wspace=0.16, hspace=0.42)
+    _entitle(figure, "winners", 0.955)
     return plots.save(figure, path)
 
 
@@ -89,7 +90,7 @@ def _heat(
         cost = f"{cell.mean(name, price):,.0f} \N{MICRO SIGN}s"
         beaten = f"{label(second)}:\n{times:.2g} times that" if surely else f"or {label(second)}"
         ink = "white" if surely and fill in (BLUE, GREEN, RED, BLACK) else "black"
-        axes.text(x, y, f"{label(name)}\n{cost}\n{beaten}", ha="center", va="center", fontsize=6, color=ink)
+        axes.text(x, y, f"{label(name)}\n{cost}\n{beaten}", ha="center", va="center", fontsize=7, color=ink)
     axes.set_xlim(-0.5, len(nodes) - 0.5)
     axes.set_ylim(-0.5, len(shares) - 0.5)
     axes.set_xticks(range(len(nodes)), [f"{count:,}" for count in nodes], fontsize=8)
@@ -166,7 +167,7 @@ def false_positives(evidence: Evidence, path: Path) -> Path | None:
             shown.set_xlabel("filter size, bits per key")
         axes[row][0].set_ylabel("share of empty ranges\nlet through (logarithmic)")
     axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _entitle(figure, "rates", 0.98)
+    _entitle(figure, "rates", 1.03)
     return plots.save(figure, path)
 
 
@@ -379,7 +380,7 @@ def end_to_end(rates: Mapping[str, float], path: Path) -> Path | None:
     figure, axes = plots.figure(1, 1, (6, 0.9 + 0.3 * len(rates)))
     bars = axes[0][0].barh(list(rates)[::-1], list(rates.values())[::-1], color=BLUE)
     axes[0][0].bar_label(bars, labels=[f"{rate:,.0f}" for rate in list(rates.values())[::-1]], fontsize=8, padding=2)
-    axes[0][0].set_title("In one run each, plain columns were fastest with 10,000 nodes", x=-0.45)
+    axes[0][0].set_title("Single runs: differences of a few per cent may be noise", x=-0.45)
     axes[0][0].set_xlabel("pods/s from creation to binding, through API and store; one run each, so without intervals")
     axes[0][0].grid(axis="y", visible=False)
     axes[0][0].margins(x=0.15)
@@ -389,7 +390,7 @@ def end_to_end(rates: Mapping[str, float], path: Path) -> Path | None:
 PICTURES: Final[dict[str, tuple[str, Callable[[Evidence, Path], Path | None]]]] = {
     "winners": ("What costs least, by nodes, utilisation and what lies behind a shard", winner_heat),
     "latency": ("Single latencies where some node fits and where none does", latencies),
-    "break-even": ("From which C_behind on a front pays, against its false positives", break_evens),
+    "break-even": ("From which cost of opening a shard on a front pays, against its false positives", break_evens),
     "rates": ("False positives against bits per key and length, with the least possible", false_positives),
     "decay": ("Decay after churn, nothing rebuilt", decay),
     "throughput": ("Throughput against updates", throughput),

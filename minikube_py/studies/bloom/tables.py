@@ -39,10 +39,19 @@ def cost_text(cost_us: float) -> str:
     return "0" if not cost_us else f"{cost_us:g} us" if cost_us < 1000 else f"{cost_us / 1000:g} ms"
 
 
+def opening_costs(cost_us: float) -> str:
+    """The head of a column for one C_behind."""
+    return f"a shard opens in {cost_text(cost_us)}" if cost_us else "opening a shard is free"
+
+
+def updates_text(ratio: float) -> str:
+    return "one update for a request" if ratio == 1 else f"{ratio:g} updates for a request"
+
+
 def oracle_first(evidence: Evidence) -> Table:
     """If the ideal filter does not win, no filter can."""
     design = evidence.design
-    columns = ("C_behind", *(f"U/Q = {ratio:g}" for ratio in design.updates_per_query))
+    columns = ("a shard's opening costs", *map(updates_text, design.updates_per_query))
     table = Table(
         "Oracle first: share of cells where even a perfect, free filter beats none, max vector and joint bitset",
         columns,
@@ -65,8 +74,8 @@ def verdicts(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
     """Every filter and summary against its rivals, over the cells of `grid`."""
     design = evidence.design
     memory = "free memory: none, max vector, joint bitset, every exact structure" if free else "tight memory"
-    columns = ("", *(f"C_behind {cost_text(cost)}" for cost in design.c_behind_us))
-    table = Table(f"Win / tie / undecided / loss, U/Q = {updates:g}, {memory}", columns)
+    columns = ("", *map(opening_costs, design.c_behind_us))
+    table = Table(f"Win / tie / undecided / loss, {updates_text(updates)}, {memory}", columns)
     for name in (*FRONTS, *design.raw["filters"]):
         row = []
         for cost in design.c_behind_us:
@@ -84,8 +93,10 @@ def verdicts(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
 def rule(evidence: Evidence) -> Table:
     """The registered rule: p_empty (1 - FPR) C_behind > C_probe + U/Q C_maintain."""
     design = evidence.design
-    columns = ("", *(f"C_behind {cost_text(cost)}" for cost in design.c_behind_us if cost))
-    table = Table("Share of cells where a filter pays against none at all (the registered rule), U/Q = 1", columns)
+    columns = ("", *(opening_costs(cost) for cost in design.c_behind_us if cost))
+    table = Table(
+        "Share of cells where a filter pays against none (the registered rule), one update for a request", columns
+    )
     for name in (*FRONTS, *design.raw["filters"]):
         there = [cell for cell in evidence.cells("grid") if name in cell.names]
         row = [
@@ -104,7 +115,7 @@ def winners(evidence: Evidence, free: bool, updates: float = 1.0) -> Table:
         "Cheapest of all candidates" if free else "Cheapest of the shards' fronts (no structure of all nodes at hand)"
     )
     table = Table(
-        f"{title}, U/Q = {updates:g}", ("nodes", *(f"C_behind {cost_text(cost)}" for cost in design.c_behind_us))
+        f"{title}, {updates_text(updates)}", ("nodes", *map(opening_costs, design.c_behind_us))
     )
     grid = evidence.cells("grid")
     for nodes in sorted({int(cell.levels["n"]) for cell in grid}):
@@ -128,13 +139,17 @@ def break_even(evidence: Evidence) -> Table:
         "",
         "utilisation",
         "cells",
-        "p_empty",
-        "FPR",
+        "share of full shards",
+        "false positives",
         "against none, us",
         "against max vector, us",
-        "at U/Q = 10, us",
+        "at 10 updates for a request, us",
     )
-    table = Table("Break-even C_behind at U/Q = 1, 256 shards, limit 1 (medians over cells)", columns)
+    table = Table(
+        "Cost of opening a shard from which a front pays; one update for a request, 256 shards, limit 1 "
+        "(medians over cells)",
+        columns,
+    )
     for name in (*FRONTS, *evidence.design.raw["filters"]):
         groups: dict[float, list[Cell]] = {}
         for cell in evidence.cells("grid"):
@@ -183,7 +198,7 @@ def exact(evidence: Evidence, block: str = "grid", limit: str = "1") -> Table:
 def repetition(evidence: Evidence) -> Table:
     """The cheapest structure as requests repeat."""
     table = Table(
-        "Repetition of requests, U/Q = 1: microseconds, and the cheapest structure",
+        "Repetition of requests, one update for each: microseconds, and the cheapest structure",
         ("nodes", "repetition", "shapes", "best other", "which"),
     )
     groups: dict[tuple[int, float], list[Cell]] = {}
@@ -210,7 +225,7 @@ def ranges(evidence: Evidence) -> Table:
         "bytes / key",
         "opened of 256",
         "request us",
-        "1 ms behind, U/Q 0.01: us",
+        "a shard's opening costs 1 ms, 0.01 updates for a request: us",
         "verdict",
     )
     table = Table("Ranges of L values, one resource, 256 shards (verdict: tight memory)", columns)
@@ -240,7 +255,9 @@ def ranges(evidence: Evidence) -> Table:
 
 def rates(evidence: Evidence) -> Table:
     """Measured false positives, and the bounds."""
-    columns = ("", "bits", "L", "requests", "FPR", "95 %", "its bound", "L / 2^bits", "probe us", "in numpy us")
+    columns = (
+        "", "bits", "L", "requests", "false positives", "95 %", "its bound", "L / 2^bits", "probe us", "in numpy us",
+    )  # fmt: skip
     table = Table("False positives of the range filters", columns)
     groups: dict[tuple[str, float, int, str], list[dict[str, Any]]] = {}
     for record in evidence.of_block("rates"):
@@ -331,11 +348,11 @@ def stream(evidence: Evidence) -> Table:
     columns = (
         "",
         "nodes",
-        "U/Q",
+        "updates for a request",
         "measured us",
         "query us",
         "update us",
-        "the ledger, from U/Q = 1, us",
+        "the ledger, from one update for a request, us",
         "measured / ledger",
     )
     table = Table("Requests and updates interleaved, limit 1: does the ledger add up?", columns)
@@ -368,7 +385,8 @@ def probes(evidence: Evidence) -> Table:
     names = ("first-fit", "max-tree", BASE, PLAIN, JOINT, "bloom")
     columns = ("", "nodes", *names, "break-even joint", "break-even bloom")
     table = Table(
-        "The same loops in three ways: us for a request no node can take, 256 shards in process; break-even C_behind",
+        "The same loops in three ways: us for a request no node can take, 256 shards in process; "
+        "cost of opening a shard from which it pays",
         columns,
     )
     groups: dict[tuple[int, str], list[tuple[dict[str, Any], int]]] = {}
@@ -390,8 +408,11 @@ def behind(evidence: Evidence) -> Table:
     """Shards with a real opening cost."""
     table = Table(
         "Real shards: what opening one costs",
-        ("", "nodes", "shards", "C_behind us", "p99 us", "request us without", "with max vector", "with joint bitset"),
-    )
+        (
+            "", "nodes", "shards", "opening a shard, us", "p99 us", "request us without", "with max vector",
+            "with joint bitset",
+        ),
+    )  # fmt: skip
     groups: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for record in evidence.of_block("behind"):
         for name, figures in record.get("cases", {}).items():
@@ -411,7 +432,7 @@ def placement(evidence: Evidence) -> Table:
         "placement",
         "utilisation",
         "correlation",
-        "p_empty",
+        "share of full shards",
         "FPR max vector",
         "FPR joint bitset",
         "joint / max vector at 1 ms",
@@ -438,13 +459,13 @@ def dimensions(evidence: Evidence) -> Table:
     columns = (
         "d",
         "correlation",
-        "p_empty",
+        "share of full shards",
         "FPR max vector",
         "FPR joint bitset",
         "cheapest in process",
         "cheapest front at 1 ms",
     )
-    table = Table("Number of resources and their correlation, U/Q = 1", columns)
+    table = Table("Number of resources and their correlation, one update for a request", columns)
     groups: dict[tuple[int, float], list[Cell]] = {}
     for cell in evidence.cells("dimensions"):
         groups.setdefault((int(cell.levels["d"]), float(cell.levels["correlation"])), []).append(cell)
@@ -465,7 +486,7 @@ def bits(evidence: Evidence) -> Table:
         "",
         "bits",
         "cells",
-        "FPR",
+        "false positives",
         "opened",
         "request us",
         "update us",
@@ -473,7 +494,7 @@ def bits(evidence: Evidence) -> Table:
         "cost / max vector, 1 ms",
         "cost / joint, 1 ms",
     )
-    table = Table("Filters in front of shards by bits per key and resource, limit 1, U/Q = 1", columns)
+    table = Table("Filters in front of shards by bits per key and resource, limit 1, one update for a request", columns)
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in evidence.cells("bits"):
         for name in (*FRONTS, *evidence.design.raw["filters"]):

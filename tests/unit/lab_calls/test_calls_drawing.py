@@ -20,11 +20,12 @@ def _answer() -> Arrow:
 
 
 def test_every_lane_and_text_is_drawn_within_the_picture() -> None:
-    long = "a text that is far longer than two lanes usually are apart <&>"
+    two = ("a text that is far longer than two", "lanes usually are apart <&>")
+    long = " ".join(two)
     rows = (_ask(), Arrow("b", "c", long, "request", 1.001), Arrow("c", "c", "thinks", "own"), Note("and now?"))
     root = ElementTree.fromstring(svg(Diagram("Title", "below", ("a", "b", "c"), rows)))
     texts = [each.text for each in root.iter(f"{SVG}text")]
-    assert {"Title", "below", "a", "b", "c", "get", long, "thinks", "and now?", "0 µs", "1.00 ms"} <= set(texts)
+    assert {"Title", "below", "a", "b", "c", "get", *two, "thinks", "and now?", "0 µs", "1.00 ms"} <= set(texts)
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for line in root.iter(f"{SVG}line"):
         assert all(0 <= float(line.attrib[x]) <= width for x in ("x1", "x2"))
@@ -35,7 +36,7 @@ def test_every_lane_and_text_is_drawn_within_the_picture() -> None:
     ("rows", "texts"),
     [
         ([_ask()] * 3, ["get  × 3"]),
-        ([_ask(), _answer()] * 3, ["get  × 3 (these 2)", "done"]),
+        ([_ask(), _answer()] * 3, ["get  × 3 (with the next 1)", "done"]),
         ([_ask(), _answer(), _ask("put"), _answer()], ["get", "done", "put", "done"]),
         ([_ask(), Note("cut"), _ask()], ["get", "cut", "get"]),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from minikube_py.lab.study.contest import Contest
 from minikube_py.lab.study.journal import digest
-from minikube_py.lab.study.measured import Measured
+from minikube_py.lab.study.measured import Measured, labels_beside
 from minikube_py.studies.bloom.predictions import ALL, Evidence, in_process
 from minikube_py.studies.bloom.study import Bloom, csv_rows
 from minikube_py.studies.emptiness.study import Emptiness
@@ -47,7 +47,7 @@ def test_the_committed_journal_of_a_contest_gives_its_report(study: Contest, mod
     header, *records = map(orjson.loads, lines)
     design = study.load(mode)
     assert header["design"] == digest(design)
-    measured = Measured(design, records)
+    measured = Measured(design, records, labels_beside(study.packaged))
     document = json.loads((STUDIES / f"{study.name}-report.json").read_text())
     assert [asdict(each) for each in measured.judge()] == document["findings"]
     tables = [[each.title, list(each.columns), list(map(list, each.rows))] for each in measured.tables()]

@@ -17,7 +17,7 @@ import pytest
 
 from minikube_py.lab import plots
 from minikube_py.lab.study.contest import Contest
-from minikube_py.lab.study.measured import Measured
+from minikube_py.lab.study.measured import Measured, labels_beside
 from minikube_py.studies.bloom import pictures
 from minikube_py.studies.bloom.predictions import Evidence
 from minikube_py.studies.bloom.study import Bloom
@@ -203,7 +203,7 @@ JUDGES: Mapping[str, Callable[[Shown], bool]] = {
     "A skyband of 4 reads fewer nodes again than a skyline does": skyband_reads_fewer,
     "What finds a node at the least cost: with all nodes in memory an exact structure; before shards": winners,
     "Where no node fits, range filters take milliseconds to a second; most exact structures take microseconds": latency,
-    "Prefix Bloom filters fail next to stored values; Grafite and Memento stay within ten times the least possible error":
+    "Prefix Bloom filters fail next to stored values; for ranges Grafite and Memento stay within ten times the least possible error":
         rates,
     "Range filters can pay beside no summary; beside the largest values they pay in one of nine cells, a joint bitset in four of five": break_even,
     "Where nothing is rebuilt, a Bloom filter opens ever more shards; the others stay nearly as good as fresh": decay,
@@ -225,8 +225,8 @@ def drawn() -> dict[str, Shown]:
         patched.setattr(plots, "save", lambda figure, path: kept.append(shown(figure)) or path)
         contests: list[tuple[Contest, str]] = [(Prediction(), "full"), (Emptiness(), "quick")]
         for study, mode in contests:
-            measured = Measured(study.load(mode), lines_of(f"{study.name}-{mode}.jsonl.gz"))
-            measured.draw(Path(), study.name, study.packaged)
+            labels = labels_beside(study.packaged)
+            Measured(study.load(mode), lines_of(f"{study.name}-{mode}.jsonl.gz"), labels).draw(Path(), study.name)
         pictures.draw_all(Evidence(Bloom().load("medium"), lines_of("bloom-medium.jsonl.gz")), Path(), {})
     return {each.title.split("\n")[0]: each for each in kept}
 
