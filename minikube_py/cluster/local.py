@@ -11,13 +11,13 @@
         cluster.advance(minutes=5)             # milliseconds; the same seed, the same history
         print(cluster.digest)
 
-The store is in memory unless `data_dir` names a folder. Nothing is left behind, however it ends.
+The store is in memory unless `data_dir` names a folder. Nothing is left behind, however it ends; a process that a
+signal kills leaves a temporary folder, which the next one removes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -258,8 +258,6 @@ class AsyncCluster(AsyncDoor):
     async def start(self) -> None:
         with parameters_named(self._options.data_dir, self._options.stages):
             engine = InLoop(self._options)
-            # A second Ctrl-C ends asyncio.run in the middle of a step.
-            atexit.register(engine.folder.clear)
             await engine.start()
         self._engine = engine
 
@@ -273,7 +271,6 @@ class AsyncCluster(AsyncDoor):
                 await each.client.aclose()
         finally:
             await engine.stop()
-            atexit.unregister(engine.folder.clear)
 
     async def snapshot(self) -> Snapshot:
         """See Cluster."""

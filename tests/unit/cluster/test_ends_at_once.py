@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from minikube_py import Cluster
-from minikube_py.cluster import folder
+from minikube_py.cluster import temporary
 from minikube_py.cluster.local import AsyncCluster
 from tests.support.patience import until
 
@@ -91,6 +91,6 @@ async def test_a_cluster_ends_at_once(in_flight: str) -> None:
 
 def test_its_files_are_in_memory_unless_a_place_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    assert folder.place() == ("/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
+    assert temporary.place() == ("/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert folder.place() == str(tmp_path)
+    assert temporary.place() == str(tmp_path)

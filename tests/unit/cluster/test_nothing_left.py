@@ -15,10 +15,13 @@ pytestmark = pytest.mark.real_time("real processes")
 COUNTED = """
 import asyncio, gc, os, sys, tempfile, threading
 from minikube_py import Cluster
+from minikube_py.cluster.player import GatedControlPlane
 
 def held():
     gc.collect()
-    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir(tempfile.gettempdir()))
+    planes = sum(isinstance(each, GatedControlPlane) for each in gc.get_objects())
+    files = len(os.listdir("/proc/self/fd")), len(os.listdir(tempfile.gettempdir()))
+    return files[0], threading.active_count(), files[1], planes
 
 with Cluster(nodes=1): pass
 before = held()
@@ -118,6 +121,45 @@ for clock in ("real", "virtual"):
         assert held() == before, (clock, free, held(), before)
 assert failed
 """,
+    "failed starts": """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as taken:
+    port, failed = taken.getsockname()[1], 0
+    async def main():
+        async with Cluster(port=port): pass
+    def plain(**more):
+        with Cluster(port=port, **more) as c: c.url
+    for start in (lambda: asyncio.run(main()), plain, lambda: plain(clock="virtual")):
+        for _ in range(2):
+            try: start()
+            except Exception: failed += 1
+assert failed == 6
+""",
+    "cancelled start": """
+async def use():
+    async with Cluster(nodes=300) as c: await c.wait("cm/never", timeout_s=100)
+async def main():
+    for steps in range(0, 40, 8):
+        task = asyncio.create_task(use())
+        for _ in range(steps): await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+asyncio.run(main())
+""",
+    "stops that raise": """
+class Client:
+    async def aclose(self): raise KeyError
+    def close(self): raise KeyError
+async def main():
+    async with Cluster(nodes=1) as c: c.client = Client()
+def plain():
+    with Cluster(nodes=1) as c: c.client = Client()
+for end in (lambda: asyncio.run(main()), plain):
+    try: end()
+    except KeyError: pass
+    else: assert False
+""",
     "uvloop": """
 import uvloop
 async def main():
@@ -137,7 +179,7 @@ async def main():
         return await trio.to_thread.run_sync(lambda: c.objects("nodes"))
 assert len(trio.run(main)) == 3
 # trio keeps its worker threads for ten seconds.
-before = (held()[0], threading.active_count(), before[2])
+before = (held()[0], threading.active_count(), *before[2:])
 """,
     "fork": """
 import warnings
@@ -156,10 +198,10 @@ with Cluster(nodes=1) as c:
 }
 
 
-def run(code: str, folder: Path, **options: object) -> subprocess.Popen[str]:
+def run(code: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONWARNINGS": "default,ignore::DeprecationWarning"}
-    command = [sys.executable, "-X", "dev", "-c", code]
+    command = [sys.executable, "-X", "dev", "-c", code, *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -205,6 +247,35 @@ def test_a_process_that_ends_without_stopping_it_leaves_no_folder(how: str, tmp_
         process.send_signal(signal.SIGINT)
     process.communicate()
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+HELD = """
+import sys, threading
+from minikube_py import Cluster
+with Cluster(nodes=1, clock=sys.argv[1]) as c:
+    print(c.kubeconfig_path, flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_what_a_killed_process_leaves_is_removed_by_the_next(clock: str, how: signal.Signals, tmp_path: Path) -> None:
+    killed, running = (run(HELD, tmp_path / "tmp", clock) for _ in range(2))
+    left, kept = (Path(_line_of(process)).parent for process in (killed, running))
+    killed.send_signal(how)
+    killed.communicate()
+    assert left.is_dir()
+    said = run("from minikube_py import Cluster\nwith Cluster() as c: c.url", tmp_path / "tmp").communicate()[1]
+    assert list((tmp_path / "tmp").iterdir()) == [kept], said
+    running.send_signal(signal.SIGINT)
+    running.communicate()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def _line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 def test_a_forked_child_that_lives_on_does_not_hold_the_port(tmp_path: Path) -> None:
