@@ -120,7 +120,7 @@ def _look(log: Path, until: str | None, port: int) -> int:
         verified = Verified()
         moment = moment and moment.resolved(engine.plane.core.registry)
         came = history.play(engine, moment, verified)
-        for line in summary(engine):
+        for line in summary(engine, moment):
             steps.line(line)
         steps.line(verified.told(engine.virtual.now_ns))
         if not came:

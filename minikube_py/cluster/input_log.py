@@ -70,6 +70,21 @@ class Verified:
         return f"verified: the digests before {self.inputs:,} inputs, the last at {self.at_ns / NS_PER_S:,.6f} s{after}"
 
 
+class Replayed(VirtualEngine):
+    """`at_start`: the changes of its start, before anyone can look; it ended at `started_ns`."""
+
+    started_ns = 0
+
+    def start(self) -> None:
+        self.at_start: list[Event] = []
+        self.virtual.on_change(lambda now_ns, event: self.at_start.append(event))
+        try:
+            super().start()
+        finally:
+            self.virtual.on_change(None)
+        self.started_ns = self.virtual.now_ns
+
+
 @dataclass(frozen=True, slots=True)
 class InputLog:
     seed: str
@@ -100,20 +115,22 @@ class InputLog:
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ClusterError(f"{path}: this is no log of Cluster.save_log(): {error}") from error
 
-    def start(self, port: int = 0) -> VirtualEngine:
+    def start(self, port: int = 0) -> Replayed:
         """The cluster at its beginning."""
         kubelet = KubeletConfig(stages=parsed(self.stages)) if self.stages else KubeletConfig()
-        engine = VirtualEngine(self.seed, VirtualConfig(nodes=self.nodes, kubelet=kubelet), port)
+        engine = Replayed(self.seed, VirtualConfig(nodes=self.nodes, kubelet=kubelet), port)
         engine.start()
         return engine
 
-    def play(self, engine: VirtualEngine, until: Moment | None = None, verified: Verified | None = None) -> bool:
-        """Plays all of it, or to the end of the moment in which `until` holds; whether that happened. `verified`
-        holds what was compared.
+    def play(self, engine: Replayed, until: Moment | None = None, verified: Verified | None = None) -> bool:
+        """Plays all of it, or to the end of the moment in which `until` holds for the first time, which is the end of
+        the start at the earliest; whether that happened. `verified` holds what was compared.
 
         Raises: ClusterError for an input that cannot be replayed, and for another history; SimFailure."""
         verified = verified or Verified()
         virtual = engine.virtual
+        if until is not None and any(map(until.is_here, engine.at_start)):
+            return True
         reached: list[int] = []
         taken: dict[int, Snapshot] = {}
 
@@ -213,7 +230,7 @@ class Moment:
         name, equals, value = text.partition("=")
         if re.fullmatch(r"\d+(\.\d+)?s?", text):
             return Moment(at_ns=float(text.removesuffix("s")) * 1e9)
-        if equals and name == "revision" and value.isdigit():
+        if equals and name == "revision" and value.isdecimal() and int(value):
             return Moment(revision=int(value))
         if equals and name in VERBS and value:
             return Moment(verb=name, key=ROOT + value)
@@ -244,6 +261,12 @@ class Moment:
             raise ClusterError(f"--until: write {self.verb}={kind.plural}/{form}, not {self.verb}={name}/{rest}")
         return replace(self, key=kind.prefix.decode() + rest)
 
+    def passed(self, engine: Replayed) -> str:
+        """Why a replay to this moment stands after it; "" if it does not."""
+        if self.at_ns < engine.started_ns or any(map(self.is_here, engine.at_start)):
+            return "the moment came during the start, which is one step: this is its end"
+        return "the moment passed within a step: this is its end" if self.at_ns < engine.virtual.now_ns else ""
+
     def is_here(self, event: Event) -> bool:
         kv = event.kv
         if self.revision:
@@ -258,6 +281,8 @@ class Moment:
         return False
 
 
-def summary(engine: VirtualEngine) -> Iterator[str]:
+def summary(engine: Replayed, until: Moment | None) -> Iterator[str]:
+    if until is not None and (passed := until.passed(engine)):
+        yield passed
     virtual = engine.virtual
     yield f"{virtual.now_s:,.6f} s of virtual time, revision {virtual.history.revision:,}, digest {virtual.digest}"

@@ -24,6 +24,7 @@ from minikube_py.cluster.input_log import InputLog, Moment, Verified
 
 pytestmark = pytest.mark.real_time("plain functions, and a process")
 ROOT = Path(__file__).parents[3]
+EARLY = "the moment came during the start, which is one step: this is its end"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -105,6 +106,45 @@ def test_a_revision_is_reached_and_no_more_than_its_moment(log: Path) -> None:
     assert came and int(pods["metadata"]["resourceVersion"]) in range(40, 50)
 
 
+@pytest.mark.parametrize(
+    ("until", "told"),
+    [
+        ("created=nodes/node-0", EARLY),
+        ("revision=1", EARLY),
+        ("0.001", EARLY),
+        ("deleted=nodes/node-0", None),
+        ("created=pods/default/b", ""),
+        ("3.6", ""),
+        ("60", ""),
+    ],
+)
+def test_what_came_during_the_start_opens_its_end(log: Path, until: str, told: str | None) -> None:
+    history = InputLog.read(log)
+    engine = history.start()
+    try:
+        start = engine.virtual.now_ns, engine.virtual.digest
+        moment = Moment.parse(until).resolved(engine.plane.core.registry)
+        assert history.play(engine, moment) is (told is not None)
+        assert moment.passed(engine) == (told or "")
+        assert (start == (engine.virtual.now_ns, engine.virtual.digest)) is bool(told)
+    finally:
+        engine.stop(quietly=True)
+
+
+def test_a_time_that_passed_within_a_step_is_said(tmp_path: Path) -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.slow(2, "pods")
+        assert cluster.client.httpx().get(PODS).status_code == 200
+        cluster.save_log(tmp_path / "log")
+    history, moment = InputLog.read(tmp_path / "log"), Moment.parse("1")
+    engine = history.start()
+    try:
+        assert history.play(engine, moment) and engine.virtual.now_s >= 2
+        assert moment.passed(engine) == "the moment passed within a step: this is its end"
+    finally:
+        engine.stop(quietly=True)
+
+
 @pytest.mark.parametrize("until", ["deleted=pods/default/b", "NoSuchReason", "revision=100000", "100000"])
 def test_what_does_not_come_is_said(log: Path, until: str) -> None:
     digest, came, _ = played(log, until)
@@ -165,7 +205,7 @@ def test_another_history_is_refused_where_it_shows_first(log: Path, tmp_path: Pa
         verified(changed_log(log, tmp_path / "seed", 0, seed="12"), "60")
 
 
-@pytest.mark.parametrize("text", ["", "revision=x", "made=pods/a", "Failed Scheduling", "-1"])
+@pytest.mark.parametrize("text", ["", "revision=x", "revision=0", "made=pods/a", "Failed Scheduling", "-1"])
 def test_what_names_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ClusterError, match="names no moment; write "):
         Moment.parse(text)
@@ -194,7 +234,7 @@ def test_the_command_opens_that_moment_for_kubectl(log: Path) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
-        lines = []
+        lines: list[str] = []
         while "kubectl --kubeconfig" not in (line := process.stdout.readline()):
             assert line, (lines, process.communicate())
             lines.append(line)
@@ -214,6 +254,14 @@ def test_the_command_opens_that_moment_for_kubectl(log: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+    early = subprocess.Popen(
+        [*command[:-1], "created=nodes/node-0"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert early.stdout is not None
+    said = [early.stdout.readline() for _ in range(4)]
+    early.send_signal(signal.SIGINT)
+    early.communicate()
+    assert any(EARLY in each for each in said), said
     wrong = subprocess.run([*command[:-1], "NoSuchReason"], capture_output=True, text=True, env=environment)
     assert wrong.returncode == 1 and "NoSuchReason does not come in" in wrong.stderr
     neither = subprocess.run([*command[:4]], capture_output=True, text=True, env=environment)
