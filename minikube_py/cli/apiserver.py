@@ -13,10 +13,10 @@ from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, CLIE
 
 def configure(parser: argparse.ArgumentParser) -> None:
     store_help = "the addresses of the store's members, separated by commas"
-    parser.add_argument("--store", metavar="HOST:PORT,...", help=store_help)
+    parser.add_argument("--store", type=flags.HOSTS_PORTS, metavar="HOST:PORT,...", help=store_help)
     flags.add_etcd_behind(parser)
     address_help = "the address to listen on (default: 127.0.0.1)"
-    parser.add_argument("--bind-address", default="127.0.0.1", metavar="A", help=address_help)
+    parser.add_argument("--bind-address", type=flags.address, default="127.0.0.1", metavar="A", help=address_help)
     port_help = "the port to listen on with HTTPS, 0 for any free one (default: 6443)"
     parser.add_argument("--secure-port", type=flags.whole_number(0, 65535), default=6443, metavar="P", help=port_help)
     many, limits = flags.whole_number(0, 1_000_000), Limits()
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_admission_plugins(parser)
     flags.add_feature_gates(parser)
     flags.add_audit(parser)
-    secrets = flags.add_secrets(parser, "apiserver")
+    secrets = flags.Secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token for the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
     secrets.file("--token-auth-file", USERS_FILE, "the users: CSV lines of token,user,uid,groups")
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     etcd = flags.etcd_behind(arguments)
     if (etcd is None) == (arguments.store is None):
         arguments.parser.error("name the store: either --store or --etcd-servers")
-    flags.find_secrets(arguments, lambda flag: etcd is None or not flag.startswith("--store"))
+    arguments.secrets.find(arguments, lambda flag: etcd is None or not flag.startswith("--store"))
     flags.admit_structures(arguments)
     store = etcd or StoreFiles(arguments.store, arguments.store_token_file, arguments.store_ca_file)
     tls = TlsFiles(arguments.tls_cert_file, arguments.tls_private_key_file, arguments.client_ca_file)
@@ -70,16 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     return run_role(
         "apiserver",
         lambda: ApiServerRole(
-            store,
-            host,
-            port,
-            users,
-            arguments.service_account_signing_key_file,
-            tls,
-            limits,
-            arguments.enable_admission_plugins,
-            arguments.feature_gates,
-            flags.audit(arguments),
+            store, host, port, users, arguments.service_account_signing_key_file, tls, limits,
+            arguments.enable_admission_plugins, arguments.feature_gates, flags.audit(arguments),
         ),
         flags.process(arguments, "apiserver"),
-    )
+    )  # fmt: skip

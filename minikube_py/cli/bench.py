@@ -9,6 +9,7 @@ minikube-py bench scheduler-perf misc/performance-config.yaml --workload Schedul
 from __future__ import annotations
 
 import argparse
+import random
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,6 @@ from minikube_py.cli import flags, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 from minikube_py.errors import WrongUsage
-from minikube_py.own_code import absolute
 
 if TYPE_CHECKING:
     from minikube_py.cluster.virtual import VirtualCluster
@@ -92,10 +92,12 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
         "what finds candidate nodes: columns (filters check all nodes), a structure of the index family, or "
         "FILE.py:CLASS; several with commas; family for columns and all of these (default: columns)"
     )
-    matchers = flags.several(absolute)
+    matchers = flags.several(lambda text: text if text == "family" else flags.matcher(text))
     parser.add_argument("--matcher", type=matchers, default=("columns",), metavar="M,...", help=matcher_help)
-    index_help = "declare an index of the store over the nodes' free resources; repeatable"
-    parser.add_argument("--store-index", action="append", default=[], metavar="NAME=STRUCTURE", help=index_help)
+    parser.add_argument(
+        "--store-index", type=flags.checked("lab.stress_runs:store_index"), action="append", default=[],
+        metavar="NAME=STRUCTURE", help="declare an index of the store over the nodes' free resources; repeatable",
+    )  # fmt: skip
     ask_help = "ask the store for a node with room for each pod before it is created; implied by --store-index"
     parser.add_argument("--ask-store", action="store_true", help=ask_help)
     members_help = "how many members the store has; with several each is a process of its own (default: 1)"
@@ -115,18 +117,17 @@ def _configure_flow(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pods", type=count, default=10_000, metavar="N", help="how many pods (default: 10,000)")
     classes_help = "number of different pod specifications (default: 1)"
     parser.add_argument("--classes", type=count, default=1, metavar="C", help=classes_help)
-    names = flags.several(absolute)
+    models = flags.several(flags.checked("scheduler.flow.models:model_named", {}, random.Random(0)))
     model_help = "cost models, several with commas (default: CPU_MEM)"
-    parser.add_argument("--model", type=names, default=("CPU_MEM",), metavar="M,...", help=model_help)
+    parser.add_argument("--model", type=models, default=("CPU_MEM",), metavar="M,...", help=model_help)
     solver_help = "ortools, lemon, numpy; several with commas (default: the fastest that is installed)"
-    parser.add_argument("--solver", type=names, default=("auto",), metavar="S,...", help=solver_help)
+    solvers = flags.several(flags.checked("scheduler.flow.solvers:solver_named"))
+    parser.add_argument("--solver", type=solvers, default=("auto",), metavar="S,...", help=solver_help)
 
 
 def _configure_perf(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="such as misc/performance-config.yaml")
-    workload_help = (
-        "TEST or TEST/WORKLOAD, * and ? stand for any; repeatable (default: all by --labels)"
-    )
+    workload_help = "TEST or TEST/WORKLOAD, * and ? stand for any; repeatable (default: all by --labels)"
     parser.add_argument("--workload", action="append", default=[], metavar="NAME", help=workload_help)
     labels_help = (
         "only workloads with these labels, and without those after a minus (default: integration-test,-performance; "
@@ -234,14 +235,10 @@ def _schedule(arguments: argparse.Namespace) -> int:
 def _perf(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.scheduler_perf import runs
 
-    plan = runs.Plan(
-        arguments.file,
-        arguments.workload,
-        arguments.labels if arguments.labels is not None else _default_labels(arguments),
-        arguments.topic or runs.topic_of(arguments.file),
-        arguments.seed,
-        flags.chosen(arguments),
-    )
+    labels, topic = arguments.labels, arguments.topic or runs.topic_of(arguments.file)
+    if labels is None:
+        labels = "" if arguments.workload or arguments.list else runs.DEFAULT_LABELS
+    plan = runs.Plan(arguments.file, arguments.workload, labels, topic, arguments.seed, flags.chosen(arguments))
     if arguments.list:
         runs.show(plan)
         return 0
@@ -250,12 +247,6 @@ def _perf(arguments: argparse.Namespace) -> int:
         return 0 if good else 1
     run = runs.run_all(plan, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
     return 0 if run_interruptible(run) else 1
-
-
-def _default_labels(arguments: argparse.Namespace) -> str:
-    from minikube_py.lab.scheduler_perf.runs import DEFAULT_LABELS
-
-    return "" if arguments.workload or arguments.list else DEFAULT_LABELS
 
 
 class _Part(NamedTuple):

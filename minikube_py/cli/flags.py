@@ -8,10 +8,11 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY, STORE_TOKEN
-from minikube_py.own_code import absolute
+from minikube_py.errors import MinikubeError
+from minikube_py.own_code import absolute, find_class
 
 if TYPE_CHECKING:
     from minikube_py.api.feature_gates import FeatureGates
@@ -78,21 +79,13 @@ def share(high: float) -> Callable[[str], float]:
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
         if not 0 <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text} is not within 0 to {high:g}")
+            raise argparse.ArgumentTypeError(f"{text} is not within 0 to {high:,.12g}")
         return value
 
     return parse
 
 
-def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not within 0 to 1e9")
-    return value
-
+seconds = share(1e9)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -131,6 +124,43 @@ def size_bytes(text: str) -> int:
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size in bytes; write 100000, 64Mi or 2Gi")
     return int(found[1]) << {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[found[2]]
+
+
+def mapping(text: str) -> dict[str, Any]:
+    """A kind of argument: a mapping in YAML or JSON."""
+    from minikube_py.api import yaml_text
+
+    try:
+        found, _ = yaml_text.read(text.encode())
+    except yaml_text.YamlError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}; write {{NAME: VALUE}}") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a mapping; write {{NAME: VALUE}}")
+    return found
+
+
+def checked(place: str, *more: object) -> Callable[[str], str]:
+    """A kind of argument: a text that a function of ours takes, with `more`. `place`: MODULE:NAME in this package,
+    imported only if there is a text to check."""
+
+    def parse(text: str) -> str:
+        try:
+            if text:
+                find_class(f"minikube_py.{place}")(text, *more)
+        except MinikubeError as error:
+            raise argparse.ArgumentTypeError(str(error).lstrip(": ")) from None
+        return text
+
+    return parse
+
+
+HOST_PORT = checked("ports.addresses:require_address")
+HOSTS = checked("control_plane.secrets:parse_hosts", "")
+MEMBERS = checked("store.bootstrap:parse_initial_cluster")
+SERVER_URL = checked("ports.addresses:require_server_url")
+URLS = checked("control_plane.etcd_urls:parse_urls", "")
+USUAL_SERVER = "https://127.0.0.1:6443"
+HOSTS_PORTS = checked("control_plane.store_access:parse_addresses", "")
 
 
 def switch(text: str) -> bool:
@@ -375,13 +405,17 @@ HEALTH_PORTS = {"store": 10251, "apiserver": 10252, "scheduler": 10259, "control
 """The port for `minikube-py health ROLE`; upstream's if there is one."""
 
 
+def _healthz(text: str) -> str:
+    return text if text == "none" else HOST_PORT(text)
+
+
 def add_process(parser: argparse.ArgumentParser, role: str) -> None:
     """Flags of every role process."""
     health_help = (
         f"address that answers `minikube-py health {role}` (plain HTTP, GET /readyz), or `none` "
         f"(default: 127.0.0.1:{HEALTH_PORTS[role]} if it is free; none with --with-parent)"
     )
-    parser.add_argument("--healthz", metavar="HOST:PORT", help=health_help)
+    parser.add_argument("--healthz", type=_healthz, metavar="HOST:PORT", help=health_help)
     parent_help = "exit when standard input closes, to end with the parent process"
     parser.add_argument("--with-parent", action="store_true", help=parent_help)
 
@@ -403,7 +437,7 @@ def add_store_access(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--data-dir", type=Path, metavar="D", help="that of the `up` with this data folder")
     endpoints_help = "the store with members at these addresses; needs --secrets-dir, or token and authority"
-    group.add_argument("--endpoints", metavar="HOST:PORT,...", help=endpoints_help)
+    group.add_argument("--endpoints", type=HOSTS_PORTS, metavar="HOST:PORT,...", help=endpoints_help)
     secrets_help = f"the folder `admin` of init-secrets: {STORE_TOKEN} and {AUTHORITY}"
     group.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
     group.add_argument("--token-file", type=Path, metavar="F", help="the token for the store")
@@ -455,7 +489,8 @@ class Secrets:
         self.file("--tls-cert-file", SERVER, "the server's certificate, PEM")
         self.file("--tls-private-key-file", SERVER_KEY, "its private key, PEM")
 
-    def find(self, arguments: argparse.Namespace, needed: Callable[[str], bool]) -> None:
+    def find(self, arguments: argparse.Namespace, needed: Callable[[str], bool] = lambda _: True) -> None:
+        """Sets files without a separate flag. Exits with a usage error if one is missing."""
         missing = []
         for flag, name in self._names.items():
             key = flag.lstrip("-").replace("-", "_")
@@ -522,12 +557,3 @@ def etcd_behind(arguments: argparse.Namespace) -> EtcdBehind | None:
     except SetupError as error:
         arguments.parser.error(str(error))
     return found
-
-
-def add_secrets(parser: argparse.ArgumentParser, folder: str) -> Secrets:
-    return Secrets(parser, folder)
-
-
-def find_secrets(arguments: argparse.Namespace, needed: Callable[[str], bool] = lambda _: True) -> None:
-    """Sets files without a separate flag. Exits with a usage error if one is missing."""
-    arguments.secrets.find(arguments, needed)

@@ -21,15 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from minikube_py.lab.conformance.subject import NoSubject, parse_options
+        from minikube_py.lab.conformance.subject import parse_options
         from minikube_py.studies.emptiness import check
     except ModuleNotFoundError as error:
         return index_check.without(error, "front")
-    try:
-        subject = check.find_front(arguments.target, parse_options(arguments.option))
-    except NoSubject as error:
-        print(f"minikube-py front check: {error}", file=sys.stderr)
-        return 2
+    subject = check.find_front(arguments.target, parse_options(arguments.option))
     progress = index_check.Progress(sys.stderr.isatty() and not arguments.json)
     with index_check.notes_elsewhere():
         verdict = check.check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)

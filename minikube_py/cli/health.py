@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (parser.description or "").format(ports=ports)
     parser.add_argument("role", choices=sorted(flags.HEALTH_PORTS), metavar="ROLE", help=", ".join(flags.HEALTH_PORTS))
     address_help = "address of the role's health endpoint (default: 127.0.0.1 and its port)"
-    parser.add_argument("--address", metavar="HOST:PORT", help=address_help)
+    parser.add_argument("--address", type=flags.HOST_PORT, metavar="HOST:PORT", help=address_help)
     secrets_help = "accepted for every role so that all health checks look alike; not used"
     parser.add_argument("--secrets-dir", metavar="D", help=secrets_help)
     parser.add_argument("--live", action="store_true", help="check only whether the process is alive (livez)")
@@ -42,8 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
 def ask(address: str, timeout_s: float, kind: str = "readyz") -> str:
     """The role's response. Raises: NotWell."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise NotWell(f"--address {address}: not an address; write host:port")
     request = f"GET /{kind} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     answer = b""
     try:

@@ -53,14 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from minikube_py.lab.conformance import bench
         from minikube_py.lab.conformance.check import as_json, check
-        from minikube_py.lab.conformance.subject import NoSubject, find_subject, parse_options
+        from minikube_py.lab.conformance.subject import find_subject, parse_options
     except ModuleNotFoundError as error:
         return without(error, "index")
-    try:
-        subject = find_subject(arguments.target, parse_options(arguments.option))
-    except NoSubject as error:
-        print(f"minikube-py index check: {error}", file=sys.stderr)
-        return 2
+    subject = find_subject(arguments.target, parse_options(arguments.option))
     progress = Progress(sys.stderr.isatty() and not arguments.json)
     with notes_elsewhere():
         verdict = check(subject, arguments.examples, arguments.seed, not arguments.no_bench, progress.say)

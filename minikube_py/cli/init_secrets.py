@@ -14,17 +14,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from minikube_py.cli import flags
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, required=True, metavar="D", help="where to make the folders")
     stores_help = "host names of the store members, comma-separated; localhost is always included"
-    parser.add_argument("--stores", default="", metavar="HOSTS", help=stores_help)
+    parser.add_argument("--stores", type=flags.HOSTS, default="", metavar="HOSTS", help=stores_help)
     hosts_help = "host names and addresses of the API servers, comma-separated; localhost is always included"
-    parser.add_argument("--hosts", default="", metavar="HOSTS", help=hosts_help)
+    parser.add_argument("--hosts", type=flags.HOSTS, default="", metavar="HOSTS", help=hosts_help)
     server_help = "the API server as the other roles reach it, for their kubeconfigs (default: https://127.0.0.1:6443)"
-    parser.add_argument("--server", default="https://127.0.0.1:6443", metavar="URL", help=server_help)
+    parser.add_argument("--server", type=flags.SERVER_URL, default=flags.USUAL_SERVER, metavar="URL", help=server_help)
     outside_help = "the API server as users reach it, for the administrator's (default: https://127.0.0.1:6443)"
-    parser.add_argument("--admin-server", default="https://127.0.0.1:6443", metavar="URL", help=outside_help)
+    kind, usual = flags.SERVER_URL, flags.USUAL_SERVER
+    parser.add_argument("--admin-server", type=kind, default=usual, metavar="URL", help=outside_help)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from minikube_py.cli import flags
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     data_help = "the data folder of an `up` (default: that of the running one)"
@@ -17,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets_help = "the folder `admin` made by `minikube-py init-secrets`, instead"
     parser.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
     server_help = "the API server's URL as users of the file see it (default: as made)"
-    parser.add_argument("--server", metavar="URL", help=server_help)
+    parser.add_argument("--server", type=flags.SERVER_URL, metavar="URL", help=server_help)
     output_help = "write it here, readable by you only; never overwrites another tool's file (default: standard output)"
     parser.add_argument("--output", type=Path, metavar="F", help=output_help)
 
@@ -36,5 +38,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(kubeconfig_text(access))
     else:
-        write_kubeconfig(arguments.output.absolute(), access)
+        write_kubeconfig(arguments.output.absolute(), access, flag="--output")
     return 0

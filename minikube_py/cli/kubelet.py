@@ -17,7 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", type=Path, metavar="F", help=shapes_help)
     flags.add_stages(parser)
     share_help = "play only this share of the nodes (by name), as one of several such processes (default: 0/1)"
-    parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help=share_help)
+    share = flags.checked("control_plane.role_clients:parse_share")
+    parser.add_argument("--share", type=share, metavar="INDEX/COUNT", help=share_help)
     group = parser.add_argument_group(
         "claimed shares", "Processes that claim their share by a Lease each: no two play the same nodes."
     )
@@ -46,10 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.claim_share:
         timing = Timing(arguments.claim_lease_duration, arguments.claim_renew_deadline, arguments.claim_retry_period)
         claim = Claim(arguments.claim_prefix, arguments.claim_identity, timing)
+    nodes, shapes, share = arguments.nodes, arguments.shapes, arguments.share or "0/1"
     return run_role(
         "kubelet",
-        lambda: KubeletRole(
-            arguments.kubeconfig, arguments.nodes, arguments.shapes, arguments.share, claim, flags.stages(arguments)
-        ),
+        lambda: KubeletRole(arguments.kubeconfig, nodes, shapes, share, claim, flags.stages(arguments)),
         flags.process(arguments, "kubelet"),
     )

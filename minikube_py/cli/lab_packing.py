@@ -27,9 +27,11 @@ SEEDS = "42-51"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     pods_help = "pod lists of the trace, comma-separated; `all` for the 17 with published results (default: default)"
-    parser.add_argument("--pods", default="default", metavar="LIST", help=pods_help)
+    known = flags.several(lambda text: text if text == "all" else flags.checked("lab.packing.lists:read")(text))
+    parser.add_argument("--pods", type=known, default=("default",), metavar="LIST", help=pods_help)
     policy_help = f"policies, comma-separated (default: {','.join(POLICIES)})"
-    parser.add_argument("--policy", type=_policies, default=list(POLICIES), metavar="P,...", help=policy_help)
+    policies = flags.several(flags.one_of(*POLICIES))
+    parser.add_argument("--policy", type=policies, default=POLICIES, metavar="P,...", help=policy_help)
     seeds_help = f"which seeds, such as 42, 42-51 or 42,45 (default: {SEEDS})"
     parser.add_argument("--seeds", type=_seeds, default=_seeds(SEEDS), metavar="S", help=seeds_help)
     parser.add_argument("--jobs", type=flags.whole_number(1, 1024), default=1, metavar="N", help="how many processes")
@@ -37,14 +39,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--journal", type=Path, metavar="FILE", help=journal_help)
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the JSON to FILE as well")
-
-
-def _policies(text: str) -> list[str]:
-    found = list(dict.fromkeys(text.split(",")))
-    for name in found:
-        if name not in POLICIES:
-            raise argparse.ArgumentTypeError(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
-    return found
 
 
 def _seeds(text: str) -> list[int]:
@@ -64,10 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.packing import lists, study
     from minikube_py.lab.report import require_writable
 
-    names = list(lists.PUBLISHED) if arguments.pods == "all" else list(dict.fromkeys(arguments.pods.split(",")))
+    names = dict.fromkeys(lists.PUBLISHED if "all" in arguments.pods else arguments.pods)
     if arguments.write is not None:
         require_writable(arguments.write.parent)
-    tasks = [study.Task(n, p, seed) for n in names for p in arguments.policy for seed in arguments.seeds]
+    tasks = [study.Task(n, p, seed) for n in names for p in dict.fromkeys(arguments.policy) for seed in arguments.seeds]
     found = study.run(tasks, jobs=arguments.jobs, journal=arguments.journal, say=_say)
     rows = study.means({task: found[task] for task in tasks})
     document = study.as_json(rows, arguments.seeds)

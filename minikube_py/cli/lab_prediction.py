@@ -27,10 +27,9 @@ PREDICTORS = "reserved,limits,n-sigma,percentile,ewma,holt-winters,max,oracle"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     predictor_help = f"names or FILE.py:CLASS, comma-separated; NAME+target-load or +risk: other scores ({PREDICTORS})"
-    parser.add_argument("--predictor", default=PREDICTORS, metavar="P,...", help=predictor_help)
-    usage_help = (
-        "pod usage: the fitted generator, a busy one, one without shared load, or the real day replayed "
-    )
+    names = flags.several(flags.checked("studies.prediction.trial:require_predictor"))
+    parser.add_argument("--predictor", type=names, default=PREDICTORS, metavar="P,...", help=predictor_help)
+    usage_help = "pod usage: the fitted generator, a busy one, one without shared load, or the real day replayed "
     usage_help += "from the files in $MINIKUBE_PY_DATA (default: busy)"
     parser.add_argument("--usage", choices=USAGES, default="busy", help=usage_help)
     seeds_help = "number of clusters; a single one has no interval (default: 2)"
@@ -51,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (arguments.write, arguments.png):
         if path is not None:
             require_writable(path.parent)
-    names = list(dict.fromkeys(arguments.predictor.split(",")))
+    names = list(dict.fromkeys(arguments.predictor))
     found, absent = tried(names, arguments.usage, arguments.seeds, arguments.nodes, arguments.jobs)
     document = json.dumps(told_json(found, FIGURES, arguments.usage, arguments.seeds, absent), indent=1)
     if arguments.write is not None:

@@ -113,7 +113,13 @@ def _run(arguments: Sequence[str]) -> int:
         parser.parse_args(rest)
         parser.error(f"name one of: {', '.join(_subcommands(module))}")
     module.configure(parser)
-    result: int = module.run(parser.parse_args(rest))
+    arguments = parser.parse_args(rest)
+    try:
+        result: int = module.run(arguments)
+    except MinikubeError as error:
+        if _code_of(error) == USAGE:
+            parser.error(one_line(error))
+        raise
     return result
 
 

@@ -1,10 +1,11 @@
-"""Check a cost model of your own on random clusters: whether all its arcs have prices and room, its forms for one arc
-and for many agree, waiting never makes a pod cheaper to leave, one seed gives one answer, and all solvers agree.
+"""Check a cost model of your own on generated clusters: every arc has a cost and a capacity, its forms for one arc and
+for many agree, leaving a pod unscheduled never gets cheaper as it waits, the same seed gives the same costs, and all
+solvers find flows of equal cost.
 
   minikube-py model check mine.py:Warm
   minikube-py model check CPU_MEM --args '{machineClasses: 3}' --examples 500 --seed 7
 
-Where a law is broken, the least cluster that shows it is printed; exit code 1."""
+If a law is broken, the smallest cluster that shows it is printed; exit code 1."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikube_py import own_code
-from minikube_py.cli.flags import whole_number
+from minikube_py.cli.flags import mapping, whole_number
 from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, without
-from minikube_py.errors import RequestError
+from minikube_py.errors import RequestError, WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.lab.conformance.check import Part
@@ -28,22 +29,21 @@ EXAMPLES = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    arguments_of_laws(parser, "its modelArgs", "{machineClasses: 3}", "clusters")
+    arguments_of_laws(parser, "its modelArgs", "clusters")
 
 
-def arguments_of_laws(parser: argparse.ArgumentParser, args: str, example: str, drawn: str) -> None:
+def arguments_of_laws(parser: argparse.ArgumentParser, args: str, drawn: str) -> None:
     """Flags shared by the checks of cost models and predictors."""
     target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of one that is built in"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     args_help = f"{args}, YAML or JSON (default: none)"
-    parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
+    parser.add_argument("--args", type=mapping, default={}, metavar="YAML", help=args_help)
     examples_help = f"number of {drawn} per law (default: {EXAMPLES})"
     count = whole_number(1, 1_000_000)
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
     seed_help = f"the same seed generates the same {drawn} (default: 0)"
     parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(parser=parser, example=example)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,18 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judged(arguments: argparse.Namespace, what: str, check: Check) -> int:
     """Checks, reports, and returns the exit code."""
-    from minikube_py.api import yaml_text
-
-    args, _ = yaml_text.read(arguments.args.encode())
-    if not isinstance(args, dict):
-        arguments.parser.error(f"--args: write a mapping, as in {arguments.example}")
     progress = Progress(sys.stderr.isatty() and not arguments.json)
     try:
         with notes_elsewhere():
-            name, parts = check(arguments.target, args, arguments.examples, arguments.seed, progress.say)
+            name, parts = check(arguments.target, arguments.args, arguments.examples, arguments.seed, progress.say)
     except RequestError as error:
-        print(f"minikube-py {what} check: {error}", file=sys.stderr)
-        return 2
+        raise WrongUsage(str(error)) from error
     progress.done()
     holds = all(part.failure is None for part in parts)
     if arguments.json:

@@ -4,7 +4,7 @@ scope holds, and processes agree; and measure its cost beside the built-in plugi
   minikube-py plugin check mine.py:BestFit
   minikube-py plugin check mine.py:BestFit --args '{resource: cpu}' --examples 2000 --seed 7
 
-Where a law is broken, the least cluster that shows it is printed; exit code 1."""
+If a law is broken, the smallest cluster that shows it is printed; exit code 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minikube_py import own_code
 from minikube_py.cli import flags
 from minikube_py.cli.index_check import Progress, notes_elsewhere, print_part, without
 from minikube_py.cli.table import table
-from minikube_py.errors import RequestError
+from minikube_py.errors import RequestError, WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.lab.plugins.check import Verdict
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     target_help = "FILE.py:CLASS, MODULE:CLASS, or the name of an entry point"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     args_help = "the args of its pluginConfig, YAML or JSON (default: none)"
-    parser.add_argument("--args", default="{}", metavar="YAML", help=args_help)
+    parser.add_argument("--args", type=flags.mapping, default={}, metavar="YAML", help=args_help)
     examples_help = f"number of clusters per law (default: {EXAMPLES})"
     count = flags.whole_number(1, 1_000_000)
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
@@ -37,28 +37,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)
     parser.add_argument("--no-bench", action="store_true", help="only the laws")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from minikube_py.api import yaml_text
-
     try:
         from minikube_py.lab.plugins.check import as_json, check
     except ModuleNotFoundError as error:
         return without(error, "plugin")
-    args, _ = yaml_text.read(arguments.args.encode())
-    if not isinstance(args, dict):
-        arguments.parser.error("--args: write a mapping, as in {resource: cpu}")
     progress = Progress(sys.stderr.isatty() and not arguments.json)
     try:
         with notes_elsewhere():
-            verdict = check(
-                arguments.target, args, arguments.examples, arguments.seed, not arguments.no_bench, progress.say
-            )
+            counts = arguments.examples, arguments.seed, not arguments.no_bench
+            verdict = check(arguments.target, arguments.args, *counts, progress.say)
     except RequestError as error:
-        print(f"minikube-py plugin check: {error}", file=sys.stderr)
-        return 2
+        raise WrongUsage(str(error)) from error
     progress.done()
     if arguments.json:
         print(json.dumps(as_json(verdict), indent=2))

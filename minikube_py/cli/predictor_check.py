@@ -4,7 +4,7 @@ independent of pod order and units, and does not look ahead.
   minikube-py predictor check mine.py:Mine
   minikube-py predictor check n-sigma --args '{sigmas: 3}' --examples 500 --seed 7
 
-Where a law is broken, the least past that shows it is printed; exit code 1."""
+If a law is broken, the smallest history that shows it is printed; exit code 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minikube_py.cli.model_check import arguments_of_laws, judged
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    arguments_of_laws(parser, "its args", "{sigmas: 3}", "pasts")
+    arguments_of_laws(parser, "its args", "histories")
 
 
 def run(arguments: argparse.Namespace) -> int:

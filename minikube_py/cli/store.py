@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from minikube_py.cli import flags
 from minikube_py.control_plane.secret_files import AUTHORITY, PEER, PEER_KEY, PEER_TOKEN, TOKEN
+from minikube_py.errors import WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.control_plane.role_store import StoreOptions
@@ -23,7 +24,7 @@ SUBCOMMANDS = {
     "member": "add, promote, remove",
     "transfer-leader": "transfer leadership to another member",
     "snapshot": "save, restore, verify",
-    "query": "ask the store which nodes or pods of Kubernetes' own API server meet inequalities",
+    "query": "ask the store itself which nodes or pods meet inequalities, also under Kubernetes' own API server",
     "hash": "whether all members hold the same data",
     "alarm": "list, disarm",
     "salvage": "recover readable data from a damaged folder",
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     parser.add_argument("--name", default="store-1", metavar="NAME", help="its name (default: store-1)")
     listen_help = f"address to serve on, port 0 for any free one (default: 127.0.0.1:{CLIENT_PORT}; see --advertise)"
-    parser.add_argument("--listen", metavar="HOST:PORT", help=listen_help)
+    parser.add_argument("--listen", type=flags.HOST_PORT, metavar="HOST:PORT", help=listen_help)
     flags.add_room(parser)
     flags.add_structures(parser)
     mode_help = "periodic, the default: the retention is an age; etcd's other mode, revision, is refused"
@@ -51,15 +52,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "http:// only on "
         "loopback, without authentication (needs the extra `etcd-api`)"
     )
-    parser.add_argument("--listen-client-urls", metavar="URL,...", help=etcd_help)
+    urls = flags.URLS
+    parser.add_argument("--listen-client-urls", type=urls, metavar="URL,...", help=etcd_help)
     progress_help = "how often a watch of etcd's API that asks for progress is notified (default: 10m, as etcd's)"
     parser.add_argument(
         "--watch-progress-notify-interval", type=flags.duration_s, default=600.0, metavar="TIME", help=progress_help
     )
     http_help = "serve etcd's JSON gateway, /health, /livez, /readyz, /version, /metrics there, to the same clients"
-    parser.add_argument("--listen-client-http-urls", metavar="URL,...", help=http_help)
+    parser.add_argument("--listen-client-http-urls", type=urls, metavar="URL,...", help=http_help)
     _configure_peers(parser.add_argument_group("with other members"))
-    secrets = flags.add_secrets(parser, "store")
+    secrets = flags.Secrets(parser, "store")
     secrets.file("--token-file", TOKEN, "the token that its clients must send")
     secrets.tls()
     secrets.file("--peer-token-file", PEER_TOKEN, "the token that members send to each other")
@@ -71,22 +73,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_peers(group: argparse._ArgumentGroup) -> None:
+    members, address = flags.MEMBERS, flags.HOST_PORT
     initial_help = (
         "all members of a new cluster, including this one, with their peer addresses; or, to join a running cluster "
         "that expects this member, some of its members and this one"
     )
-    group.add_argument("--initial-cluster", default="", metavar="NAME=HOST:PORT,...", help=initial_help)
+    group.add_argument("--initial-cluster", type=members, default="", metavar="NAME=HOST:PORT,...", help=initial_help)
     advertise_help = (
         f"host at which others reach this member: clients at port {CLIENT_PORT}, members at {PEER_PORT}, or those of "
         "--listen and --listen-peers; it then listens on all addresses by default"
     )
     group.add_argument("--advertise", metavar="HOST", help=advertise_help)
     peers_help = f"address for the other members (default: 127.0.0.1:{PEER_PORT}; see --advertise)"
-    group.add_argument("--listen-peers", metavar="HOST:PORT", help=peers_help)
+    group.add_argument("--listen-peers", type=address, metavar="HOST:PORT", help=peers_help)
     client_help = "where clients reach it, if different"
-    group.add_argument("--advertise-client", metavar="HOST:PORT", help=client_help)
+    group.add_argument("--advertise-client", type=address, metavar="HOST:PORT", help=client_help)
     peer_help = "where the other members reach it, if different; as in --initial-cluster"
-    group.add_argument("--advertise-peer", metavar="HOST:PORT", help=peer_help)
+    group.add_argument("--advertise-peer", type=address, metavar="HOST:PORT", help=peer_help)
     rejoin_help = (
         "if the folder is empty (its disk was lost) and the cluster has a member of this name, replace it under a new "
         "id, with the data of the others"
@@ -104,8 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options_of(arguments: argparse.Namespace) -> StoreOptions:
-    """Raises: SetupError."""
-    from minikube_py.control_plane.errors import SetupError
+    """Raises: SetupError, WrongUsage."""
     from minikube_py.control_plane.etcd_door import EtcdOptions
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_store import PeerOptions, StoreOptions
@@ -114,9 +116,9 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
     progress_s = arguments.watch_progress_notify_interval
     etcd_urls, http_urls = arguments.listen_client_urls or "", arguments.listen_client_http_urls or ""
     if http_urls and not etcd_urls:
-        raise SetupError("--listen-client-http-urls needs --listen-client-urls")
+        raise WrongUsage("--listen-client-http-urls needs --listen-client-urls")
     needed = {"peer": with_peers, "trusted": "https:" in etcd_urls + http_urls}
-    flags.find_secrets(arguments, lambda flag: needed.get(flag.strip("-").partition("-")[0], True))
+    arguments.secrets.find(arguments, lambda flag: needed.get(flag.strip("-").partition("-")[0], True))
     anywhere = "0.0.0.0" if arguments.advertise else "127.0.0.1"
     listen = arguments.listen or f"{anywhere}:{CLIENT_PORT}"
     client = arguments.advertise_client or _reached(arguments.advertise, listen, "--listen")

@@ -26,9 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = commands.add_parser("add", help="announce a member", description=ADD, allow_abbrev=False)
     add.add_argument("name", metavar="NAME", help="its name")
     peer_help = "its peer address (default: the one it reports when it starts)"
-    add.add_argument("--peer", default="", metavar="HOST:PORT", help=peer_help)
+    add.add_argument("--peer", type=flags.HOST_PORT, default="", metavar="HOST:PORT", help=peer_help)
     client_help = "its client address (default: the one it reports when it starts)"
-    add.add_argument("--client", default="", metavar="HOST:PORT", help=client_help)
+    add.add_argument("--client", type=flags.HOST_PORT, default="", metavar="HOST:PORT", help=client_help)
     add.add_argument("--learner", action="store_true", help="it does not vote until it is promoted")
     promote = commands.add_parser("promote", help="let a learner vote", description=PROMOTE, allow_abbrev=False)
     promote.add_argument("name", metavar="NAME", help="its name, or its id in hexadecimal")
@@ -53,15 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _change(arguments: argparse.Namespace) -> dict[str, object]:
     """Raises: RequestError, Unavailable, OutcomeUnknown."""
-    from minikube_py.control_plane.listen import parse_address
     from minikube_py.raft.configuration import NodeId
     from minikube_py.store.membership import ChangeKind, MemberChange
 
     admin, name = flags.store_admin(arguments), arguments.name
     if arguments.command == "add":
-        for flag, address in (("--peer", arguments.peer), ("--client", arguments.client)):
-            if address:
-                parse_address(address, flag)
         change = MemberChange(
             ChangeKind.EXPECT, name=name, peer=arguments.peer, client=arguments.client, learner=arguments.learner
         )

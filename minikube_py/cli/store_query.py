@@ -1,13 +1,13 @@
-"""Ask the store which nodes or pods of Kubernetes' own API server meet inequalities.
+"""Ask the store itself which nodes or pods meet inequalities: those of Kubernetes' own API server, or of ours.
 
   minikube-py store query nodes 'free.cpu>=4,free.memory>=16Gi'
   minikube-py store query nodes 'free.cpu>=4' --index fits
   minikube-py store query nodes 'pool=gpu,free.cpu>=4' --index pools --fields 'pool=metadata.labels["pool"],free.cpu'
   minikube-py store query nodes                                  the indexes, and their state
 
-For a store under kube-apiserver, which keeps nodes under /registry/minions/. The first query declares their fields.
-Only objects that are stored as JSON can be read (`--storage-media-type application/json`). If an answer depends on
-another, there is no answer, and exit code 1."""
+kube-apiserver keeps nodes under /registry/minions/, minikube_py under /registry/nodes/. The first query declares their
+fields. Only objects that are stored as JSON can be read (kube-apiserver's `--storage-media-type application/json`); a
+query that depends on any other is refused, with exit code 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from minikube_py.cli import flags
 from minikube_py.cli.index_create import state_text
 from minikube_py.errors import RequestError
-from minikube_py.fields.builtin import KUBE_PODS, MINIONS
+from minikube_py.fields.builtin import KUBE_PODS, MINIONS, NODES
 from minikube_py.fields.spec import FieldSet
 from minikube_py.fields.where import Comparison, Where
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from minikube_py.mvcc.types import QueryStats
     from minikube_py.store.client import StoreClient
 
-FIELD_SETS: Final = {"nodes": MINIONS, "pods": KUBE_PODS}
+FIELD_SETS: Final = {"nodes": (MINIONS, NODES), "pods": (KUBE_PODS,)}
 READABLE: Final = Where((Comparison("metadata.name", "exists"),))
 
 
@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
-    base = FIELD_SETS[arguments.resource]
     async with _client(arguments) as client:
+        base = await _held(client, arguments.resource)
         await client.declare(base)
         if arguments.index:
             fields = arguments.fields or [each.field for each in _where(arguments, base).comparisons]
@@ -103,6 +103,17 @@ async def _client(arguments: argparse.Namespace) -> AsyncIterator[StoreClient]:
         yield client
     finally:
         await client.close()
+
+
+async def _held(client: StoreClient, resource: str) -> FieldSet:
+    """The first of which the store holds objects; if it holds none, says so."""
+    from minikube_py.mvcc.types import RangeRequest, prefix_end
+
+    for each in FIELD_SETS[resource]:
+        if (await client.range(RangeRequest(each.prefix, prefix_end(each.prefix), count_only=True))).count:
+            return each
+    print(f"the store holds no {resource}", file=sys.stderr)
+    return FIELD_SETS[resource][0]
 
 
 async def _specs(client: StoreClient, base: FieldSet) -> list[IndexSpec]:
@@ -166,5 +177,5 @@ async def _unread(client: StoreClient, field_set: FieldSet, revision: int) -> st
     every = RangeRequest(field_set.prefix, prefix_end(field_set.prefix), revision=revision, count_only=True)
     total = (await client.range(every)).count
     readable = (await client.range(every._replace(where=READABLE))).count
-    what = next(name for name, each in FIELD_SETS.items() if each is field_set)
+    what = next(name for name, sets in FIELD_SETS.items() if field_set in sets)
     return "" if readable == total else f"{total - readable:,} of {total:,} {what}"

@@ -37,10 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     data_help = "the new member's folder, which must be empty"
     restore.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     restore.add_argument("--name", default="", metavar="NAME", help="the new member's name")
-    initial_help = "NAME=HOST:PORT of all future members; the others may join once this one runs"
-    restore.add_argument("--initial-cluster", default="", metavar="NAME=HOST:PORT,...", help=initial_help)
-    client_help = "its client address"
-    restore.add_argument("--advertise-client", default="", metavar="HOST:PORT", help=client_help)
+    restore.add_argument(
+        "--initial-cluster", type=flags.MEMBERS, default="", metavar="NAME=HOST:PORT,...",
+        help="NAME=HOST:PORT of all future members; the others may join once this one runs",
+    )  # fmt: skip
+    address = flags.HOST_PORT
+    restore.add_argument("--advertise-client", type=address, default="", metavar="HOST:PORT", help="its client address")
     restore.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -94,15 +96,12 @@ def _verify(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _restore(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from minikube_py.control_plane.listen import parse_address
     from minikube_py.control_plane.store_snapshots import NewMember, expected_members, restore
     from minikube_py.store.bootstrap import parse_initial_cluster
 
     initial = parse_initial_cluster(arguments.initial_cluster) if arguments.initial_cluster else ()
     if initial and arguments.name not in dict(initial):
         raise MinikubeError(f"--name {arguments.name or '(none)'} is not in --initial-cluster")
-    if arguments.advertise_client:
-        parse_address(arguments.advertise_client, "--advertise-client")
     peer = dict(initial).get(arguments.name, "")
     new = NewMember(arguments.name, peer, arguments.advertise_client, expected_members(initial, arguments.name))
     cluster_id, member_id = restore(arguments.file, arguments.data_dir, new, random.Random())

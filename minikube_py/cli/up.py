@@ -63,7 +63,7 @@ def _configure_server(group: flags.Flags) -> None:
     port_help = "listen on this port, 0 for any free one (default: 6443, or a free one if that is taken)"
     group.add_argument("--port", type=flags.whole_number(0, 65535), metavar="P", help=port_help)
     san_help = "also name this host or address in the server's certificate; repeatable, or separated by commas"
-    group.add_argument("--tls-san", action="append", default=[], metavar="HOST,...", help=san_help)
+    group.add_argument("--tls-san", type=flags.HOSTS, action="append", default=[], metavar="HOST,...", help=san_help)
     flags.add_admission_plugins(group)
     flags.add_audit(group)
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import MinikubeError, WrongUsage
 
 STOPPED: Final = "the cluster was stopped"
 
 
 class ClusterError(MinikubeError):
     """An operation is impossible with this cluster; the text says what and why."""
+
+
+class WrongMoment(ClusterError, WrongUsage):
+    """No moment of a history is written so."""
 
 
 class WaitTimeout(ClusterError, TimeoutError):

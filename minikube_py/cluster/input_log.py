@@ -19,7 +19,7 @@ import orjson
 from minikube_py.api.registry import Registry
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.arguments import are_nodes
-from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.errors import ClusterError, WrongMoment
 from minikube_py.cluster.inputs import Input, request_of
 from minikube_py.cluster.kinds import served_kind
 from minikube_py.cluster.snapshots import Snapshot
@@ -237,7 +237,7 @@ class Moment:
         if not equals and re.fullmatch(r"(?!nan$|inf)[A-Za-z]+(/[a-z0-9.-]+)?", text):
             reason, _, about = text.partition("/")
             return Moment(reason=reason, about=about)
-        raise ClusterError(f"{text!r} names no moment; write {FORMS}")
+        raise WrongMoment(f"{text!r} names no moment; write {FORMS}")
 
     def resolved(self, registry: Registry) -> Moment:
         """With the store's key, if it names an object as kubectl does: deployments/default/web, deploy/default/web,

@@ -59,9 +59,7 @@ class EtcdBehind:
             _pem(self.key_file, "private key of --etcd-keyfile"),
             secure,
         )
-        return EtcdStorage(
-            endpoints, clock, prefix=self.prefix, compaction_interval_s=self.compaction_interval_s
-        )
+        return EtcdStorage(endpoints, clock, prefix=self.prefix, compaction_interval_s=self.compaction_interval_s)
 
     def check(self) -> None:
         """Raises: SetupError."""

@@ -30,9 +30,9 @@ class Access:
     token: str
 
 
-def write_kubeconfig(path: Path, access: Access, user: str = "admin") -> None:
-    """Raises: SetupError if the file exists and is not ours, or cannot be written."""
-    check_writable(path)
+def write_kubeconfig(path: Path, access: Access, user: str = "admin", flag: str = "--kubeconfig") -> None:
+    """Raises: SetupError if the file exists and is not ours, or cannot be written; it names `flag`."""
+    check_writable(path, flag)
     if not _leads_to(path, access):
         write_private(path, kubeconfig_text(access, user).encode())
 
@@ -69,14 +69,14 @@ def read_access(path: Path) -> Access:
     return Access(found.server, found.ca_pem, found.token)
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, flag: str = "--kubeconfig") -> None:
     """Raises: SetupError if `path` exists and was not written by us."""
     if not path.exists() and not path.is_symlink():
         return
     if path.is_dir():
-        raise SetupError(f"{path} is a folder; name a file with --kubeconfig")
+        raise SetupError(f"{path} is a folder; name a file with {flag}")
     if not is_ours(path):
-        raise SetupError(f"{path} exists and was not written by minikube_py; name another file with --kubeconfig")
+        raise SetupError(f"{path} exists and was not written by minikube_py; name another file with {flag}")
 
 
 def is_ours(path: Path) -> bool:

@@ -284,7 +284,7 @@ def parse_share(text: str) -> Share:
     try:
         return Share(int(index), int(count))
     except (ValueError, RequestError) as error:
-        raise SetupError(f"--share {text}: write INDEX/COUNT with INDEX below COUNT, as 0/3") from error
+        raise SetupError(f"{text}: write INDEX/COUNT with INDEX below COUNT, as 0/3") from error
 
 
 def read_shapes(path: Path) -> list[NodeSpec]:

@@ -110,9 +110,7 @@ def _authority(
     except (OSError, ValueError):
         authority = None
     if authority is None or not authority.lasts(now):
-        raise SetupError(
-            f"{certificate} and {key} are not a valid authority: remove both, then restart all roles"
-        )
+        raise SetupError(f"{certificate} and {key} are not a valid authority: remove both, then restart all roles")
     return authority
 
 

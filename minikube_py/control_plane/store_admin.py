@@ -265,7 +265,7 @@ class StoreAdmin:
         if leader is None:
             raise Unavailable("no reachable member knows a leader; see `minikube-py store status`")
         known = _known(reports).get(leader)
-        if known is None:
+        if known is None or not known["client"]:
             raise Unavailable(f"member {leader:x} leads, but no member reports its address")
         return known
 
@@ -366,7 +366,9 @@ def _known(reports: list[MemberReport]) -> dict[int, dict[str, Any]]:
     if not there:
         return {}
     latest = max(there, key=lambda status: status["applied"])
-    return {each["id"]: each for each in latest["members"]}
+    # A store of one member may have no address to report: it is reached where it answered.
+    asked = {report.id: report.address for report in reports if report.status is not None}
+    return {each["id"]: {**each, "client": each["client"] or asked.get(each["id"], "")} for each in latest["members"]}
 
 
 def _named(reports: list[MemberReport], known: dict[int, dict[str, Any]]) -> list[MemberReport]:

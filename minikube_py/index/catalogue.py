@@ -139,6 +139,13 @@ def build(name: str, dimensions: int, options: Options) -> Structure:
 
     Raises: InvalidRequest for an unknown name or option, or an invalid value."""
     structure: Any = _named(name)
+    check_options(name, options)
+    built: Structure = structure(dimensions, **options)
+    return built
+
+
+def check_options(name: str, options: Options) -> None:
+    """Raises: InvalidRequest for an unknown name or option, or a value of another type."""
     defaults = options_of(name)
     for option, value in options.items():
         if option not in defaults:
@@ -147,8 +154,6 @@ def build(name: str, dimensions: int, options: Options) -> Structure:
         if type(value) is not type(defaults[option]):
             wanted = "a whole number" if isinstance(defaults[option], int) else "a text"
             raise InvalidRequest(f"structure {name}: {option} is {value!r}; it takes {wanted}")
-    built: Structure = structure(dimensions, **options)
-    return built
 
 
 def _named(name: str) -> type[Structure]:

@@ -148,7 +148,7 @@ async def _phase(
         if not await recorder.wait_until(lambda: recorder.running >= count, QUIET_S):
             raise LoadError(
                 f"{recorder.running:,} of {count:,} pods became Running, {len(recorder.unschedulable):,} fit on no "
-                "node, then nothing happened for {QUIET_S:.0f} s; fewer --pods or more --nodes may help"
+                f"node, then nothing happened for {QUIET_S:.0f} s; fewer --pods or more --nodes may help"
             )
     finally:
         show.cancel()

@@ -43,7 +43,7 @@ class StressPlan:
 
     def options(self) -> list[StressOptions]:
         """Raises: InvalidRequest."""
-        indexes = tuple(map(_store_index, self.store_indexes))
+        indexes = tuple(map(store_index, self.store_indexes))
         return [
             StressOptions(
                 nodes=nodes,
@@ -77,10 +77,10 @@ def _matchers(names: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _store_index(text: str) -> StoreIndex:
+def store_index(text: str) -> StoreIndex:
     name, equals, structure = text.partition("=")
     if not equals or not name:
-        raise InvalidRequest(f"--store-index {text}: write NAME=STRUCTURE, as in fits=max-tree")
+        raise InvalidRequest(f"{text!r}: write NAME=STRUCTURE, as in fits=max-tree")
     structure = admit(structure)
     build(structure, 1, {})
     return StoreIndex(name, structure)

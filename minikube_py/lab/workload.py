@@ -44,11 +44,7 @@ def trace_nodes(nodes: Iterable[TraceNode]) -> list[NodeSpec]:
 
 
 def _trace_node(node: TraceNode) -> NodeSpec:
-    capacity = {
-        "cpu": cpu_text(node.cpu_milli),
-        "memory": memory_text(node.memory_mib),
-        "pods": str(MAX_PODS_PER_NODE),
-    }
+    capacity = {"cpu": cpu_text(node.cpu_milli), "memory": memory_text(node.memory_mib), "pods": str(MAX_PODS_PER_NODE)}
     if not node.gpus:
         return NodeSpec(node.name, capacity, {})
     return NodeSpec(node.name, {**capacity, GPU_RESOURCE: str(node.gpus * 1000)}, {GPU_MODEL_LABEL: node.model})
@@ -98,11 +94,7 @@ def seeded_nodes(rng: Rng, count: int) -> list[NodeSpec]:
     shapes = []
     for number in range(count):
         size = rng.randrange(len(NODE_CPUS))
-        capacity = {
-            "cpu": str(NODE_CPUS[size]),
-            "memory": f"{NODE_MEMORY_GIB[size]}Gi",
-            "pods": str(MAX_PODS_PER_NODE),
-        }
+        capacity = {"cpu": str(NODE_CPUS[size]), "memory": f"{NODE_MEMORY_GIB[size]}Gi", "pods": str(MAX_PODS_PER_NODE)}
         shapes.append(NodeSpec(f"node-{number:06d}", capacity, {}))
     return shapes
 
@@ -111,10 +103,7 @@ def seeded_pods(rng: Rng, count: int, namespaces: int, run: str, prefix: str = "
     """Small pods, distributed round-robin over `namespaces` namespaces."""
     pods = []
     for number in range(count):
-        requests = {
-            "cpu": cpu_text(rng.choice(POD_CPU_MILLI)),
-            "memory": memory_text(rng.choice(POD_MEMORY_MIB)),
-        }
+        requests = {"cpu": cpu_text(rng.choice(POD_CPU_MILLI)), "memory": memory_text(rng.choice(POD_MEMORY_MIB))}
         namespace = f"{run}-{number % namespaces}"
         spec = {"containers": [_container({"requests": requests})]}
         pods.append(pod_body(namespace, f"{prefix}-{number:06d}", spec, {RUN_LABEL: run, "group": prefix}))

@@ -118,11 +118,11 @@ def parse_initial_cluster(text: str) -> Initial:
         name, equals, address = item.partition("=")
         place = split_address(address)
         if not (equals and name and place and place[1]):
-            raise MinikubeError(f"--initial-cluster: {item!r} is not name=host:port")
+            raise MinikubeError(f"{item!r} is not name=host:port")
         if name in found:
-            raise MinikubeError(f"--initial-cluster: {name} is named twice")
+            raise MinikubeError(f"{name} is named twice")
         if len(name) > TEXT_MAX or len(address) > TEXT_MAX:
-            raise MinikubeError(f"--initial-cluster: names and addresses have at most {TEXT_MAX} characters")
+            raise MinikubeError(f"names and addresses have at most {TEXT_MAX} characters")
         found[name] = address
     if not 0 < len(found) <= MEMBERS_MAX:
         raise MinikubeError(f"--initial-cluster names {len(found)} members; give 1 to {MEMBERS_MAX}")

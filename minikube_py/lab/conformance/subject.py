@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import InvalidRequest, WrongUsage
 from minikube_py.index import catalogue
 from minikube_py.index.structure import Structure
 from minikube_py.own_code import BadCode, find_class, name_of
 
 
-class NoSubject(MinikubeError):
-    """No such structure; the text says what to write."""
+class NoSubject(WrongUsage):
+    """No such structure or option; the text says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,10 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
     given = dict(options or {})
     if not place:
         if target in catalogue.STRUCTURES:
+            try:
+                catalogue.check_options(target, given)
+            except InvalidRequest as error:
+                raise NoSubject(str(error)) from error
             return Subject(target, target, None, given)
         known = ", ".join(catalogue.STRUCTURES)
         raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a structure; the structures are {known}")
@@ -49,7 +54,17 @@ def find_subject(target: str, options: Mapping[str, int | str] | None = None) ->
         kind: Any = find_class(target, "find")
     except BadCode as error:
         raise NoSubject(str(error)) from error
+    require_options(kind, given, f"structure {class_name}")
     return Subject(name_of(kind, target, "structure"), class_name, kind, given)
+
+
+def require_options(kind: Any, options: Mapping[str, int | str], what: str) -> None:
+    """Raises: NoSubject for options that `kind`, a class or factory, does not take."""
+    taken = signature(kind).parameters.values()
+    names = [each.name for each in taken if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    if unknown := [] if any(each.kind == each.VAR_KEYWORD for each in taken) else sorted(set(options) - set(names)):
+        known = ", ".join(each.name for each in taken if each.default is not each.empty) or "none"
+        raise NoSubject(f"{what} has no option {unknown[0]!r}; it has {known}")
 
 
 def parse_options(texts: list[str]) -> dict[str, int | str]:

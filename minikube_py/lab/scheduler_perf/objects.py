@@ -119,12 +119,7 @@ def volume_and_claim(volume: Object, claim: Object, namespace: str, index: int) 
         spec["csi"] = {**spec["csi"], "volumeHandle": name}
     elif "awsElasticBlockStore" in spec:
         spec["awsElasticBlockStore"] = {**spec["awsElasticBlockStore"], "volumeID": f"vol-{index}"}
-    spec["claimRef"] = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": namespace,
-        "name": claim_name,
-    }
+    spec["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim_name}
     metadata = {**(volume.get("metadata") or {}), "name": name}
     made = {**volume, "metadata": metadata, "spec": spec, "status": {"phase": "Bound"}}
     bound = {

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from minikube_py import own_code
 from minikube_py.env import read_file
+from minikube_py.errors import WrongUsage
 from minikube_py.lab.report import Table
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 
@@ -52,6 +53,10 @@ class Account:
     rows: list[Sequence[object]]
     pictures: list[tuple[str, Path]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
+
+
+class NoStudy(StudyError, WrongUsage):
+    """Nothing has the name that was given."""
 
 
 class Absent(StudyError):
@@ -106,9 +111,7 @@ def find(target: str) -> Study:
         made.name = target
         return made
     names = ", ".join((*BUILT_IN, *installed))
-    raise StudyError(
-        f"there is no study {target!r}: there are {names}; or name the file of a design (.toml, .yaml, .json)"
-    )
+    raise NoStudy(f"there is no study {target!r}: there are {names}; or name a design file ({', '.join(SUFFIXES)})")
 
 
 def _of_file(path: Path) -> Study:

@@ -37,12 +37,7 @@ def run_unit(task: Task) -> Record:
     """The record of one unit; never raises unless interrupted."""
     target, design, unit = task
     began_s = time.monotonic()
-    record: Record = {
-        "key": unit.key,
-        "block": unit.block,
-        "levels": dict(unit.levels),
-        "seed": unit.seed,
-    }
+    record: Record = {"key": unit.key, "block": unit.block, "levels": dict(unit.levels), "seed": unit.seed}
     try:
         gc.collect()
         gc.disable()

@@ -17,7 +17,7 @@ from minikube_py.index.structure import MISSING, IntArray, Point
 from minikube_py.lab.conformance.check import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
-from minikube_py.lab.conformance.subject import NoSubject
+from minikube_py.lab.conformance.subject import NoSubject, require_options
 from minikube_py.own_code import BadCode, find_class, name_of
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
@@ -80,20 +80,20 @@ def find_front(target: str, options: Mapping[str, int | str]) -> Subject:
     Raises: NoSubject."""
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if target in FRONTS:
-        kind, given = FRONTS[target]
+        (kind, given), title = FRONTS[target], target
         options = {**given, **options}
-        title = target
     elif target in installed:
         kind, title = installed[target].load(), target
     elif ":" not in target:
         known = ", ".join((*FRONTS, *installed))
-        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a front; there are {known}")
+        raise NoSubject(f"{target!r} is neither FILE.py:CLASS nor the name of a front; the fronts are: {known}")
     else:
         try:
             found: Any = find_class(target, "passing")
         except BadCode as error:
             raise NoSubject(str(error)) from error
         kind, title = found, name_of(found, target, "front")
+    require_options(kind, options, f"front {title}")
     return Subject(title, lambda points, shards: kind(points, shards, **options))
 
 

@@ -10,6 +10,7 @@ from minikube_py.lab import plots
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.measured import Measured
 from minikube_py.lab.study.runner import Task, in_processes
+from minikube_py.scheduler.prediction.predictor import predictor_named
 from minikube_py.studies.prediction.study import Prediction
 
 BLOCK = "tried"
@@ -27,6 +28,12 @@ def design_of(names: Sequence[str], usage: str, seeds: int, nodes: int) -> Desig
     return Design({**raw, "pictures": []}, "quick")
 
 
+def require_predictor(name: str) -> None:
+    """Raises: ConfigError if no predictor has this name."""
+    if (base := name if ":" in name else name.partition("+")[0]) not in Prediction().load("quick").raw["settings"]:
+        predictor_named(base)
+
+
 def tried(names: Sequence[str], usage: str, seeds: int, nodes: int, jobs: int) -> tuple[Measured, list[str]]:
     """The measurements, and the skipped predictors with reasons. Raises: StudyError if nothing was measured."""
     design = design_of(names, usage, seeds, nodes)
@@ -37,8 +44,7 @@ def tried(names: Sequence[str], usage: str, seeds: int, nodes: int, jobs: int) -
         raise StudyError(failed[0].partition(": ")[2] or failed[0])
     absent = sorted({reason for record in records for reason in record["absent"].values()})
     measured = Measured(design, records)
-    wrong = [f"{name}: left out, as it answered what cannot be" for name in sorted(measured.wrong)]
-    return measured, absent + wrong
+    return measured, absent + [f"{name}: left out, as it answered what cannot be" for name in sorted(measured.wrong)]
 
 
 def told_json(found: Measured, figures: Sequence[str], usage: str, seeds: int, absent: Sequence[str]) -> dict[str, Any]:

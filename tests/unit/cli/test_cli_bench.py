@@ -19,8 +19,8 @@ from minikube_py.cli.bench import configure
         pytest.param(["--sampling", "all,half"], 2, "'half' is not one of all, original", id="no such sampling"),
         pytest.param(["--predicates", "disk"], 2, "invalid choice: 'disk'", id="no such mix"),
         pytest.param(["--members", "2"], 2, "invalid choice: 2", id="an even number of members"),
-        pytest.param(["--matcher", "tree"], 1, "no structure is named 'tree'", id="no such matcher"),
-        pytest.param(["--store-index", "fits"], 1, "write NAME=STRUCTURE", id="half an index"),
+        pytest.param(["--matcher", "tree"], 2, "'tree' is not one of scan, ", id="no such matcher"),
+        pytest.param(["--store-index", "fits"], 2, "write NAME=STRUCTURE", id="half an index"),
         pytest.param(["--results", "/dev/null/x"], 1, "cannot write results under", id="no results"),
     ),
 )

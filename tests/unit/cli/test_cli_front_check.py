@@ -91,7 +91,7 @@ def test_a_front_that_is_installed_is_known_by_its_name(monkeypatch: pytest.Monk
 
 def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["front", "check", "no-such-front"]) == 2
-    said = "'no-such-front' is neither FILE.py:CLASS nor the name of a front; there are none, oracle"
+    said = "'no-such-front' is neither FILE.py:CLASS nor the name of a front; the fronts are: none, oracle"
     assert said in capsys.readouterr().err
     assert main(["front", "check", "skyband-2", "--no-bench", "--examples", "20", "--option", "k=3"]) == 0
     assert "skyband-2: all laws hold" in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py.cli import index_check
+from minikube_py.cli.main import main
 
 RIGHT = """
 import numpy as np
@@ -37,9 +36,7 @@ class Mine:
 
 
 def check(*arguments: str) -> int:
-    parser = argparse.ArgumentParser(prog="minikube-py index check", description=index_check.__doc__)
-    index_check.configure(parser)
-    return index_check.run(parser.parse_args(arguments))
+    return main(["index", "check", *arguments])
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from minikube_py.index.catalogue import STRUCTURES
         pytest.param(["up", "--port", "65536"], 2, "err", "is not within 0 to 65,535", id="no such port"),
         pytest.param(["demo", "--results", "/dev/null/x"], 1, "err", "cannot write results under", id="no results"),
         pytest.param(["replay", "google"], 2, "err", "invalid choice: 'google'", id="unknown trace"),
-        pytest.param(["replay", "openb", "--speed", "-1"], 2, "err", "is not within 0 to 1e9", id="negative speed"),
+        pytest.param(["replay", "openb", "--speed", "-1"], 2, "err", "not within 0 to 1,000,000", id="negative speed"),
         pytest.param(["replay", "openb", "--tables", "/nowhere"], 1, "err", "/nowhere/openb_nodes.csv", id="no tables"),
         pytest.param(["replay"], 2, "err", "name either a trace", id="neither trace nor log"),
         pytest.param(["replay", "openb", "--speed", "2"], 2, "err", "--speed needs --departures", id="no form"),

@@ -91,7 +91,7 @@ def test_one_that_listens_and_says_nothing_is_not_well() -> None:
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:99999"])
 def test_bad_addresses_are_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["health", "store", "--address", address]) == 1
+    assert cli.main(["health", "store", "--address", address]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -160,8 +160,8 @@ def test_tolerance_and_order() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["--pods", "nope"], 1, "there is no pod list 'nope'; there are cpu037, "),
-        (["--policy", "best"], 2, "there is no policy 'best'; there are random, "),
+        (["--pods", "nope"], 2, "there is no pod list 'nope'; there are cpu037, "),
+        (["--policy", "best"], 2, "'best' is not one of random, "),
         (["--seeds", "5-2"], 2, "the last seed must follow the first"),
         (["--seeds", "x"], 2, "'x' is not a list of seeds; write 42, 42-51 or 42,45"),
         (["--jobs", "0"], 2, "--jobs"),
