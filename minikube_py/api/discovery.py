@@ -40,6 +40,7 @@ class Discovery:
     def __init__(self, registry: Registry = REGISTRY) -> None:
         self._registry = registry
         self._cache: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self._plains: dict[str, tuple[Json, bytes]] = {}
 
     def document(
         self, path: str, accept: str | None, server_address: str = "", if_none_match: str | None = None
@@ -55,12 +56,18 @@ class Discovery:
             wanted = _aggregated_version(accept)
             if wanted:
                 return self._aggregated(parts[0], wanted, if_none_match)
-        content = self._plain(parts, server_address)
-        if content is None:
-            return None
+        key = "/".join(parts)
+        found = self._plains.get(key)
+        if found is None:
+            content = self._plain(parts, server_address)
+            if content is None:
+                return None
+            found = content, orjson.dumps(content) + b"\n"
+            if parts != ["api"]:
+                self._plains[key] = found
         if parts[0] == "api" or len(parts) > 2:
             _check_route(accept)
-        return _as_asked(content, accept)
+        return _as_asked(*found, accept)
 
     # --- one document a group-version -------------------------------------------------------------------------------
 
@@ -162,12 +169,12 @@ def _check_route(accept: str | None) -> None:
         raise no_representation(_ACCEPTED)
 
 
-def _as_asked(content: Json, accept: str | None) -> Document:
+def _as_asked(content: Json, as_json: bytes, accept: str | None) -> Document:
     for clause in parse_accept(accept):
         if clause.parameters.get("as"):
             continue
         if matches(JSON, clause.media):
-            return Document(orjson.dumps(content) + b"\n", JSON, {})
+            return Document(as_json, JSON, {})
         if clause.media == YAML:
             return Document(yaml.safe_dump(content, sort_keys=True).encode(), YAML, {})
     raise not_acceptable(_ACCEPTED)

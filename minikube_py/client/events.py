@@ -185,8 +185,9 @@ class EventRecorder:
         self._correlator = Correlator(spam_burst)
         # Events of one object keep their order: each object has one sender.
         self._queues: list[deque[_Pending]] = [deque() for _ in range(senders)]
-        self._wakes = [asyncio.Event() for _ in range(senders)]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._senders: dict[int, asyncio.Task[None]] = {}
+        """Those that have events to send."""
+        self._started = False
         self._last_name_ns = 0
         self._salt_ns = salt_ns
         self.created = self.patched = self.dropped = self.suppressed = self.failed = 0
@@ -204,20 +205,27 @@ class EventRecorder:
         sender = zlib.crc32(involved.uid.encode() or involved.name.encode()) % len(self._queues)
         self._queued += 1
         self._queues[sender].append(_Pending(involved, type, reason, message[:MESSAGE_CHARS_MAX], at_s))
-        self._wakes[sender].set()
+        self._hire(sender)
 
     def start(self) -> None:
-        if not self._tasks:
-            loop = asyncio.get_running_loop()
-            senders = range(len(self._queues))
-            self._tasks = [loop.create_task(self._run(i), name=f"events of {self._component}") for i in senders]
+        self._started = True
+        for sender, queue in enumerate(self._queues):
+            if queue:
+                self._hire(sender)
+
+    def _hire(self, sender: int) -> None:
+        if self._started and sender not in self._senders:
+            task = asyncio.get_running_loop().create_task(self._run(sender), name=f"events of {self._component}")
+            self._senders[sender] = task
 
     async def stop(self) -> None:
         """Queued events are dropped."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
+        self._started = False
+        senders = list(self._senders.values())
+        for task in senders:
             task.cancel()
-        await ended(*tasks)
+        await ended(*senders)
+        self._senders.clear()
         self.dropped += self._queued
         self._queued = 0
         for queue in self._queues:
@@ -237,11 +245,8 @@ class EventRecorder:
         }
 
     async def _run(self, sender: int) -> None:
-        queue, wake = self._queues[sender], self._wakes[sender]
-        while True:
-            while not queue:
-                wake.clear()
-                await wake.wait()
+        queue = self._queues[sender]
+        while queue:
             pending = queue.popleft()
             try:
                 await self._send(pending)
@@ -249,6 +254,7 @@ class EventRecorder:
                 self.failed += 1
                 logger.exception("event %s of %s is lost", pending.reason, pending.involved.name)
             self._queued -= 1
+        del self._senders[sender]
 
     async def _send(self, pending: _Pending) -> None:
         key, message = self._correlator.combine(pending)

@@ -118,6 +118,7 @@ class Informer(Generic[T]):
         rng: Rng,
         selection: Selection | None = None,
         indexers: Mapping[str, Indexer[T]] | None = None,
+        decode: Callable[[bytes], Any] = orjson.loads,
     ) -> None:
         self.resource = resource
         self.store: ObjectStore[T] = ObjectStore(indexers)
@@ -128,6 +129,7 @@ class Informer(Generic[T]):
         """Why the last list failed; "" if it succeeded."""
         self._client = client
         self._project = project
+        self._decode = decode
         self._clock = clock
         self._rng = rng
         self._selection = selection if selection is not None else Selection()
@@ -362,10 +364,10 @@ class Informer(Generic[T]):
 
     def _apply(self, batch: list[WatchEvent]) -> None:
         """Raises: _Expired, StatusError."""
-        loads, stats = orjson.loads, self.stats
+        decode, stats = self._decode, self.stats
         version = ""
         for kind, body in batch:
-            obj = loads(body)
+            obj = decode(body)
             if kind == "ERROR":
                 self._advance(version)
                 self._raise_error(body)
@@ -465,10 +467,12 @@ class Informer(Generic[T]):
 class InformerFactory:
     """Makes the informers of one component. Between `keep()` and `forget_unused()` the component may be replaced: what
     it stops goes on, and its successor gets it instead of one that lists again. An informer remembers nothing but the
-    objects as they are on the server."""
+    objects as they are on the server. `decode`: of events' bodies; its objects may be shared."""
 
-    def __init__(self, client: RestClient, clock: Clock, rng: Rng) -> None:
-        self._client, self._clock, self._rng = client, clock, rng
+    def __init__(
+        self, client: RestClient, clock: Clock, rng: Rng, decode: Callable[[bytes], Any] = orjson.loads
+    ) -> None:
+        self._client, self._clock, self._rng, self._decode = client, clock, rng, decode
         self._made: dict[Hashable, Informer[Any]] = {}
         self._kept: dict[Hashable, Informer[Any]] = {}
 
@@ -490,6 +494,7 @@ class InformerFactory:
                 rng=self._rng,
                 selection=selection,
                 indexers=indexers,
+                decode=self._decode,
             )
         else:
             informer.lives_on = False

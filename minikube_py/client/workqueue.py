@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from minikube_py.client.crew import Crew
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.env import Clock
 
@@ -40,6 +41,7 @@ class WorkQueue(Generic[K]):
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
         self._getters: deque[asyncio.Future[None]] = deque()
+        self._crew: Crew | None = None
         self._idle: list[asyncio.Future[None]] = []
         self._shutting_down = False
         self._added_at_s: dict[K, float] = {}
@@ -52,6 +54,11 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Items waiting; those being worked on do not count."""
         return len(self._queue)
+
+    def staff(self, crew: Crew) -> None:
+        """Starts workers as they are needed."""
+        self._crew = crew
+        crew.start(len(self._queue))
 
     def add(self, item: K) -> None:
         """Once per item until it is taken; ignored after shutdown."""
@@ -133,6 +140,8 @@ class WorkQueue(Generic[K]):
             if not getter.done():
                 getter.set_result(None)
                 return
+        if self._crew is not None:
+            self._crew.hire()
 
     def _wake_idle(self) -> None:
         idle, self._idle = self._idle, []

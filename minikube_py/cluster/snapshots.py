@@ -39,22 +39,25 @@ LOOKS_MAX: Final = 5_000
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Every object but leases, as stored, at `revision`; of the control plane `of`. `down`: the nodes that were.
-    `shown`: the keys whose values the API server shows as they are stored."""
+    `shown`: the keys whose values the API server shows as they are stored. `created`: the revision at which each
+    object's key was written first since it last was absent."""
 
     revision: int
     objects: Mapping[bytes, bytes] = field(repr=False)
     of: weakref.ref[Plane] = field(repr=False, compare=False)
     down: frozenset[str] = frozenset()
     shown: frozenset[bytes] = field(default=frozenset(), repr=False)
+    created: Mapping[bytes, int] = field(default_factory=dict, repr=False)
 
 
 async def take(plane: Plane) -> Snapshot:
     """Raises: Unavailable."""
     found = await plane.storage.range(RangeRequest(OBJECTS, prefix_end(OBJECTS)))
-    objects = {kv.key: kv.value for kv in found.kvs if not kv.key.startswith(LEASES)}
+    kept = [kv for kv in found.kvs if not kv.key.startswith(LEASES)]
+    objects, created = {kv.key: kv.value for kv in kept}, {kv.key: kv.create_revision for kv in kept}
     kubelet = plane.components.get("kubelet")
     down: frozenset[str] = kubelet.silent if isinstance(kubelet, FakeKubelet) else frozenset()
-    return Snapshot(found.revision, objects, weakref.ref(plane), down)
+    return Snapshot(found.revision, objects, weakref.ref(plane), down, created=created)
 
 
 class Turn:
@@ -126,7 +129,7 @@ async def _put_back(plane: Plane, clock: Clock, snapshot: Snapshot) -> None:
     # Components remember nothing of the time in between about objects without a status, as ConfigMaps.
     lives = tuple(kind.prefix for kind in plane.core.registry.kinds if kind.has_status)
     for _ in range(PASSES_MAX):
-        ops = _difference((await _at_rest(plane, clock)).objects, snapshot.objects)
+        ops = _difference(await _at_rest(plane, clock), snapshot)
         if snapshot.down or _replaces(ops) or any(isinstance(op, Put) and op.key.startswith(lives) for op in ops):
             break
         if not ops:
@@ -142,20 +145,24 @@ async def _with_new_components(plane: Plane, snapshot: Snapshot) -> None:
     try:
         for _ in range(PASSES_MAX):
             # Programs of the user still write.
-            if not (ops := _difference((await take(plane)).objects, snapshot.objects)):
+            now = await take(plane)
+            ops = _difference(now, snapshot)
+            if await _write(plane, ops, snapshot.shown, now.revision):
                 break
-            await _write(plane, ops, snapshot.shown)
     finally:
         nodes = [key.removeprefix(NODES).decode() for key in snapshot.objects if key.startswith(NODES)]
         await plane.start_again(nodes, snapshot.down)
 
 
-async def _write(plane: Plane, ops: Sequence[Op], shown: Set[bytes]) -> None:
+async def _write(plane: Plane, ops: Sequence[Op], shown: Set[bytes], revision: int = 0) -> bool:
+    """Returns whether nobody else has written since `revision`."""
     for op in ops:
         if isinstance(op, Put) and op.key in shown:
             plane.core.cache.reading.wrote(op.key, op.value)
     for batch in batches(ops):
-        await plane.storage.txn((), batch)
+        alone = (await plane.storage.txn((), batch)).revision == revision + 1
+        revision = revision + 1 if alone else -1
+    return revision >= 0
 
 
 def batches(ops: Sequence[Op]) -> Iterator[list[Op]]:
@@ -173,14 +180,20 @@ def batches(ops: Sequence[Op]) -> Iterator[list[Op]]:
         yield batch
 
 
-def _difference(now: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> list[Op]:
+def _difference(now: Snapshot, wanted: Snapshot) -> list[Op]:
     """Owners are deleted before their dependents, and controllers created after them, so that nothing deleted is
     recreated. An object that has taken the name of a wanted one is deleted first, as watches expect."""
-    changed = [key for key, value in wanted.items() if now.get(key) != value]
-    others = {key for key in changed if key in now and _uid(now[key]) != _uid(wanted[key])}
-    gone = sorted((key for key in now if key not in wanted or key in others), key=_is_pod)
-    back = sorted(changed, key=_is_pod, reverse=True)
-    return [*(DeleteRange(key) for key in gone), *(Put(key, wanted[key]) for key in back)]
+    there, back = now.objects, wanted.objects
+    changed = [key for key, value in back.items() if there.get(key) != value]
+    others = {
+        key
+        for key in changed
+        # Whose key has not been absent since is the same object.
+        if now.created.get(key, 0) > wanted.revision and _uid(there[key]) != _uid(back[key])
+    }
+    gone = sorted((key for key in there if key not in back or key in others), key=_is_pod)
+    changed.sort(key=_is_pod, reverse=True)
+    return [*(DeleteRange(key) for key in gone), *(Put(key, back[key]) for key in changed)]
 
 
 def _replaces(ops: Iterable[Op]) -> bool:

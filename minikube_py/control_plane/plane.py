@@ -17,6 +17,7 @@ from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.rules import User
+from minikube_py.client.decoded import Decoded
 from minikube_py.client.informer import InformerFactory
 from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
@@ -75,6 +76,7 @@ class Plane:
         self._config: PlaneConfig | None = None
         self._generators_before = 0
         self._informers: dict[str, InformerFactory] = {}
+        self._decoded = Decoded()
         self._other: Storage | None = None
 
     @property
@@ -191,7 +193,7 @@ class Plane:
 
     def _factory(self, name: str, transport: ApiTransport, rng: Rng) -> InformerFactory:
         if name not in self._informers:
-            self._informers[name] = InformerFactory(RestClient(transport), self._clock, rng)
+            self._informers[name] = InformerFactory(RestClient(transport), self._clock, rng, self._decoded)
         return self._informers[name]
 
     async def stop_components(self) -> None:

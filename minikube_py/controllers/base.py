@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from minikube_py.api.errors import StatusError
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.api.service_tokens import SigningKey
+from minikube_py.client.crew import Crew
 from minikube_py.client.events import EventRecorder, Involved
 from minikube_py.client.informer import InformerFactory
 from minikube_py.client.rest import (
@@ -59,7 +59,7 @@ from minikube_py.controllers.volume_views import (
     VOLUMES,
     project_whole,
 )
-from minikube_py.env import Clock, Rng, ended
+from minikube_py.env import Clock, Rng
 from minikube_py.errors import MinikubeError
 
 if TYPE_CHECKING:
@@ -261,23 +261,17 @@ class QueueWorkers:
         self.queue: RateLimitingQueue[str] = RateLimitingQueue(context.clock, limiter, timers=context.timers)
         self._name = name
         self._sync = sync
-        self._workers = workers if workers is not None else context.config.workers
-        self._tasks: list[asyncio.Task[None]] = []
+        size = workers if workers is not None else context.config.workers
+        self._crew = Crew(size, lambda _: work(self.queue, self._handle, self._failed), name)
         self.syncs = 0
         self.failures = 0
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(work(self.queue, self._handle, self._failed), name=f"{self._name} worker {i}")
-            for i in range(self._workers)
-        ]
+        self.queue.staff(self._crew)
 
     async def stop(self) -> None:
         self.queue.shut_down()
-        for task in self._tasks:
-            task.cancel()
-        await ended(*self._tasks)
+        await self._crew.stop()
 
     async def _handle(self, key: str) -> None:
         self.syncs += 1

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api.errors import StatusError
+from minikube_py.client.crew import Crew
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import EVENTS, Object, ResourceRef, delete_options, path_of
 from minikube_py.client.transport import MERGE_PATCH
@@ -24,7 +25,6 @@ from minikube_py.controllers.base import ControllerContext
 from minikube_py.controllers.discovery import ServedResource, served_resources
 from minikube_py.controllers.owner_graph import Item, OwnerGraph, unblocked_owners
 from minikube_py.controllers.views import FOREGROUND, ORPHAN, MetaView, OwnerRef, owner_refs
-from minikube_py.env import ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,13 @@ class GarbageCollector:
         self._monitored: dict[ResourceRef, ServedResource] = {}
         self._by_kind: dict[tuple[str, str], ServedResource] = {}
         self._absent_owners: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._deleters = Crew(
+            self._config.gc_workers, lambda _: work(self._delete_queue, self.attempt_to_delete, self._failed), self.name
+        )
+        self._orphaners = Crew(
+            self._config.workers, lambda _: work(self._orphan_queue, self.orphan_dependents, self._failed), self.name
+        )
+        self._rediscovery = Crew(1, lambda _: self._rediscover(), self.name)
         self.deleted = self.orphaned = self.failures = 0
 
     async def discover(self) -> None:
@@ -81,20 +87,16 @@ class GarbageCollector:
                 self._monitor(ref)
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(self._config.gc_workers):
-            self._tasks.append(loop.create_task(work(self._delete_queue, self.attempt_to_delete, self._failed)))
-        for _ in range(self._config.workers):
-            self._tasks.append(loop.create_task(work(self._orphan_queue, self.orphan_dependents, self._failed)))
+        self._delete_queue.staff(self._deleters)
+        self._orphan_queue.staff(self._orphaners)
         if self._config.discovery_period_s > 0:
-            self._tasks.append(loop.create_task(self._rediscover()))
+            self._rediscovery.start(1)
 
     async def stop(self) -> None:
         self._delete_queue.shut_down()
         self._orphan_queue.shut_down()
-        for task in self._tasks:
-            task.cancel()
-        await ended(*self._tasks)
+        for each in (self._deleters, self._orphaners, self._rediscovery):
+            await each.stop()
 
     def metrics(self) -> dict[str, float]:
         return {

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from minikube_py.client.backoff import Backoff
+from minikube_py.client.crew import Crew
 from minikube_py.client.timers import Timers
 from minikube_py.client.transport import ApiResponse, ApiTransport
-from minikube_py.env import Rng, ended
+from minikube_py.env import Rng
 from minikube_py.errors import OutcomeUnknown, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -36,24 +37,20 @@ class Writer:
     def __init__(self, transport: ApiTransport, timers: Timers, rng: Rng, at_once: int) -> None:
         self._transport = transport
         self._timers = timers
-        self._backoffs = [Backoff(rng) for _ in range(at_once)]
+        self._crew = Crew(at_once, lambda _: self._work(Backoff(rng)), "kubelet writes")
         self._queue: deque[Write] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
         self.sent = self.retried = self.refused = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._work(backoff)) for backoff in self._backoffs]
+        self._crew.start(len(self._queue))
 
     async def stop(self) -> None:
         """What is still queued is dropped; a restarted kubelet does it again."""
-        for task in self._tasks:
-            task.cancel()
-        await ended(*self._tasks)
+        await self._crew.stop()
         self._queue.clear()
 
     def put(self, write: Write) -> None:
@@ -63,6 +60,7 @@ class Writer:
             if not idle.done():
                 idle.set_result(None)
                 return
+        self._crew.hire()
 
     async def _work(self, backoff: Backoff) -> None:
         while True:
