@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minikube_py.cluster.public import AsyncCluster, Cluster, ClusterError, StatusError, WaitTimeout
+    from minikube_py.kubelet.config import NodeSpec
+    from minikube_py.sim.loop import SimFailure
 
 __version__ = "0.1.0"
-__all__ = ["AsyncCluster", "Cluster", "ClusterError", "StatusError", "WaitTimeout"]
+__all__ = ["AsyncCluster", "Cluster", "ClusterError", "NodeSpec", "SimFailure", "StatusError", "WaitTimeout"]
 
 
 def __dir__() -> list[str]:

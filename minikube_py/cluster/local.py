@@ -85,7 +85,7 @@ class Cluster(InVirtualTime):
     def start(self) -> Self:
         """Returns when its nodes are registered.
 
-        Raises: ClusterError, SimFailure, RoleFailed; nothing is left then."""
+        Raises: ClusterError, SimFailure; nothing is left then."""
         self._require_new()
         options = self._options
         with parameters_named(options.data_dir, options.stages):

@@ -14,17 +14,17 @@ from minikube_py.errors import MinikubeError
 
 @contextmanager
 def parameters_named(data_dir: Path | None = None, stages: Sequence[Path] = ()) -> Iterator[None]:
-    """Raises: ClusterError instead of errors about the stages, the port or the folder; else what the block raises."""
+    """Raises: ClusterError instead of other errors of the package, whose classes are private; it names the stages, the
+    port or the folder, where those are to blame; else what the block raises."""
     try:
         yield
     except ClusterError:
         raise
     except MinikubeError as error:
-        if (parameter := _parameter(str(error), data_dir, stages)) is None:
-            raise
         # The hint names a flag of the command line.
         text = str(error).partition("; name another with --")[0]
-        raise ClusterError(f"{parameter}: {text}") from error
+        parameter = _parameter(str(error), data_dir, stages)
+        raise ClusterError(text if parameter is None else f"{parameter}: {text}") from error
 
 
 def _parameter(text: str, data_dir: Path | None, stages: Sequence[Path]) -> str | None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py import Cluster, ClusterError
-from minikube_py.kubelet.config import NodeSpec
+from minikube_py import Cluster, ClusterError, NodeSpec
 from minikube_py.kubelet.stage_player import AT_ONCE_MAX
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "stages"

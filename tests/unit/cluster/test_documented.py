@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import minikube_py
 from minikube_py import Cluster
 from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.faults import Faults, Node
@@ -76,6 +77,20 @@ def test_every_public_name_of_a_cluster_is_on_the_page() -> None:
         names = [name for name in dir(each) if not name.startswith("_") and name not in INSIDE]
         pages = REFERENCE + (ROOT / "docs/how-to/explore.md").read_text(encoding="utf-8")
         assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == [], each
+
+
+def test_every_type_and_exception_of_the_public_door_is_public() -> None:
+    """What its annotations take, and what it says that it raises."""
+    code = "from minikube_py import *; print(AsyncCluster, Cluster, ClusterError, NodeSpec, SimFailure, WaitTimeout)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    raised = set()
+    for each in (Cluster, *Cluster.__mro__):
+        for method in vars(each).values():
+            raised |= set(re.findall(r"\b([A-Z]\w+(?:Error|Failure|Timeout))\b", inspect.getdoc(method) or ""))
+    assert "SimFailure" in raised and raised <= {*minikube_py.__all__, "TimeoutError"}, raised
+    pages = REFERENCE + "".join(_text(ROOT / page) for page in PAGES) + _text(ROOT / "docs/reference/pytest.md")
+    assert set(re.findall(r"\bSim[A-Z]\w+", pages)) <= set(minikube_py.__all__)
+    assert not re.search(r"minikube_py\.kubelet|minikube_py\.sim", REFERENCE)
 
 
 def test_the_package_lists_what_it_offers_before_it_is_imported() -> None:

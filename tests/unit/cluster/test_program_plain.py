@@ -17,12 +17,11 @@ from typing import Any
 
 import pytest
 
-from minikube_py import Cluster, ClusterError
+from minikube_py import Cluster, ClusterError, SimFailure
 from minikube_py.cluster.aims import Aimed
 from minikube_py.cluster.explore import Outcome, run_once
 from minikube_py.cluster.program_plain import KILLS_MAX
 from minikube_py.sim.faults import Fault
-from minikube_py.sim.loop import SimFailure
 
 pytestmark = pytest.mark.real_time("plain functions on threads of their own")
 MAPS = "/api/v1/namespaces/default/configmaps"

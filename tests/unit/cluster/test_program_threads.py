@@ -11,8 +11,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from minikube_py import Cluster
-from minikube_py.sim.loop import SimFailure
+from minikube_py import Cluster, SimFailure
 
 pytestmark = [
     pytest.mark.real_time("threads beside a cluster in virtual time"),

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from minikube_py import Cluster, ClusterError
+from minikube_py.control_plane.errors import RoleFailed
+from minikube_py.control_plane.plane import Plane
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 FORMS = ("real", "async", "virtual")
@@ -94,3 +96,15 @@ def test_the_parameter_is_named(tmp_path: Path, wrong: str, form: str) -> None:
             text = str(raised.value)
             assert text.startswith(f"{wrong.split()[0]}: ") and ": :" not in text
             assert "; name another with --" not in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_no_parameter_is_to_blame_for_is_a_public_exception_too(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Plane, config: object) -> None:
+        raise RoleFailed("the scheduler has ended", 1)
+
+    monkeypatch.setattr(Plane, "start_components", fail)
+    with pytest.raises(ClusterError, match=r"^the scheduler has ended$"):
+        started(form, {})

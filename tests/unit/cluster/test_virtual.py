@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from minikube_py import SimFailure
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import numbered_nodes
 from minikube_py.sim.aside import TooLong
-from minikube_py.sim.loop import SimFailure
 
 PODS = "/api/v1/namespaces/default/pods"
 
