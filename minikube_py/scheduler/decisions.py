@@ -78,10 +78,7 @@ class Decisions:
         seen.unschedulable, seen.allocatable = node.unschedulable, node.allocatable
         seen.requested = node.requested.copy()
         seen.nonzero_cpu_milli, seen.nonzero_memory_bytes = node.nonzero_cpu_milli, node.nonzero_memory_bytes
-        self._put(
-            pod.uid,
-            _Placed(pod, at_s, seen, *choice[2:], others, queued_s, started_s),
-        )
+        self._put(pod.uid, _Placed(pod, at_s, seen, *choice[2:], others, queued_s, started_s))
 
     def failed(self, pod: PodInfo, at_s: float, message: str) -> None:
         self._put(pod.uid, _Failed(pod, at_s, message))

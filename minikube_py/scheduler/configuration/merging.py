@@ -6,7 +6,7 @@ in pkg/scheduler/framework/runtime/framework.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,3 +134,10 @@ def score_weights(own: PluginSet, multi: Enabled, extends: Callable[[str], bool 
             raise ConfigError("score plugins: total score of Score plugins could overflow")
         total += weights[name] * 100
     return weights
+
+
+def refuse_unknown(what: str, args: Iterable[str], known: Iterable[str]) -> None:
+    """A misspelt argument is not the same as none. Raises: ConfigError."""
+    known = tuple(known)
+    if unknown := next((each for each in args if each not in known), None):
+        raise ConfigError(f"{what} has no argument {unknown!r}; it has: {', '.join(known) or 'none'}")

@@ -185,17 +185,7 @@ def _expressions(spec: Mapping[str, Any]) -> tuple[str | None, ...]:
 class Request:
     """A request, or one of the alternatives of request `parent`."""
 
-    __slots__ = (
-        "capacity",
-        "class_name",
-        "count",
-        "expressions",
-        "is_admin",
-        "mode",
-        "name",
-        "parent",
-        "tolerations",
-    )
+    __slots__ = "capacity", "class_name", "count", "expressions", "is_admin", "mode", "name", "parent", "tolerations"
 
     def __init__(self, name: str, parent: str, spec: Mapping[str, Any]) -> None:
         self.name = name

@@ -68,13 +68,7 @@ def _tls(given: Mapping[str, Any] | None, https: bool) -> Tls | None:
         return None
     if has_authority and insecure:
         raise ValueError("specifying a root certificates file with the insecure flag is not allowed")
-    tls = Tls(
-        insecure,
-        given.get("serverName") or "",
-        _pem(given, "ca"),
-        _pem(given, "cert"),
-        _pem(given, "key"),
-    )
+    tls = Tls(insecure, given.get("serverName") or "", _pem(given, "ca"), _pem(given, "cert"), _pem(given, "key"))
     context_of(tls)
     return tls
 

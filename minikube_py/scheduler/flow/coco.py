@@ -44,11 +44,12 @@ class Coco(OneClass):
     has five in all; a resource no machine has only adds OMEGA to the cost of waiting."""
 
     name = "COCO"
+    defaults: Mapping[str, Any] = {"resources": ()}
     DIMENSIONS: Final = 5
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._resources = (CPU, MEMORY, *(str(each) for each in args.get("resources", ())))
+        self._resources = (CPU, MEMORY, *(str(each) for each in self.args["resources"]))
         self._least: dict[str, int] = {}
         self._most: dict[str, int] = {}
         self._penalties: dict[str, dict[str, int]] = {}

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.columns import Nodes
+from minikube_py.scheduler.configuration.merging import refuse_unknown
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 
@@ -177,16 +178,19 @@ class ModelError(Exception):
 
 
 class CostModel:
-    """Subclass this. `args`: from the configuration; `rng`: the only source of randomness.
+    """Subclass this. `args`: from the configuration, over `defaults`; unknown ones are errors. `rng`: the only source
+    of randomness.
 
     `machine_classes`: how many pods of a round may go to a machine, each by an arc with its own price
     (`equiv_class_to_machine_classes`); 0 if a class has one arc to a machine."""
 
     name = ""
+    defaults: Mapping[str, Any] = {}
     machine_classes = 0
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
-        self.args = args
+        refuse_unknown(f"cost model {self.name or type(self).__name__}", args, self.defaults)
+        self.args = {**self.defaults, **args}
         self.rng = rng
 
     # --- lifecycle --------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ class Trivial(Slots):
     """All machines are equal; random preferences are slightly better. args: `preferences` (1) per pod."""
 
     name = "TRIVIAL"
+    defaults: Mapping[str, Any] = {"preferences": 1}
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         return Arc(5)
@@ -43,7 +44,7 @@ class Trivial(Slots):
         return Arc(2)
 
     def get_task_preference_arcs(self, task: Task, machines: Machines) -> Sequence[int]:
-        wanted = task.count * int(self.args.get("preferences", 1))
+        wanted = task.count * int(self.args["preferences"])
         return [self.rng.randrange(len(machines)) for _ in range(wanted if len(machines) else 0)]
 
 
@@ -143,10 +144,11 @@ class _Tiers(Slots, OneClass):
     """Each further pod on a machine has its own price. args: `machineClasses`, the pods per machine and round (10)."""
 
     UNSCHEDULED: Final = 2_560_000
+    defaults: Mapping[str, Any] = {"machineClasses": 10}
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self.machine_classes = int(args.get("machineClasses", 10))
+        self.machine_classes = int(self.args["machineClasses"])
 
     def task_to_unscheduled_agg(self, task: Task) -> Arc:
         return Arc(self.UNSCHEDULED)
@@ -160,10 +162,11 @@ class Net(_Tiers):
     (minikube-py.io/net-rx-bandwidth)."""
 
     name = "NET"
+    defaults: Mapping[str, Any] = {**_Tiers.defaults, "resource": "minikube-py.io/net-rx-bandwidth"}
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._resource = str(args.get("resource", "minikube-py.io/net-rx-bandwidth"))
+        self._resource = str(self.args["resource"])
 
     def _class_of(self, task: Task) -> EquivClass:
         return f"{task.request(self._resource)} of {self._resource}"
@@ -211,12 +214,16 @@ class Electricity(_Tiers):
     `centsPerKwh`: by the value of `zoneLabel` (topology.kubernetes.io/zone), `otherwise` (30)."""
 
     name = "ELECTRICITY"
+    defaults: Mapping[str, Any] = {
+        **_Tiers.defaults, "idleWatts": 100, "peakWatts": 250, "centsPerKwh": {},
+        "zoneLabel": "topology.kubernetes.io/zone",
+    }  # fmt: skip
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._idle, self._peak = int(args.get("idleWatts", 100)), int(args.get("peakWatts", 250))
-        self._cents = {str(k): float(v) for k, v in dict(args.get("centsPerKwh", {})).items()}
-        self._zone = str(args.get("zoneLabel", "topology.kubernetes.io/zone"))
+        self._idle, self._peak = int(self.args["idleWatts"]), int(self.args["peakWatts"])
+        self._cents = {str(k): float(v) for k, v in dict(self.args["centsPerKwh"]).items()}
+        self._zone = str(self.args["zoneLabel"])
 
     def _prices(self, machines: Machines) -> Any:
         found = np.full(len(machines), self._cents.get("otherwise", 30.0))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from minikube_py.scheduler.budgets import BUDGETS, Budgets, project_budget
-from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 from minikube_py.scheduler.flow.model import CostModel
 from minikube_py.scheduler.flow.models import model_named
 from minikube_py.scheduler.flow.solvers import solver_named
@@ -42,12 +42,8 @@ class FlowArgs:
 def read_args(args: Mapping[str, Any]) -> FlowArgs:
     """Raises: ConfigError."""
     known = {_camel(each.name): each for each in fields(FlowArgs)}
-    found: dict[str, Any] = {}
-    for name, value in args.items():
-        if name not in known:
-            raise ConfigError(f'initializing plugin "{NAME}": unknown field {name!r}; there are: {", ".join(known)}')
-        found[known[name].name] = _checked(name, value, str(known[name].type))
-    return FlowArgs(**found)
+    refuse_unknown(f'plugin "{NAME}"', args, known)
+    return FlowArgs(**{known[name].name: _checked(name, each, str(known[name].type)) for name, each in args.items()})
 
 
 def _checked(name: str, value: Any, kind: str) -> Any:

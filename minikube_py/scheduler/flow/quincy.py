@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from minikube_py.scheduler.configuration.merging import refuse_unknown
 from minikube_py.scheduler.flow.coco import penalties_of
 from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task
 from minikube_py.scheduler.flow.shared import ByLabel, Slots
@@ -41,6 +42,9 @@ class Quincy(Slots):
     nodes (topology.kubernetes.io/zone); `noSchedulingDelay` (false)."""
 
     name = "QUINCY"
+    defaults: Mapping[str, Any] = {
+        "inputs": {}, "rackLabel": "topology.kubernetes.io/zone", "noSchedulingDelay": False
+    }  # fmt: skip
     WAIT_FACTOR: Final = 0.5
     OFFSET: Final = 2_592_000
     TOR_COST: Final = 1
@@ -49,12 +53,14 @@ class Quincy(Slots):
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
+        for name, each in dict(self.args["inputs"]).items():
+            refuse_unknown(f"cost model {self.name}: input {name}", each, ("gib", "on"))
         self._inputs = {
             str(name): _Input(float(each["gib"]), {str(n): float(g) for n, g in dict(each.get("on", {})).items()})
-            for name, each in dict(args.get("inputs", {})).items()
+            for name, each in dict(self.args["inputs"]).items()
         }
-        self._racks = ByLabel(str(args.get("rackLabel", "topology.kubernetes.io/zone")))
-        self._delay = 39 * self.CORE_COST if args.get("noSchedulingDelay") else 0
+        self._racks = ByLabel(str(self.args["rackLabel"]))
+        self._delay = 39 * self.CORE_COST if self.args["noSchedulingDelay"] else 0
 
     def add_machine(self, machine: Machine) -> None:
         self._racks.add(machine)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from minikube_py.scheduler.configuration.merging import refuse_unknown
 from minikube_py.scheduler.flow.model import CLUSTER, Arc, Arcs, EquivClass, Machine, Machines, Task, task_type
 from minikube_py.scheduler.flow.shared import ByLabel, Slots
 from minikube_py.scheduler.framework import IntArray
@@ -44,15 +45,18 @@ class WhareMap(Slots):
     reports, `{app, machineType, coRunners: [idle, devils, rabbits, sheep, turtles], runtimeSeconds, instructions}`."""
 
     name = "WHARE"
+    defaults: Mapping[str, Any] = {"machineTypeLabel": "node.kubernetes.io/instance-type", "samples": ()}
     COST_LOWER_BOUND: Final = 96
 
     def __init__(self, args: Mapping[str, Any], rng: random.Random) -> None:
         super().__init__(args, rng)
-        self._types = ByLabel(str(args.get("machineTypeLabel", "node.kubernetes.io/instance-type")))
+        self._types = ByLabel(str(self.args["machineTypeLabel"]))
         self._psi: dict[tuple[str, str], list[int]] = {}
         self._xi: dict[tuple[str, CoRunners, str], list[int]] = {}
         self._beside: dict[str, CoRunners] = {}
-        for each in args.get("samples", ()):
+        for each in self.args["samples"]:
+            known = ("app", "machineType", "coRunners", "runtimeSeconds", "instructions")
+            refuse_unknown(f"cost model {self.name}: a sample", each, known)
             idle, devils, rabbits, sheep, turtles = each.get("coRunners", (0, 0, 0, 0, 0))
             beside = (int(idle), int(devils), int(rabbits), int(sheep), int(turtles))
             machine = str(each.get("machineType", ""))

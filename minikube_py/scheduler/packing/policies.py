@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from minikube_py.scheduler.columns import Nodes
-from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 from minikube_py.scheduler.framework import (
     ASSIGNED_POD,
     MAX_NODE_SCORE,
@@ -50,8 +50,11 @@ class GpuPolicy:
     name = ""
     node_local = True
     bounded = True
+    known: Sequence[str] = ("resource", "modelLabel")
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
+        # A configuration file includes the kind of the args.
+        refuse_unknown(f'plugin "{self.name}"', set(args) - {"kind", "apiVersion"}, self.known)
         self.resource = str(args.get("resource", GPU_RESOURCE))
         self.handle = handle
         label = str(args.get("modelLabel", MODEL_LABEL))
@@ -211,6 +214,7 @@ class GpuFragmentation(_Scoring):
     `typicalPods` (args): `[{cpuMilli, gpuMilli, gpus, models, weight}]`; `gpuMilli` of each of its `gpus`."""
 
     name = "GpuFragmentation"
+    known = (*GpuPolicy.known, "typicalPods")
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         super().__init__(args, handle)
@@ -299,12 +303,9 @@ def _typical_pods(given: Any) -> dict[Shape, int]:
     weights: dict[Shape, int] = {}
     for i, each in enumerate(given or ()):
         try:
-            shape = Shape(
-                int(each.get("cpuMilli", 0)),
-                int(each.get("gpuMilli", 0)),
-                int(each.get("gpus", 0)),
-                tuple(each.get("models", ())),
-            )
+            refuse_unknown(f"typicalPods[{i}]", each, ("cpuMilli", "gpuMilli", "gpus", "models", "weight"))
+            cpu_milli, gpu_milli, gpus = (int(each.get(name, 0)) for name in ("cpuMilli", "gpuMilli", "gpus"))
+            shape = Shape(cpu_milli, gpu_milli, gpus, tuple(each.get("models", ())))
             weight = int(each.get("weight", 1))
         except (AttributeError, TypeError, ValueError) as error:
             raise ConfigError(f'plugin "{GpuFragmentation.name}": typicalPods[{i}]: {error}') from error

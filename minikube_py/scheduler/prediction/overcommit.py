@@ -26,7 +26,7 @@ from minikube_py.scheduler.framework import (
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.node_resources import TOO_MANY_PODS
 from minikube_py.scheduler.prediction.predictor import FloatArray, asked, predictor_named
-from minikube_py.scheduler.prediction.usage import RESOURCES, Rows, meter_of, refuse_unknown
+from minikube_py.scheduler.prediction.usage import RESOURCES, Rows, meter_of, refuse_others
 
 _KNOWN: Final = ("predictor", "predictorArgs", "resources")
 
@@ -41,7 +41,7 @@ class OvercommitByPrediction:
     bounded = True
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
-        refuse_unknown(self.name, args, _KNOWN)
+        refuse_others(self.name, args, _KNOWN)
         self.resources = tuple(args.get("resources", RESOURCES))
         if not self.resources or not set(self.resources) <= set(RESOURCES):
             raise ConfigError(f'plugin "{self.name}": resources are {args.get("resources")!r}; of cpu and memory')

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minikube_py.own_code import BadCode, find_class, name_of, told
-from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 
 GROUP: Final = "minikube_py.predictors"
 STEP_MINUTES: Final = 5
@@ -79,10 +79,7 @@ class Predictor:
     looks_ahead = False
 
     def __init__(self, args: Mapping[str, Any] | None = None) -> None:
-        unknown = sorted(set(args or ()) - set(self.defaults))
-        if unknown:
-            known = ", ".join(self.defaults) or "none"
-            raise ConfigError(f"predictor {self.name} has no argument {unknown[0]!r}; it has: {known}")
+        refuse_unknown(f"predictor {self.name}", args or (), self.defaults)
         self.args = {**self.defaults, **(args or {})}
 
     def number(self, name: str, low: float, high: float) -> float:

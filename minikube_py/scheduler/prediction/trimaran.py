@@ -20,7 +20,7 @@ from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, CycleState, Handle, IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import FloatArray
-from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, meter_of, refuse_unknown
+from minikube_py.scheduler.prediction.usage import RESOURCES, Meter, Rows, meter_of, refuse_others
 
 WINDOW: Final = 3
 """Samples: 15 minutes, as for a load watcher."""
@@ -71,7 +71,7 @@ class _ByLoad:
         for each in _NOT_HERE:
             if args.get(each):
                 raise ConfigError(f'plugin "{self.name}": {each} is not supported; name a source of usage as usage')
-        refuse_unknown(self.name, args, self.known)
+        refuse_others(self.name, args, self.known)
         self.args = args
         self.handle = handle
         self.meter: Meter = meter_of(self.name, args, handle.clock, WINDOW)

@@ -14,7 +14,7 @@ import numpy as np
 from minikube_py.env import Clock
 from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 from minikube_py.scheduler.framework import IntArray, PluginError
 from minikube_py.scheduler.objects import CPU, MEMORY, NodeInfo, PodInfo
 from minikube_py.scheduler.prediction.predictor import STEP_MINUTES, FloatArray, Past, PredictionError
@@ -137,13 +137,11 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
     return Meter(source, name_of(kind, target, "name"), clock, keep)
 
 
-def refuse_unknown(plugin: str, args: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raises: ConfigError."""
+def refuse_others(plugin: str, args: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises: ConfigError for an argument of neither the plugin nor its source of usage."""
     # A configuration file includes the kind of the args.
-    known = (*known, "usage", "usageArgs")
-    for name in args:
-        if name not in known and name not in ("kind", "apiVersion"):
-            raise ConfigError(f'plugin "{plugin}" has no argument {name!r}; it has: {", ".join(known)}')
+    given = (each for each in args if each not in ("kind", "apiVersion"))
+    refuse_unknown(f'plugin "{plugin}"', given, (*known, "usage", "usageArgs"))
 
 
 class Rows:

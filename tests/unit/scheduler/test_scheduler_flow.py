@@ -187,6 +187,8 @@ BAD = """
 from minikube_py.scheduler.flow import Arc, CostModel
 
 class Bad(CostModel):
+    defaults = {"wrong": 0}
+
     def task_to_unscheduled_agg(self, task):
         return Arc(9)
 
@@ -212,7 +214,7 @@ class Lost(CostModel):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ("raises", "arc cluster -> machines, pod default/p: KeyError: 'no such price' (bad.py, line 11)"),
+        ("raises", "arc cluster -> machines, pod default/p: KeyError: 'no such price' (bad.py, line 13)"),
         ("nan", "arc cluster -> a, pod default/p: cost is nan; a whole number from"),
         ("capacity", "arc cluster -> a, pod default/p: capacity is -2; a whole number from 0 to"),
         ("text", "arc cluster -> a, pod default/p: cost is 'much'; a whole number is expected"),
@@ -266,7 +268,7 @@ async def test_a_model_that_loses_its_statistics_says_so(tmp_path: Path) -> None
         ({"solver": "simplex"}, "there is no solver 'simplex'"),
         ({"maxPods": 0}, "maxPods is 0; a whole number from 1 is expected"),
         ({"retrySeconds": 0}, "retrySeconds is 0; seconds, over 0 is expected"),
-        ({"rounds": 3}, "unknown field 'rounds'; there are: costModel, modelArgs, solver, maxPods, "),
+        ({"rounds": 3}, "has no argument 'rounds'; it has: costModel, modelArgs, solver, maxPods, "),
         ({"costModel": "COCO", "modelArgs": {"resources": 3}}, "cost model COCO: TypeError"),
     ],
 )
@@ -340,6 +342,8 @@ SLOW = """
 from minikube_py.scheduler.flow import Arc, CostModel
 
 class Slow(CostModel):
+    defaults = {"clock": 0}
+
     def prepare_stats(self, machines):
         self.args["clock"].now_s += 0.5
 
