@@ -60,9 +60,12 @@ TERMS = (
     Term("for a stranger", r"\bfor a stranger\b", "for a new user"),
     Term(
         "stand",
-        r"\b(?:they stand beside|stands here twice|stands alone|units stand in)\b",
-        "are listed, is written, excludes",
+        r"\bstands? (?:in|under|beside|around|here|there|alone)\b(?! (?:zip|varies|\())",
+        "is in, is listed in, wraps",
     ),
+    Term("stood in", r"\bstood in\b(?! fixed)", "was in"),
+    Term("told of", r"\btold of\b", "notified of, reported"),
+    Term("only told", r"\bonly told\b", "reported, not enforced"),
     Term("said of", r"\bare said of\b", "hold for, are compared on"),
     Term("for ever", r"\bfor ever\b", "forever"),
 )

@@ -6,7 +6,7 @@ A node says by an annotation which ports it has, in Mbit/s: `example.com/ports: 
 A pod asks for bandwidth by the resource `example.com/mbps`. Its whole share comes from one port: 30 Gbit/s do not fit a
 node with two ports that have 20 left each, which no sum over the node can tell. The scheduler leaves the resource alone
 (`ignoredByScheduler`), so no node has to report it. As it binds a pod, the extender writes the port into the pod's
-annotation `example.com/port`; all that is granted stands in the API server, so the extender may be restarted.
+annotation `example.com/port`; all that is granted is in the API server, so the extender may be restarted.
 
 It speaks the protocol of k8s.io/kube-scheduler/extender/v1, and runs beside kube-scheduler just as well. It needs the
 standard library alone.

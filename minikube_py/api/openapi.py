@@ -110,7 +110,7 @@ class _Schemas:
         return self.ref(message.name) if message is not None else {"type": "string"}
 
     def query(self, group: str, version: str, name: str) -> list[Json]:
-        """The options of a connection, as they stand in its query."""
+        """The options of a connection, as they are in its query."""
         message = SCHEMA.kind(group, version, name)
         fields = [each for each in message.declared if each.number] if message is not None else []
         sorts = {"bool": "boolean", "[]int32": "integer"}

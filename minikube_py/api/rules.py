@@ -31,7 +31,7 @@ def rules(*parts: Rule) -> Callable[[Json], list[FieldError]]:
 
 
 def at(path: str, *checks: Check) -> Rule:
-    """`checks` of what stands at `path`."""
+    """`checks` of the values at `path`."""
     steps = tuple(path.split("."))
     return lambda obj: [
         error for value, where in _found(obj, steps, "") for check in checks for error in check(value, where)

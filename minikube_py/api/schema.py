@@ -68,7 +68,7 @@ class Type:
 class Field:
     """A field of a message.
 
-    `name` is its JSON name, `embedded` the Go names of the embedded structs it stands in (its JSON stands in the outer
+    `name` is its JSON name, `embedded` the Go names of the embedded structs around it (its JSON is in the outer
     object), `number` its protobuf number in the message that declares it (0: none).
     """
 
@@ -99,7 +99,7 @@ _EMPTY_KINDS: Final = frozenset(("string", "bool", "int32", "int64", "uint8", "f
 
 
 class Message:
-    """A struct: its fields as declared, and as they stand in JSON."""
+    """A struct: its fields as declared, and as they are in JSON."""
 
     __slots__ = ("declared", "fields", "go_name", "name", "numbers", "package", "text")
 

@@ -250,7 +250,7 @@ def _merge_or_replace(original: list[Json], patch: list[Json], rule: _Rule, visi
 
 
 def _check_order(patch: list[Json], order: list[Json], merge_key: str) -> None:
-    """Items of the patch must stand in the order list, and in its order."""
+    """Items of the patch must be in the order list, and in its order."""
     if not patch or not order:
         return
     kept = _split_deletions(patch)[0] if merge_key else patch

@@ -1,7 +1,7 @@
 """The audit log: what is recorded of each request, as `audit.k8s.io/v1` events.
 
-`Auditor.handle` stands around the server's handler. Where a request's body, its decision and annotations become known,
-the handler tells `Request.audit`; it is None for requests that are not logged.
+`Auditor.handle` wraps the server's handler. Where a request's body, its decision and annotations become known, the
+handler passes them to `Request.audit`; it is None for requests that are not logged.
 
 Source: apiserver `pkg/audit/{context,request}.go`, `pkg/endpoints/filters/{audit,authn_audit}.go`.
 """

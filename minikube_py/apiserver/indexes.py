@@ -2,7 +2,7 @@
 
 | Path | |
 |---|---|
-| `GET /minikube-py/v1/indexes` | all of them, and how each stands at the member asked |
+| `GET /minikube-py/v1/indexes` | all of them, and the state of each at the member asked |
 | `POST /minikube-py/v1/indexes` | declares one; 409 where the name stands for another |
 | `GET, DELETE /minikube-py/v1/indexes/<name>` | one of them; 404 where there is none |
 | `GET /minikube-py/v1/explain?resource=nodes&where=free.cpu>=4&limit=10` | how it is answered, and at what cost |

@@ -350,7 +350,7 @@ def to_timestamp(value: Any) -> Any:
 
 
 def _equals(left: object, right: object) -> Any:
-    """A value of a type that Kubernetes added knows of its own type alone, where it stands on the left."""
+    """A value of a type that Kubernetes added knows of its own type alone, where it is on the left."""
     if type_name(left) in _KUBERNETES and right is not None and type(left) is not type(right):
         return no_overload()
     return equal(left, right)

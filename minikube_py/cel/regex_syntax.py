@@ -191,7 +191,7 @@ class Reader:
         raise self._wrong("invalid or unsupported Perl syntax", start)
 
     def _class(self) -> CharSet | None:
-        """`\\d`, `\\pL`, ... after the backslash, if one stands here."""
+        """`\\d`, `\\pL`, ... after the backslash, if one is here."""
         start, char = self._at - 1, self._text[self._at]
         if char.lower() in _PERL:
             self._at += 1

@@ -381,7 +381,7 @@ def put_optional(entries: dict[Any, Any], place: Any, key: object, value: object
 
 
 def shown(value: object) -> str:
-    """As Go's %v, which stands in errors."""
+    """As Go's %v, the form in which errors show a value."""
     if value is True or value is False:
         return str(value).lower()
     if value is None:

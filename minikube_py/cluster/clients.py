@@ -84,7 +84,7 @@ class Clients:
         return found
 
     async def _kr8s_api(self, api: Any) -> Any:
-        """As `kr8s.api()`, whose first request is sent before the result could be told of proxies."""
+        """As `kr8s.api()`, whose first request is sent before the result could be given proxies."""
         path, namespace = str(self._door.kubeconfig_path), self._door.namespace
         given = {"url": None, "kubeconfig": path, "serviceaccount": None, "namespace": namespace, "context": None}
         found = api(**given, bypass_factory=True)

@@ -144,7 +144,7 @@ class Locks:
 
     @contextlib.asynccontextmanager
     async def _in_line(self, request: Any, value: bytes, *reads: Op) -> AsyncIterator[Place]:
-        """Its key stands under the request's name, put now or before; `reads` are part of that txn. A caller that
+        """Its key is under the request's name, put now or before; `reads` are part of that txn. A caller that
         stops waiting leaves no key behind. Raises: Refused, RequestError, Unavailable."""
         lease = await self._session(request.lease)
         prefix = request.name + b"/"

@@ -76,7 +76,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function by its name; `args` None where it stands as an argument itself."""
+    """A function by its name; `args` None where it is an argument itself."""
 
     name: str
     line: int

@@ -114,7 +114,7 @@ def kill_each_once(members: Members, pods: int, running: Callable[[], bool]) -> 
 def reached(members: Members, count: int, running: Callable[[], bool]) -> None:
     def there() -> bool:
         if not running():
-            raise SystemExit(f"the replay ended before {count} pods stood in etcd")
+            raise SystemExit(f"the replay ended before {count} pods were in etcd")
         return members.pods() >= count
 
     eventually(there, f"{count} pods in etcd", WITHIN_S, pause_s=0.1)

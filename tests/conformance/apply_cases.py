@@ -132,7 +132,7 @@ def told_of_kubectl() -> Iterator[Ask]:
 
 
 def owned(answer: Answer) -> tuple[int, Any]:
-    """Status, and of an object its data and its owners, of a refused apply its conflicts. Owners stand in the order of
+    """Status, and of an object its data and its owners, of a refused apply its conflicts. Owners are in the order of
     the seconds of their writes, which fall differently on two servers.
 
     What upstream calls a fault of its own, and is its sender's, is 4xx here."""

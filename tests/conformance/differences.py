@@ -124,7 +124,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "order of members",
         "other bytes",
-        "members of an object stand in the order of its writer, not of Go's structs; JSON gives order no meaning",
+        "members of an object are in the order of its writer, not of Go's structs; JSON gives order no meaning",
         _always,
         _trees(lambda tree: tree.sorted()),
     ),
@@ -138,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "order of owners",
         "other bytes",
-        "owners stand in the order of the seconds of their writes, which fall differently on two servers",
+        "owners are in the order of the seconds of their writes, which fall differently on two servers",
         lambda ask, theirs, mine: "managedFields" in theirs.tree_text and "managedFields" in mine.tree_text,
         _trees(lambda tree: tree.sorted().with_sorted("managedFields")),
     ),

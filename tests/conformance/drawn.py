@@ -165,7 +165,7 @@ WRITE_OPTIONS: dict[str, SearchStrategy[str]] = {
 
 
 def _told(draw: st.DrawFn, plural: str, name: str) -> dict[str, Any]:
-    """The kind's body; half of the time with a part or two of those that may be told of it."""
+    """The kind's body; half of the time with one or two of its optional parts."""
     obj = named(plural, name)
     if plural in PARTS and draw(st.booleans()):
         for part in draw(st.lists(st.sampled_from(PARTS[plural]), min_size=1, max_size=2)):

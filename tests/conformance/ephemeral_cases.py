@@ -57,7 +57,7 @@ def told() -> Iterator[Ask]:
         spec = {**_SPEC, "containers": [container]}
         yield Ask("devices of others", "POST", f"{_PODS}?dryRun=All", {"metadata": {"name": "o"}, "spec": spec})
     beside = {"metadata": {"labels": {"new": "label"}, "annotations": {"x": "y"}, "finalizers": ["a.io/b"]}}
-    yield _patch("what stands beside", {"name": "third", "image": "x"}, status={"phase": "Failed"}, **beside)
+    yield _patch("what is beside", {"name": "third", "image": "x"}, status={"phase": "Failed"}, **beside)
     yield Ask("main path", "PATCH", POD, {"spec": {"ephemeralContainers": [{"name": "m", "image": "x"}]}}, STRATEGIC)
     yield _patch("static", FIRST, path=f"{_PODS}/static/ephemeralcontainers")
     yield _patch("absent", FIRST, path=f"{_PODS}/absent/ephemeralcontainers")

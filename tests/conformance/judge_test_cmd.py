@@ -2,7 +2,7 @@
 
     python tests/conformance/judge_test_cmd.py [--on ours|upstream] [--only a,b] [--logs FOLDER] [--write]
 
-The scripts are those of the module k8s.io/kubernetes v1.36.2, as they are, and so is kubectl. Both servers stand as
+The scripts are those of the module k8s.io/kubernetes v1.36.2, as they are, and so is kubectl. Both servers run as
 test-cmd.sh wants them: token admin-token, a node 127.0.0.1, controllers, no scheduler and no kubelet. Functions run one
 after the other, in upstream's order. What each function said is left in the folder of logs. `--write` puts the results
 into data/test_cmd.json and the table of them into docs/reference/test-cmd.md.

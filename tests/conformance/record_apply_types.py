@@ -2,7 +2,7 @@
 
     python tests/conformance/record_apply_types.py
 
-They stand in client-go (applyconfigurations/internal/internal.go), made from the API server's OpenAPI document.
+They are in client-go (applyconfigurations/internal/internal.go), made from the API server's OpenAPI document.
 """
 
 from __future__ import annotations

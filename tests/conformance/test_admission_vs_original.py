@@ -43,7 +43,7 @@ def _settled(value: Any) -> Any:
 
 
 def _unsided(answer: Answer) -> Answer:
-    """Both sides' webhooks stand at paths of the same length."""
+    """Both sides' webhooks are at paths of the same length."""
     return answer._replace(body=_UID.sub(b"<uid>", answer.body.replace(b"/mine/", b"/them/")))
 
 

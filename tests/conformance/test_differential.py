@@ -293,7 +293,7 @@ def test_secrets_with_tokens_are_filled_and_deleted_as_upstream() -> None:
 @pytest.mark.original
 @pytest.mark.timeout(300)
 def test_openapi_v2_tells_what_upstreams_tells() -> None:
-    """Definitions and paths that ours has stand in upstream's; and its JSON in our protobuf is its protobuf. Discovery
+    """Definitions and paths that ours has are in upstream's; and its JSON in our protobuf is its protobuf. Discovery
     lists what upstream's lists; and APIServices are what they are there."""
     report = judging.Report()
     with both() as (theirs, mine):

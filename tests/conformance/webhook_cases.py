@@ -1,6 +1,6 @@
 """Writes that webhooks look at: what they are sent, what each of their answers does, and who is called at all.
 
-Each case has configurations of its own, which match by the label `case`, so that all stand at once.
+Each case has configurations of its own, which match by the label `case`, so that all exist at once.
 """
 
 from __future__ import annotations

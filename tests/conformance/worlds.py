@@ -1,4 +1,4 @@
-"""Objects that drawn requests speak of: one body a kind, what may be told of it besides, and its status.
+"""Objects that drawn requests speak of: one body a kind, its optional parts, and its status.
 
 Data alone, so that a kind is drawn by adding its lines. A plural in `WORLD` is created, updated, patched, listed, read and
 deleted; `PARTS` are merged into its body, and `STATUS` into that of a write to `status`.
@@ -242,7 +242,7 @@ WORLD: dict[str, tuple[str, Body]] = {
     "mutatingwebhookconfigurations": (f"{ADMISSION}/mutatingwebhookconfigurations", {"webhooks": [_HOOK, {**_SERVED_HOOK, "reinvocationPolicy": "IfNeeded"}]}),
     "validatingwebhookconfigurations": (f"{ADMISSION}/validatingwebhookconfigurations", {"webhooks": [_HOOK, _SERVED_HOOK]}),
 }  # fmt: skip
-"""Plural to collection and body. Each stands in the world as `one` and `two`; see `named`. What is stored in one version
+"""Plural to collection and body. Each is in the world as `one` and `two`; see `named`. What is stored in one version
 and served in another, too, is that version's object: the second create meets the first one's."""
 CLUSTER_WIDE = frozenset(plural for plural, (where, _) in WORLD.items() if "/namespaces/" not in where)
 BY_SCHEMA = frozenset((
@@ -322,7 +322,7 @@ OTHERS: dict[str, dict[str, Body]] = {
     "clusterroles": {"gathers": {"aggregationRule": {"clusterRoleSelectors": [_SELECTOR, {"matchExpressions": [{"key": "z", "operator": "Exists"}]}]}}},
     "rolebindings": {"bare": {"roleRef": {"kind": "ClusterRole", "name": "r"}}},
 }  # fmt: skip
-"""What stands in the world beside `one` and `two`, by plural and name."""
+"""What is in the world beside `one` and `two`, by plural and name."""
 _AT = "2026-01-01T00:00:00Z"
 _HEALTHY = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "observedGeneration": 1}
 REPORTED: dict[str, dict[str, Body]] = {

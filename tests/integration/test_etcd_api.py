@@ -322,7 +322,7 @@ def test_a_range_in_a_stream_is_the_range(etcd: Caller) -> None:
     parts = [part.get("range_response", {}) for part in ok(etcd.parts("KV/RangeStream", asked))]
     whole = ok(etcd.call("KV/Range", asked))
     assert [kv for part in parts for kv in part.get("kvs", ())] == whole["kvs"]
-    # How many parts there are is the server's affair; what is not part of the list stands in the last alone.
+    # How many parts there are is the server's affair; what is not part of the list is in the last alone.
     assert not any(name in part for part in parts[:-1] for name in ("header", "count", "more"))
     assert (parts[-1]["header"], parts[-1]["count"]) == (whole["header"], whole["count"])
     sorted_by = pb.RangeRequest(key=b"a", sort_order=2)

@@ -258,7 +258,7 @@ def test_a_timeout_ends_what_waits_and_a_reset_ends_what_runs(tmp_path: Path) ->
         found = caller.call("KV/Range", pb.RangeRequest(key=b"l/", range_end=b"l0"))[1]
         eventually(
             lambda: caller.call("KV/Range", pb.RangeRequest(key=b"l/", range_end=b"l0"))[1]["count"] == 1,
-            "nothing stands in line for who has gone",
+            "nothing waits for a client that has gone",
         )
         assert found["count"] >= 1
 

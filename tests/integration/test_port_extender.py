@@ -1,4 +1,4 @@
-"""docs/how-to/grant-a-device-port.md as it stands there, and the extender in examples/scheduler that it runs."""
+"""docs/how-to/grant-a-device-port.md as written, and the extender in examples/scheduler that it runs."""
 
 from __future__ import annotations
 

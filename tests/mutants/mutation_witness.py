@@ -1,6 +1,6 @@
 """In which histories can a mutant make a difference? One run of each history without a mutant tells it of many.
 
-A history is the same to the byte each time, so where the changed place is not reached, or what stands there would have
+A history is the same to the byte each time, so where the changed place is not reached, or what is there would have
 come to the same, the mutant's history is the healthy one. A witness is planted at each mutant's place: it computes what
 the mutant would have, notes whether that differs, and goes on with what is right. Where the expression around a change
 has no effects, all of it is compared: `a < b + 1` for `a < b` differs only where `a == b`. Anything else counts as

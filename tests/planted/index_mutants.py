@@ -190,7 +190,7 @@ MUTANTS: tuple[IndexMutant, ...] = (
         "shards by slot never see it",
     ),
     IndexMutant(
-        "shards: the filter is not told of a point", "sharded", "index/structures/sharded.py",
+        "shards: a point is not added to the filter", "sharded", "index/structures/sharded.py",
         "        self._summaries[shard].put(point)\n",
         "        if old != shard:\n            self._summaries[shard].put(point)\n",
         "a slot that stays in its shard is taken to be unchanged",
@@ -205,7 +205,7 @@ MUTANTS: tuple[IndexMutant, ...] = (
         "sorted-runs: what is fresh is found in the runs as well", "sorted-runs", "index/structures/sorted_runs.py",
         "slots[~self._is_fresh[slots]]",
         "slots",
-        "a row that has changed since the last merge stands in two places",
+        "a row that has changed since the last merge is in two places",
     ),
     IndexMutant(
         "cow-max-tree: it grows by one level at most", "cow-max-tree", "index/structures/cow_max_tree.py",

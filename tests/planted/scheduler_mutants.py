@@ -155,7 +155,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "a sample lies in few zones",
     ),
     SchedulerMutant(
-        "sampled: a node that changes its zone stands in two", ORDER, "node_order.py",
+        "sampled: a node that changes its zone is in two", ORDER, "node_order.py",
         "        if self._zone_of.get(name) != zone:\n            self._leave(name)",
         "        if self._zone_of.get(name) != zone:",
         "nodes were only ever added",

@@ -68,7 +68,7 @@ def test_what_was_applied_is_there_and_owned(drawn: tuple[Ref, list[Any]]) -> No
 
 
 def _is_empty(config: Any, path: Any) -> bool:
-    """Whether the value at the path is an empty map or list, or stands in a list."""
+    """Whether the value at the path is an empty map or list, or is in a list."""
     at = config
     for kind, name in path:
         if kind:

@@ -199,7 +199,7 @@ def test_a_watch_on_fields_is_told_what_enters_and_leaves():
     [
         ("left untold", {revision: event for revision, event in SET_CHANGES.items() if revision != 4}),
         ("entered as an update", {**SET_CHANGES, 5: Event("PUT", NODE_MODEL.at(N, 5), NODE_MODEL.at(N, 3))}),
-        ("told of what is outside", {**SET_CHANGES, 8: Event("DELETE", tombstone(N, 8), NODE_MODEL.at(N, 7))}),
+        ("an event of a key outside", {**SET_CHANGES, 8: Event("DELETE", tombstone(N, 8), NODE_MODEL.at(N, 7))}),
         ("the sum was not followed", {2: SET_CHANGES[2], 3: SET_CHANGES[3], 7: SET_CHANGES[7]}),
     ],
 )

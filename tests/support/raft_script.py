@@ -47,7 +47,7 @@ ROUNDS_MAX = 100
 
 
 class Block(NamedTuple):
-    """`comment` and `commands` as they stand in the file; `line` is where the commands begin."""
+    """`comment` and `commands` as they are in the file; `line` is where the commands begin."""
 
     comment: str
     commands: str

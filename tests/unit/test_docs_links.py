@@ -1,4 +1,4 @@
-"""Every link from docs to code names a file that exists and, after `#`, a definition that stands in it."""
+"""Every link from docs to code names a file that exists and, after `#`, a definition that is in it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _doubles(keys: Iterable[Any], path: str) -> list[FieldError]:
 def validate_entries(
     entries: Mapping[str, Any] | None, limit: int, shown_max: int, key_check: Check, check: Check, path: str
 ) -> list[FieldError]:
-    """Keys and values of a map; keys of more than `shown_max` bytes are cut in the middle where they stand in paths."""
+    """Keys and values of a map; keys of more than `shown_max` bytes are cut in the middle where they are in paths."""
     given = entries or {}
     if 0 <= limit < len(given):
         return [too_many(path, len(given), limit)]

@@ -118,7 +118,7 @@ def _validate_class_and_mode(spec: Json, path: str, inline: bool) -> list[FieldE
 
 
 def validate_volume_spec(spec: Json, name: str, path: str = "spec", *, inline: bool = False) -> list[FieldError]:
-    """`inline`: the spec stands in a VolumeAttachment, not in a PersistentVolume called `name`."""
+    """`inline`: the spec is part of a VolumeAttachment, not of a PersistentVolume called `name`."""
     errors = _validate_inline(spec, path) if inline else []
     modes = spec.get("accessModes") or ()
     errors += [] if modes else [required(f"{path}.accessModes")]

@@ -25,7 +25,7 @@ _ZERO: Final = {"$": "", "#": 0, "!": False, "?": None, "%": None, "[": None, "*
 
 
 class _Field(NamedTuple):
-    """`json_name` "-": the field stands in the pod's spec, one level up, under its own name."""
+    """`json_name` "-": the field is in the pod's spec, one level up, under its own name."""
 
     go_name: str
     json_name: str

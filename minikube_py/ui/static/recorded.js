@@ -3,7 +3,7 @@
 const [NODE_PUT, NODE_GONE, POD_PUT, POD_GONE] = [0, 1, 2, 3];
 const WAITING_SHOWN = 50, STEPS = 600;
 
-/** One recording, and what stands there after the moments that were played. */
+/** One recording, and its state after the moments that were played. */
 class Run {
   constructor(data, number) {
     this.data = data;

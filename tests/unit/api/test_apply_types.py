@@ -1,4 +1,4 @@
-"""The types of apply beside upstream's, which stand in client-go (tests/conformance/record_apply_types.py)."""
+"""The types of apply beside upstream's, which are in client-go (tests/conformance/record_apply_types.py)."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def test_no_body_that_the_loop_works_on_holds_it_for_long(core: Core) -> N
     edges = [one for one in at_the_edge(goes_elsewhere) if one.body]
     assert len(edges) > 90
     beyond, jobs = await worst(core, edges)
-    # Some patches of what stands there, which is larger than what they were judged by.
+    # Some patches of what is there, which is larger than what they were judged by.
     assert beyond == [] and jobs < len(edges) / 3
 
 

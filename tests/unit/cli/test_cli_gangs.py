@@ -1,4 +1,4 @@
-"""docs/how-to/gangs.md as it stands there, in virtual time."""
+"""docs/how-to/gangs.md as written, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation shows of the public door runs as it stands there."""
+"""What the documentation shows of the public door runs as written."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def told() -> tuple[dict[str, str], dict[str, set[str]]]:
     for line in text.splitlines():
         if line.startswith("# TYPE "):
             _, _, last, kind = line.split()
-            assert types.setdefault(last, kind) == kind and list(types)[-1] == last, f"{last} stands in two places"
+            assert types.setdefault(last, kind) == kind and list(types)[-1] == last, f"{last} is in two places"
         else:
             match = SAMPLE.fullmatch(line)
             assert match is not None and match[1] == last, line

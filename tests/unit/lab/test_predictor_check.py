@@ -50,7 +50,7 @@ def test_each_wrong_predictor_is_found_by_its_law(tmp_path: Path, law: str, old:
     assert old in RIGHT
     shown = judged(tmp_path, RIGHT.replace(old, new), law)
     assert "# " in shown
-    assert len(shown.splitlines()) <= 4, "the least past that shows it"
+    assert len(shown.splitlines()) <= 4, "the shortest history that shows it"
 
 
 @pytest.mark.parametrize("name", PREDICTORS)

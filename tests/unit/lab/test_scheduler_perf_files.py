@@ -95,7 +95,7 @@ def test_every_shipped_file_is_read_whole() -> None:
     all_of_them = [run for workloads in found.values() for run in workloads]
     gates.check_gates(all_of_them)
     opcodes = Counter(op.opcode for run in all_of_them for op in run.ops)
-    # createPodSets is unrolled; createResourceClaims and sleep stand in no shipped file.
+    # createPodSets is unrolled; createResourceClaims and sleep are in no shipped file.
     assert set(ops.OPS) - set(opcodes) == {"createPodSets", "createResourceClaims", "sleep"}
     for run in all_of_them:
         for op in run.ops:

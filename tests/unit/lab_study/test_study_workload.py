@@ -78,7 +78,7 @@ def test_half_of_the_requests_stand_right_behind_a_stored_value() -> None:
                 asked += 1
                 behind += low - 1 in stored[each]
                 assert 1 <= low <= made.capacity
-    # Unsnapped ones stand there now and then too.
+    # Unsnapped ones are there now and then too.
     assert 0.5 < behind / asked < 0.95
 
 

@@ -1,6 +1,6 @@
 """Elections, claim by claim of the Raft paper (Ongaro and Ousterhout, extended version): 5.1, 5.2, 5.4.1, 5.6.
 
-The claims about the log stand in test_raft_paper_log.py, those of the thesis in test_raft_thesis.py.
+The claims about the log are in test_raft_paper_log.py, those of the thesis in test_raft_thesis.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claims of Ongaro's thesis ("Consensus: bridging theory and practice"), and of the paper's section 8.
 
 3.10 leadership transfer; 4.4 and 6.2 availability; 6.4 reads; 9.6 pre-vote; 10.2 writing and sending at once. Chapter 4
-stands in test_raft_membership.py.
+is in test_raft_membership.py.
 """
 
 from __future__ import annotations

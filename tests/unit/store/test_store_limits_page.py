@@ -32,7 +32,7 @@ def is_number(value: object) -> bool:
 
 
 def assigned(module: ModuleType) -> set[str]:
-    """The names that stand on the left side of an assignment at the module's level."""
+    """The names on the left side of an assignment at the module's level."""
     statements = ast.parse(Path(str(module.__file__)).read_text()).body
     targets = [each for each in statements if isinstance(each, ast.Assign | ast.AnnAssign)]
     return {
@@ -45,7 +45,7 @@ def assigned(module: ModuleType) -> set[str]:
 
 
 def numbers() -> dict[str, float]:
-    """Of modules and of what configures, by name; those that another module defines stand there alone."""
+    """Of modules and of what configures, by name; those that another module defines are listed there alone."""
     found: dict[str, float] = {}
     for name, module in modules():
         own = assigned(module)

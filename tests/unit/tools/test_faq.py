@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from minikube_py import Cluster
+from minikube_py.apiserver import admission
 from minikube_py.cli import main
 from minikube_py.cluster import pytest_plugin
 from minikube_py.controllers.base import ControllerConfig
@@ -44,6 +45,7 @@ FOUND = {
     "Helm": ("how-to/virtual-time.md", "minikube-py.io/run-seconds"),
     "log more": ("reference/pytest.md", "the components' log lines during the test"),
     "member dies": ("reliability.md", "An acknowledged write is never lost"),
+    "drain": ("reference/what-works.md", "evictions of `kubectl drain`"),
     "admission webhooks": ("reference/what-works.md", "--enable-admission-plugins=ServiceAccount"),
 }
 """A word of each question, and the place where a reader finds the answer."""
@@ -68,6 +70,14 @@ def test_its_flags_exist(command: str, capsys: pytest.CaptureFixture[str]) -> No
     text = capsys.readouterr().out
     for flag in {flag for line in lines for flag in re.findall(r"--[a-z-]+", line)}:
         assert flag in text, (command, flag)
+
+
+def test_every_admission_plugin_is_listed() -> None:
+    page = (ROOT / "docs/reference/what-works.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^(NamespaceLifecycle,.*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    assert listed.replace("\n", " ").split(", ") == [
+        name for name in admission.ORDER if name != admission.SERVICE_ACCOUNT
+    ]
 
 
 def test_its_storage_class_provisions_volumes() -> None:
