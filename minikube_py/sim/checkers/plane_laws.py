@@ -133,7 +133,7 @@ class TaintEvictions:
                 self._follow(new, past.objects["nodes"].get(new["spec"].get("nodeName", "")), change.at_s)
 
     def _seemed_tainted(self, pod: Object, at_s: float, lag_s: float) -> bool:
-        """A late view of its node has taints that went before the pod came."""
+        """A stale view of its node can have taints that were removed before the pod was bound."""
         bound_s, tolerations = self._bound_s.get(pod["metadata"]["uid"], at_s), pod["spec"].get("tolerations") or ()
         return any(
             end_s <= bound_s <= end_s + lag_s and tolerated_s(taints, tolerations) <= at_s - bound_s + RESOLUTION_S
