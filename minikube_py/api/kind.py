@@ -224,6 +224,8 @@ class Kind:
     ttl_s: int = 0
     renews: str = ""
     """The field of `spec`, a MicroTime, usually the only change of an update; no hook reads it."""
+    beats: str = ""
+    """The field of all conditions, a Time, usually the only change of a patch of the status; no hook reads it."""
     orphans_by_default: bool = False
     orphaning_warning: str = ""
     has_dependents: bool = True

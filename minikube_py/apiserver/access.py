@@ -84,12 +84,9 @@ class Access:
             audit.impersonated = user
         audit.authorized(*await self.may(user, asked))
 
-    def holds(self, request: Request, verb: str) -> bool:
+    def holds(self, path: str, user: User, verb: str) -> bool:
         """Whether a user's change of an object is known to be allowed. Not a substitute for the checks on the write."""
-        user = request.user or ANONYMOUS
-        if request.wanted is not None or request.audit is not None:
-            return False
-        held = self._held.get((request.path, verb, user.name))
+        held = self._held.get((path, verb, user.name))
         return MASTERS in user.groups or (held is not None and (held.user is user or held.user == user))
 
     async def _admit(self, request: Request, path: ResourcePath | None, verb: str) -> User:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,7 @@ from minikube_py.apiserver.declaring import declare_later, declared
 from minikube_py.apiserver.deletes import Deleter, orphaning_told
 from minikube_py.apiserver.endpoints import EndpointReconciler
 from minikube_py.apiserver.evictions import Evictions
-from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, object_bytes, single_bytes, with_options
+from minikube_py.apiserver.forms import PLAIN, YAML, Form, finished, negotiate, single_bytes, with_options
 from minikube_py.apiserver.inflight import InFlight, too_many
 from minikube_py.apiserver.limits import Limits
 from minikube_py.apiserver.lists import Lister
@@ -53,6 +53,7 @@ from minikube_py.apiserver.outgoing import Closed, Outgoing
 from minikube_py.apiserver.preparing import as_served
 from minikube_py.apiserver.questions import Questions
 from minikube_py.apiserver.quotas import Quotas
+from minikube_py.apiserver.renewals import Renewing
 from minikube_py.apiserver.reviews import review
 from minikube_py.apiserver.routes import Route, check_segment, parse_path, route, verb_of
 from minikube_py.apiserver.rules import User
@@ -64,6 +65,7 @@ from minikube_py.apiserver.watching import Watching
 from minikube_py.apiserver.webhook_calls import Caller
 from minikube_py.apiserver.work import Work, WorkHere, in_form
 from minikube_py.apiserver.writes import Writer, Written
+from minikube_py.client.transport import ApiResponse
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.errors import Compacted, MinikubeError, Unavailable
 from minikube_py.index.declared import INDEXES_PREFIX
@@ -159,6 +161,7 @@ class ApiServer:
         self._stopping = False
         self._inflight: dict[asyncio.Task[object], float] = {}
         self._late: set[asyncio.Task[object]] = set()
+        self._renewing = Renewing(self, self._inflight, self._late)
 
     def _conversions_of(self, kind: Kind) -> Conversions | None:
         if kind.conversion_webhook is None:
@@ -357,18 +360,13 @@ class ApiServer:
         try:
             if slots is not None:
                 slots.check()
-            renewal = self.writer.renewals.expected(request, path, self.access, self.writer.chain)
-            permitted = renewal is not None
-            if renewal is not None and path and path.resource and (written := await renewal):
-                response = Response(200, object_bytes(path.resource, *written))
-            elif self.page is not None and request.path.startswith(PAGE):
+            if self.page is not None and request.path.startswith(PAGE):
                 response = await self.page.answer(request)
             elif path is None:
                 await self.access.admit(request, None, verb)
                 permitted = True
                 response = await self._handle_path(request)
             else:
-                permitted = False
                 await self.access.admit(request, path, verb)
                 permitted = True
                 asked = route(path, request.method, verb)
@@ -407,6 +405,13 @@ class ApiServer:
         response = finished(response, request, path.resource if found and path is not None else None)
         self.requests.observe(path, verb, response.status, self.clock.monotonic_s() - started_s)
         return response
+
+    def renew(
+        self, user: User, writes: Sequence[tuple[str, bytes]]
+    ) -> Coroutine[Any, Any, Sequence[ApiResponse | None]]:
+        """PUTs of bodies to paths from within this process: the answers to those that renew an object, made in one
+        step. None: `handle` must answer."""
+        return self._renewing.all(user, writes)
 
     async def _handle_path(self, request: Request) -> Response:
         if request.path == "/metrics":

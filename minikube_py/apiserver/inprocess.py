@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final, cast
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
@@ -13,7 +13,7 @@ from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.rest import refused_watch
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
-from minikube_py.errors import Unavailable
+from minikube_py.errors import MinikubeError, Unavailable
 
 USER_AGENT: Final = "minikube-py"
 
@@ -47,6 +47,20 @@ class InProcessTransport:
             response.stream.close()
             raise ValueError("a watch is opened with watch(), not with request()")
         return ApiResponse(response.status, response.body, response.headers)
+
+    async def put_all(self, writes: Sequence[tuple[str, bytes]]) -> Sequence[ApiResponse | MinikubeError]:
+        """See `client.transport.put_all`."""
+        if self._closed:
+            return [Unavailable("the transport is closed")] * len(writes)
+        answers: list[ApiResponse | MinikubeError | None] = list(await self._core.renew(self._user, writes))
+        others = [place for place, answer in enumerate(answers) if answer is None]
+        if others:
+            asked = [self.request("PUT", path, None, body) for path, body in (writes[place] for place in others)]
+            for place, answer in zip(others, await asyncio.gather(*asked, return_exceptions=True)):
+                if isinstance(answer, BaseException) and not isinstance(answer, MinikubeError):
+                    raise answer
+                answers[place] = answer
+        return cast(list[ApiResponse | MinikubeError], answers)
 
     async def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
         """See ApiTransport. Each batch is one turn's events; the objects are shared with all other watchers."""

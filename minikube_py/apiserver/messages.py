@@ -37,9 +37,9 @@ created) and the new one (None: it is being deleted), before the new one is vali
 
 Raises: StatusError 403, 404."""
 
-Standing: TypeAlias = "Callable[[str, Json], Callable[[], bool] | None]"
-"""A cheap check for later updates of an object (given its name and value) that change only `Kind.renews`. None: full
-admission is required."""
+Standing: TypeAlias = "Callable[[Kind, str, Json], Callable[[], bool] | None]"
+"""A cheap check for later updates of an object (given its kind, name and value) that change only `Kind.renews` or
+`Kind.beats`. None: full admission is required."""
 
 
 PAGE: Final = "/minikube-py/ui/"
@@ -53,7 +53,7 @@ class Page(Protocol):
         ...
 
 
-def admits_renewals(name: str, obj: Json) -> Callable[[], bool] | None:
+def admits_renewals(kind: Kind, name: str, obj: Json) -> Callable[[], bool] | None:
     """The `Standing` that checks nothing."""
     return _always
 

@@ -33,10 +33,10 @@ class Series:
         self.counts = [0] * (len(REQUEST_BUCKETS) + 1)
         self.sum_s = 0.0
 
-    def observe(self, code: int, duration_s: float) -> None:
-        self.by_code[code] = self.by_code.get(code, 0) + 1
-        self.counts[bisect_left(REQUEST_BUCKETS, duration_s)] += 1
-        self.sum_s += duration_s
+    def observe(self, code: int, duration_s: float, count: int = 1) -> None:
+        self.by_code[code] = self.by_code.get(code, 0) + count
+        self.counts[bisect_left(REQUEST_BUCKETS, duration_s)] += count
+        self.sum_s += duration_s * count
 
     @property
     def sli_counts(self) -> list[int]:
@@ -50,7 +50,8 @@ class RequestMetrics:
     def __init__(self) -> None:
         self._series: dict[SeriesKey, Series] = {}
 
-    def observe(self, path: ResourcePath | None, verb: str, code: int, duration_s: float) -> None:
+    def observe(self, path: ResourcePath | None, verb: str, code: int, duration_s: float, count: int = 1) -> None:
+        """`count` requests alike."""
         if path is None or path.resource is None:
             key: SeriesKey = (_VERBS.get(verb, "GET"), *_NO_RESOURCE)
         else:
@@ -60,7 +61,7 @@ class RequestMetrics:
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = Series()
-        series.observe(code, duration_s)
+        series.observe(code, duration_s, count)
 
     def lines(self) -> Iterable[str]:
         yield "# TYPE apiserver_request_total counter"

@@ -78,12 +78,14 @@ class _Admission:
         if why is not None:
             raise forbidden(resource, name, why)
 
-    def standing(self, name: str, lease: Json) -> Callable[[], bool] | None:
-        """See Standing: for a Lease that the user keeps holding."""
+    def standing(self, kind: Kind, name: str, lease: Json) -> Callable[[], bool] | None:
+        """See Standing: for a node of the user, or a Lease that the user keeps holding."""
+        if kind is NODES:
+            return partial(self._nodes.has, name) if self._nodes is not None else None
         if player(lease) != self._user.name:
             return None
         if isinstance(self._nodes, OneNode) or lease["metadata"]["namespace"] != LEASE_NAMESPACE:
-            return admits_renewals(name, lease)
+            return admits_renewals(kind, name, lease)
         return partial(self._claims.stays_shared, name, NODES.key("", name), [None])
 
     # --- pods -------------------------------------------------------------------------------------------------------

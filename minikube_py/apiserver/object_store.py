@@ -5,6 +5,7 @@ Maps store errors to API statuses; an unknown outcome stays unknown (504 with th
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -25,8 +26,9 @@ from minikube_py.errors import (
     RequestTooLarge,
     Unavailable,
 )
+from minikube_py.mvcc.txn import replacing
 from minikube_py.mvcc.types import Compare, DeleteRange, KeyValue, Op, Put, RangeRequest, RangeResult, Txn, TxnResult
-from minikube_py.store.storage import ALARM_ADVICE, Storage
+from minikube_py.store.storage import ALARM_ADVICE, Storage, begun
 
 T = TypeVar("T")
 TOO_OLD: Final = "The resourceVersion for the provided list is too old."
@@ -161,6 +163,12 @@ class ObjectStore:
             result = await self._release(Txn(compare, success, failure), full)
         return self._outcome(result, None, claims)
 
+    def renew(self, old: KeyValue, value: bytes) -> Future[TxnResult]:
+        """Sends a txn that puts `value` if the object still equals `old`. Raises, and its future: errors of the
+        store."""
+        self.reading.wrote(old.key, value)
+        return begun(self.storage, replacing(old, value))
+
     async def delete(self, old: KeyValue, released: Sequence[bytes] = ()) -> Outcome:
         """Deletes the object if it still equals `old`."""
         success: list[Op] = [DeleteRange(old.key), *(DeleteRange(key) for key in released)]
@@ -196,7 +204,7 @@ class ObjectStore:
             self._leases.clear()
             raise service_unavailable("the lease of the object has ended; please try again") from None
         except MinikubeError as error:
-            raise _status_of(error) from None
+            raise status_of(error) from None
 
     async def lease(self, ttl_s: int) -> int:
         """A lease that expires in `ttl_s` or up to a minute later, shared by writes of that minute."""
@@ -231,10 +239,10 @@ async def translated(operation: Awaitable[T]) -> T:
     try:
         return await operation
     except MinikubeError as error:
-        raise _status_of(error) from None
+        raise status_of(error) from None
 
 
-def _status_of(error: MinikubeError) -> MinikubeError:
+def status_of(error: MinikubeError) -> MinikubeError:
     """The API status for a store error; other errors unchanged."""
     if isinstance(error, Compacted):
         return expired(TOO_OLD)

@@ -29,6 +29,7 @@ from minikube_py.env import Clock
 
 log = logging.getLogger(__name__)
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+_new = tuple.__new__
 _SENT: Final[dict[Any, bytes]] = {}
 """Replaces the bytes of a sent change. Read-only."""
 PUMPED_STEPS: Final = 25_000
@@ -132,7 +133,7 @@ class Group:
         else:
             now, before = entry is not None, previous is not None
         if now:
-            return WatchEvent("MODIFIED" if before else "ADDED", self.encoder.of_change(change, False))
+            return _new(WatchEvent, ("MODIFIED" if before else "ADDED", self.encoder.of_change(change, False)))
         return WatchEvent("DELETED", self.encoder.of_change(change, True)) if before else None
 
     def flush(self) -> None:

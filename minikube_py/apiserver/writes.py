@@ -25,6 +25,7 @@ from minikube_py.api.patch import patch_type
 from minikube_py.api.quota.charging import Refused
 from minikube_py.apiserver.addresses import AddressAllocator, held_keys
 from minikube_py.apiserver.admission import Chain, Passage
+from minikube_py.apiserver.beats import Beats, may_beat
 from minikube_py.apiserver.bodies import Bodies
 from minikube_py.apiserver.cached_cluster import CachedCluster
 from minikube_py.apiserver.changing import Absent, MakeNext, nothing_is_written, taken_error, told
@@ -105,6 +106,7 @@ class Writer(Bodies):
         self.conversions_of: Callable[[Kind], Conversions | None] = nobody_converts
         self.chain = Chain(())
         self.renewals = Renewals(store)
+        self.beats = Beats(store)
         self._gate = gate
         self._limits = limits
         self._clock = clock
@@ -417,6 +419,11 @@ class Writer(Bodies):
         said: list[str] = []
         patch_type(request.content_type, resource.codec is None)
         passage = self.enter(route, request, "UPDATE")
+        plain = passage is None and may_beat(route, request)
+        key = resource.key(route.namespace, route.name)
+        before: list[KeyValue] = []
+        if plain and (beat := await self.beats.write(resource, key, request)) is not None:
+            return Written(*beat)
         content_type, validation = request.content_type, options.field_validation
         sender = self.sender(request, options)
         patch = PatchBody(content_type, request.body, validation, route.namespace, route.name, sender)
@@ -429,6 +436,8 @@ class Writer(Bodies):
                 made = await self.work.run("patch", asked, kv.value, kv.mod_revision)
                 said.clear()
                 return await self.passing.change(resource, asked, made, kv, warnings, passage, request.admit)
+            if plain:
+                before.append(kv)
             old = stored(resource, kv.value, kv.mod_revision)
             new = patched(resource, old, patch, sub, warnings)
             return Next(await self._finished(resource, new, old, sub, said, passage, request.admit))
@@ -436,6 +445,8 @@ class Writer(Bodies):
         try:
             owned = self._owned(resource, request, make)
             written = await self._change(resource, route.namespace, route.name, owned, options.dry_run, sub=sub)
+            if before and not (warnings or said):
+                self.beats.learn(resource, route.name, request, before[-1], written.value, written.revision)
         except StatusError as error:
             raise told(error, warnings, said) from None
         return written._replace(warnings=warnings + said) if warnings or said else written

@@ -5,8 +5,11 @@ Requests and watch streams are the same; components cannot distinguish the two.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
+
+from minikube_py.errors import MinikubeError
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -48,3 +51,24 @@ class ApiTransport(Protocol):
         An answer other than 200 becomes one ERROR event with the Status. Raises: Unavailable."""
 
     async def close(self) -> None: ...
+
+
+PutAll = Callable[[Sequence[tuple[str, bytes]]], Awaitable[Sequence[ApiResponse | MinikubeError]]]
+
+
+async def put_all(
+    transport: ApiTransport, writes: Sequence[tuple[str, bytes]]
+) -> Sequence[ApiResponse | MinikubeError]:
+    """PUTs of bodies to paths, sent at once: what `request` returns or raises for each. A transport within the server's
+    process has a method of this name."""
+    together: PutAll | None = getattr(transport, "put_all", None)
+    if together is not None:
+        return await together(writes)
+    return await asyncio.gather(*(_put(transport, path, body) for path, body in writes))
+
+
+async def _put(transport: ApiTransport, path: str, body: bytes) -> ApiResponse | MinikubeError:
+    try:
+        return await transport.request("PUT", path, None, body)
+    except MinikubeError as error:
+        return error

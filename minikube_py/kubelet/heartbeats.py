@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from minikube_py.env import Clock, ended
 from minikube_py.errors import MinikubeError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TICKS_PER_INTERVAL = 40
 TICK_MAX_S = 1.0
@@ -127,8 +129,8 @@ class Round:
                 logger.warning("heartbeat: %s", error or type(error).__name__)
 
 
-async def in_batches(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Runs all calls, many in parallel, to share the store's group commits."""
-    at_once = max(AT_ONCE_MIN, -(-len(calls) // BATCHES_MAX))
-    for first in range(0, len(calls), at_once):
-        await asyncio.gather(*(call() for call in calls[first : first + at_once]))
+def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """What is sent at once, to share the store's group commits."""
+    at_once = max(AT_ONCE_MIN, -(-len(items) // BATCHES_MAX))
+    for first in range(0, len(items), at_once):
+        yield items[first : first + at_once]

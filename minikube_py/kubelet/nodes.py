@@ -18,14 +18,14 @@ from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer, InformerFactory
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
 from minikube_py.client.sharing import Shared
-from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse
+from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, put_all
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, OutcomeUnknown, RequestError, Unavailable
 from minikube_py.kubelet import node_status
 from minikube_py.kubelet.addresses import AddressPlan, Block, shares_that_fit
 from minikube_py.kubelet.admission import Texts
 from minikube_py.kubelet.config import SLOTS_MAX, KubeletConfig, NodeSpec
-from minikube_py.kubelet.heartbeats import Round, in_batches
+from minikube_py.kubelet.heartbeats import Round, batches
 from minikube_py.kubelet.pod_status import is_ready
 from minikube_py.kubelet.writes import Write, Writer
 
@@ -383,25 +383,44 @@ class Nodes:
     async def _renew(self, names: Sequence[str]) -> None:
         renew_time = micro_timestamp(self._clock.wall_s())
         duration_s = self.lease_duration_s()
-        nodes = [self.played[name] for name in names if name in self.played]
-        calls = [lambda node=node: self._renew_one(node, duration_s, renew_time) for node in nodes]
-        await in_batches(calls)
+        for nodes in batches([self.played[name] for name in names if name in self.played]):
+            await self._renew_together(nodes, duration_s, renew_time)
 
-    async def _renew_one(self, node: PlayedNode, duration_s: int, renew_time: str) -> None:
-        """Updates the lease at the version last seen, or creates it. A failure is retried at the next turn."""
+    async def _renew_together(self, nodes: Sequence[PlayedNode], duration_s: int, renew_time: str) -> None:
+        """Updates the leases at the versions last seen, or creates them. A failure is retried at the next turn."""
+        again = [(node, False) for node in nodes if not node.lease_version]
+        seen = [node for node in nodes if node.lease_version]
+        body = node_status.lease
+        leases = [(n.lease_path, body(n.name, n.uid, n.lease_version, duration_s, renew_time)) for n in seen]
+        for node, answer in zip(seen, await put_all(self._client.transport, leases)):
+            if isinstance(answer, MinikubeError):
+                self.renewal_failures += 1
+            elif answer.status in (404, 409):
+                again.append((node, True))
+            else:
+                self._renewed(node, answer)
+        if again:
+            await asyncio.gather(*(self._renew_one(node, stale, duration_s, renew_time) for node, stale in again))
+
+    async def _renew_one(self, node: PlayedNode, stale: bool, duration_s: int, renew_time: str) -> None:
+        """`stale`: the lease is deleted, or was written by another."""
         try:
-            response = await self._write_lease(node, duration_s, renew_time)
-            if response.status in (404, 409):
-                # It is deleted, or exists: created before a restart or by another process.
+            response = None if stale else await self._write_lease(node, duration_s, renew_time)
+            if response is None or response.status in (404, 409):
+                # It may exist: created before a restart or by another process.
                 node.lease_version = await self._lease_version(node)
                 response = await self._write_lease(node, duration_s, renew_time)
         except MinikubeError:
             self.renewal_failures += 1
             return
+        self._renewed(node, response)
+
+    def _renewed(self, node: PlayedNode, response: ApiResponse) -> None:
         if response.status < 300:
             node.lease_version = version_of(response.body)
             self.renewals += 1
-            self._claimed(node)
+            if not node.claimed:
+                self._claimed(node)
         else:
             if response.status == 403:
                 self._unclaimed(node)
@@ -440,8 +459,8 @@ class Nodes:
             except MinikubeError as error:
                 logger.debug("status of node %s: %s", name, error)
 
-        calls = [lambda name=name: one(name) for name in names if name in self.played]
-        await in_batches(calls)
+        for nodes in batches([name for name in names if name in self.played]):
+            await asyncio.gather(*map(one, nodes))
 
     def metrics(self) -> dict[str, float]:
         return {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from minikube_py.errors import InvalidRequest
 from minikube_py.mvcc.key_index import tombstone
-from minikube_py.mvcc.types import Command, DeleteRange, Event, KeyValue, LeaseRevoke, bare
+from minikube_py.mvcc.types import Command, DeleteRange, Event, KeyValue, LeaseRevoke, Txn, bare
 
 if TYPE_CHECKING:
     from minikube_py.mvcc.state import StateMachine
@@ -38,6 +38,8 @@ class Endings(NamedTuple):
 def prepare(state: StateMachine, command: Command) -> Iterator[None] | None:
     """Prepares `command` in slices; None if there is little to prepare, or it was done already. Nothing else must be
     applied until then. The slices change nothing visible."""
+    if type(command) is Txn:
+        return None
     inner = bare(command)
     if type(inner) is DeleteRange:
         if not inner.range_end or state.index.count(inner.key, inner.range_end) < LARGE_KEYS:

@@ -52,7 +52,7 @@ def check_reads(ops: Sequence[Op], index: KeyIndex, died: Callable[[], int]) -> 
 def check_deletions(txn: Txn, index: KeyIndex) -> None:
     """For all branches. Called by the proposer, not by apply: an earlier log may hold more. A plain deletion is
     prepared in slices (`ahead`) and needs no bound. Raises: InvalidRequest."""
-    if txn.plain and DeleteRange not in map(type, txn.success) and DeleteRange not in map(type, txn.failure):
+    if txn.single:
         return
     keys, waiting = 0, [txn]
     for each in waiting:

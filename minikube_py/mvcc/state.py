@@ -32,7 +32,7 @@ from minikube_py.mvcc.sessions import Sessions
 from minikube_py.mvcc.snapshot import load, records
 from minikube_py.mvcc.successor import FIRST_REVISION, oldest_revision
 from minikube_py.mvcc.tables import RowsEnded, Tables, described
-from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, path, taken
+from minikube_py.mvcc.txn import KEY_NOT_FOUND, RESERVED, Path, check, mark_single, path, taken
 from minikube_py.mvcc.types import (
     FROM_KEY,
     AsUser,
@@ -166,10 +166,10 @@ class StateMachine:
 
     def _apply_txn(self, txn: Txn) -> TxnResult:
         events: list[Event] = []
-        if txn.plain and len(txn.success) == 1 and type(put := txn.success[0]) is Put and path(txn, self.index)[0]:
+        if (txn.single or (not txn.plain and mark_single(txn))) and path(txn, self.index)[0]:
             # Nearly every write of an API server.
-            self._check_put(put)
-            result = TxnResult(self.revision + 1, True, (self._put(put, self.revision + 1, events),))
+            self._check_put(put := cast(Put, txn.success[0]))
+            result = tuple.__new__(TxnResult, (self.revision + 1, True, (self._put(put, self.revision + 1, events),)))
         else:
             result = self._run(txn, self._checked(txn)[0], self.revision + 1, events)
         self._commit(events)
@@ -364,7 +364,7 @@ class StateMachine:
         if old_lease != lease:
             self.lessor.move(key, old_lease, lease)
         events.append(event)
-        return PutResult(revision, previous if prev_kv else None)
+        return tuple.__new__(PutResult, (revision, previous if prev_kv else None))
 
     def _delete(self, delete: DeleteRange, revision: int, events: list[Event]) -> DeleteResult:
         key, range_end, prev_kv = delete

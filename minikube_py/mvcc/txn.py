@@ -22,9 +22,7 @@ KEY_NOT_FOUND: Final = "etcdserver: key not found"
 DUPLICATE_KEY: Final = "etcdserver: duplicate key given in txn request"
 TOO_MANY_OPS: Final = "etcdserver: too many operations in txn request"
 
-RESERVED: Final = (
-    f"keys under {INDEXES_PREFIX.decode()} are written only by declaring and dropping indexes"
-)
+RESERVED: Final = f"keys under {INDEXES_PREFIX.decode()} are written only by declaring and dropping indexes"
 
 _FIELD: Final = {"VALUE": 1, "CREATE": 2, "MOD": 3, "VERSION": 4, "LEASE": 5}
 _NUMBERS: Final = frozenset(_FIELD) - {"VALUE"}
@@ -32,6 +30,11 @@ _OPERATORS: Final = frozenset({"=", "!=", "<", ">"})
 _SINGLE_MAX: Final = 4
 _ONE_KEY: Final = RangeRequest(b"")[1:]
 _INT64_MAX: Final = (1 << 63) - 1
+_new = tuple.__new__
+# The constructor of a frozen dataclass takes as long as packing the whole txn.
+_set_compare, _set_success, _set_failure, _set_plain, _set_single = [
+    Txn.__dict__[name].__set__ for name in ("compare", "success", "failure", "plain", "single")
+]
 _ABSENT = KeyValue(b"", b"", 0, 0, 0, 0)
 
 
@@ -68,20 +71,41 @@ def is_single(txn: Txn) -> bool:
     return 0 <= lease <= _INT64_MAX
 
 
+def mark_single(txn: Txn) -> bool:
+    """`is_single`, recorded if it holds."""
+    if not is_single(txn):
+        return False
+    object.__setattr__(txn, "plain", True)
+    object.__setattr__(txn, "single", True)
+    return True
+
+
+def replacing(kv: KeyValue, value: bytes) -> Txn:
+    """Puts `value` if the key is still as in `kv`, which was read from a store: valid, and marked as single."""
+    key, _, _, revision, _, lease = kv
+    txn = object.__new__(Txn)
+    _set_compare(txn, (_new(Compare, (key, "MOD", "=", revision, b"")),))
+    _set_success(txn, (_new(Put, (key, value, lease, False, False, False)),))
+    _set_failure(txn, (_new(RangeRequest, (key, *_ONE_KEY)),))
+    _set_plain(txn, True)
+    _set_single(txn, True)
+    return txn
+
+
 def check(request: Put | DeleteRange | RangeRequest | Txn) -> None:
     """Raises: InvalidRequest if the request is invalid in any state."""
     if type(request) is not Txn:
         _check_op(request, MAX_TXN_OPS)
         return
-    plain = is_single(request)
-    if not plain:
-        plain = _check_txn(request, MAX_TXN_OPS)
-        try:
-            for branch in (request.success, request.failure):
-                if len(branch) > 1 or (branch and type(branch[0]) is Txn):
-                    check_overlap(branch)
-        except Overlap:
-            raise InvalidRequest(DUPLICATE_KEY) from None
+    if mark_single(request):
+        return
+    plain = _check_txn(request, MAX_TXN_OPS)
+    try:
+        for branch in (request.success, request.failure):
+            if len(branch) > 1 or (branch and type(branch[0]) is Txn):
+                check_overlap(branch)
+    except Overlap:
+        raise InvalidRequest(DUPLICATE_KEY) from None
     if plain:
         object.__setattr__(request, "plain", True)
 

@@ -133,6 +133,8 @@ class Txn:
     failure: tuple[Op, ...] = ()
     plain: bool = field(default=False, init=False, compare=False, repr=False)
     """Set by `txn.check`: valid, nothing nested, and no range compared. Apply skips the check."""
+    single: bool = field(default=False, init=False, compare=False, repr=False)
+    """Also set by it: `txn.is_single`."""
 
 
 Op = Put | DeleteRange | RangeRequest | Txn

@@ -15,7 +15,7 @@ from minikube_py.errors import InvalidRequest, Unavailable
 from minikube_py.fields.spec import FieldSet, FieldSpec, SumSpec
 from minikube_py.fields.where import MAX_COMPARISONS, MAX_VALUES, Where
 from minikube_py.mvcc.codec import USER_COMMANDS
-from minikube_py.mvcc.txn import EMPTY_KEY, TOO_MANY_OPS, check, is_single
+from minikube_py.mvcc.txn import EMPTY_KEY, TOO_MANY_OPS, check, mark_single
 from minikube_py.mvcc.types import (
     AsUser,
     ChangeAuth,
@@ -150,8 +150,7 @@ _RANGE_NUMBERS: Final = (
 
 def _txn(txn: Txn) -> None:
     """Counted first: a txn that is too large is not examined further."""
-    if is_single(txn):
-        object.__setattr__(txn, "plain", True)
+    if txn.single or mark_single(txn):
         return
     left = TXN_OPS_TOTAL
     waiting = [txn]

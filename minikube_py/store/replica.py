@@ -182,6 +182,20 @@ class Replica:
         called."""
         if len(data) > self.request_bytes_max:
             raise RequestTooLarge(len(data), self.request_bytes_max)
+        if type(command) is not Txn or not command.single:
+            self._check(command, own)
+        if self.shortage and grows(command):
+            raise NoSpace(self.shortage)
+        if self._lost_lead or self.failure:
+            raise self._not_taken("")
+        raft = self.raft
+        try:
+            index = raft.propose(data)
+        except ProposalDropped as dropped:
+            raise self._not_taken(str(dropped)) from None
+        self._waiting.append((index, command, reply))
+
+    def _check(self, command: Command, own: bool) -> None:
         if own:
             validate_own(command)
         else:
@@ -195,16 +209,6 @@ class Replica:
                 # The number of keys is visible only to users who may read them.
                 self.state.auth.require(command, self.state.lessor)
                 raise
-        if self.shortage and grows(command):
-            raise NoSpace(self.shortage)
-        if self._lost_lead or self.failure:
-            raise self._not_taken("")
-        raft = self.raft
-        try:
-            index = raft.propose(data)
-        except ProposalDropped as dropped:
-            raise self._not_taken(str(dropped)) from None
-        self._waiting.append((index, command, reply))
 
     def propose_change(self, change: MemberChange, reply: Reply) -> None:
         """Proposes a change of members; done when it is applied here.

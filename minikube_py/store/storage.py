@@ -5,6 +5,7 @@ Three implementations: embedded (in this process), the store's own client (frame
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, cast
 
@@ -159,3 +160,10 @@ class CommandStorage:
 
     async def drop_index(self, name: str) -> int:
         return (await self.command(DropIndex(name))).revision
+
+
+def begun(storage: Storage, txn: Txn) -> asyncio.Future[TxnResult]:
+    """`storage.txn`, sent before this returns if the store is in this process: its result. Raises: as that."""
+    if isinstance(storage, CommandStorage):
+        return asyncio.ensure_future(cast(Awaitable[TxnResult], storage.command(txn)))
+    return asyncio.ensure_future(storage.txn(txn.compare, txn.success, txn.failure))

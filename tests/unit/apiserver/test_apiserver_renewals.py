@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,11 @@ from minikube_py.api.kinds.coordination import LEASES
 from minikube_py.api.registry import REGISTRY
 from minikube_py.apiserver.admission import ORDER, Attributes, Chain, Plugin
 from minikube_py.apiserver.auth import ADMIN, SHARED_KUBELET
+from minikube_py.apiserver.inprocess import USER_AGENT, InProcessTransport
 from minikube_py.apiserver.messages import Request
 from minikube_py.apiserver.rules import AUTHENTICATED, User
+from minikube_py.client.transport import ApiResponse
+from minikube_py.errors import Unavailable
 
 Json = dict[str, Any]
 ALL = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -95,28 +99,34 @@ async def running(folder: Path) -> AsyncIterator[Core]:
 
 async def history(folder: Path, seed: int, way: str) -> tuple[list[Any], int]:
     """What each request of a seed is answered; how many went the short way. `way`: "long"; "short", as from this
-    process; or "received", with a body that is read after authorization."""
+    process; "received", with a body that is read after authorization; "together", as in a batch from this process."""
     rng, found, renewed = random.Random(seed), [], 0
     async with running(folder) as core:
         if way == "long":
             core.api.writer.renewals.learn = lambda *_: None  # type: ignore[method-assign]
-        write = core.api.writer.renewals.write
+        written = core.api.writer.renewals.written
 
-        async def counted(*given: Any) -> Any:
+        def counted(*given: Any) -> Any:
             nonlocal renewed
-            done = await write(*given)
+            done = written(*given)
             renewed += done is not None
             return done
 
-        core.api.writer.renewals.write = counted  # type: ignore[method-assign]
+        core.api.writer.renewals.written = counted  # type: ignore[method-assign]
         version = ""
         for _ in range(60):
             method, path, body, query, content_type, user = asked(rng, version)
             request = Request(method, path, query, body, user, JSON, content_type)
+            request.user_agent = USER_AGENT
             if way == "received":
                 request.body, request.receive = b"", partial(_received, body)
-            answer = await core.api.handle(request)
-            found.append((answer.status, answer.body, answer.headers))
+            if way == "together" and method == "PUT" and content_type == JSON and not query:
+                (told,) = await InProcessTransport(core.api, user).put_all([(path, body)])
+                assert isinstance(told, ApiResponse)
+                found.append((told.status, told.body, told.headers))
+            else:
+                answer = await core.api.handle(request)
+                found.append((answer.status, answer.body, answer.headers))
             _, now = await core.ask("GET", f"{ALL}/n")
             version = now["metadata"].get("resourceVersion", "")
             found.append(now)
@@ -128,9 +138,10 @@ def test_the_short_way_has_the_outcome_of_the_long_one(tmp_path: Path) -> None:
     for seed in range(24):
         found, renewed = run_virtually(lambda s=seed: history(tmp_path / f"short-{s}", s, "short"))
         received, as_many = run_virtually(lambda s=seed: history(tmp_path / f"received-{s}", s, "received"))
+        together, these = run_virtually(lambda s=seed: history(tmp_path / f"together-{s}", s, "together"))
         other, none = run_virtually(lambda s=seed: history(tmp_path / f"long-{s}", s, "long"))
-        assert found == received == other, seed
-        assert not none and renewed == as_many
+        assert found == received == together == other, seed
+        assert not none and renewed == as_many == these
         short_ones += renewed
     assert short_ones > 60
 
@@ -229,5 +240,79 @@ def test_an_admission_plugin_that_comes_sees_the_next_renewal(tmp_path: Path) ->
                 assert status == 200
             core.api.writer.chain = Chain((Refuses(),))
             assert (await core.ask("PUT", f"{ALL}/n", body(made["metadata"]["resourceVersion"], 4)))[0] == 403
+
+    run_virtually(main)
+
+
+def renewal(name: str, version: str, second: int, **metadata: Any) -> bytes:
+    about = {"name": name, "namespace": "kube-node-lease", **({"resourceVersion": version} if version else {})}
+    spec = {"holderIdentity": name, "renewTime": f"2026-11-23T20:00:{second:02}.000000Z"}
+    return orjson.dumps({"metadata": about | metadata, "spec": spec})
+
+
+async def learned(core: Core, names: Sequence[str]) -> dict[str, str]:
+    """The leases' versions, once the server knows how each is renewed."""
+    versions = {}
+    for name in names:
+        _, made = await core.ask("POST", ALL, renewal(name, "", 0))
+        _, made = await core.ask("PUT", f"{ALL}/{name}", renewal(name, made["metadata"]["resourceVersion"], 1))
+        versions[name] = made["metadata"]["resourceVersion"]
+    return versions
+
+
+def test_a_batch_renews_in_one_step_what_it_can_and_asks_for_the_rest_one_by_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as core:
+            known = await learned(core, ("a", "b", "c"))
+            transport = InProcessTransport(core.api, ADMIN)
+            writes = [
+                (f"{ALL}/a", renewal("a", known["a"], 2)),
+                (f"{ALL}/a", renewal("a", known["a"], 3)),
+                (f"{ALL}/b", renewal("b", known["b"], 2, labels={"x": "y"})),
+                (f"{ALL}/c", renewal("c", known["c"], 2)),
+                (f"{ALL}/d", renewal("d", "7", 2)),
+                ("/nowhere", b"{}"),
+            ]
+            handled = []
+            handle = core.api.handle
+
+            def counted(request: Request) -> Any:
+                handled.append(request.path)
+                return handle(request)
+
+            core.api.handle = counted  # type: ignore[method-assign]
+            answers = await transport.put_all(writes)
+            assert [each.status for each in answers if isinstance(each, ApiResponse)] == [200, 409, 200, 200, 201, 404]
+            assert handled == [f"{ALL}/a", f"{ALL}/b", f"{ALL}/d", "/nowhere"]
+            assert 'resource="leases"' in b"".join(each.encode() for each in core.api.requests.lines()).decode()
+            await transport.close()
+            assert all(isinstance(each, Unavailable) for each in await transport.put_all(writes))
+
+    run_virtually(main)
+
+
+def test_a_batch_that_takes_too_long_is_sent_again_and_one_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as core:
+            known = await learned(core, ("a", "b"))
+            never: list[asyncio.Future[Any]] = []
+
+            def unanswered(*given: Any) -> Any:
+                never.append(asyncio.get_running_loop().create_future())
+                return never[-1]
+
+            core.api.store.renew = unanswered  # type: ignore[method-assign]
+            writes = [(f"{ALL}/{name}", renewal(name, version, 2)) for name, version in known.items()]
+            transport = InProcessTransport(core.api, ADMIN)
+            task = asyncio.create_task(transport.put_all(writes))
+            await core.clock.sleep(1)
+            assert core.api.metrics()["apiserver_current_inflight_requests"] == 1
+            task.cancel()
+            assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
+            assert all(each.cancelled() for each in never) and len(never) == 2
+            assert core.api.metrics()["apiserver_current_inflight_requests"] == 0
+            answers = await transport.put_all(writes)
+            assert [each.status for each in answers if isinstance(each, ApiResponse)] == [200, 200]
+            assert len(never) == 4
 
     run_virtually(main)

@@ -14,7 +14,6 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.fields.spec import FieldSet, FieldSpec
 from minikube_py.fields.where import Comparison, Where
 from minikube_py.mvcc import txn as txn_rules
-from minikube_py.mvcc import validate as validate_rules
 from minikube_py.mvcc.codec import pack, unpack
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.txn import DUPLICATE_KEY, TOO_MANY_OPS
@@ -24,6 +23,7 @@ from minikube_py.mvcc.types import (
     DeclareFields,
     DeleteRange,
     InSession,
+    KeyValue,
     LeaseGrant,
     LeaseRevoke,
     OpenSession,
@@ -132,12 +132,19 @@ def test_what_is_found_right_in_one_look_is_right_in_all_its_parts(monkeypatch: 
     single = [txn_rules.is_single(txn) for txn in txns]
     found = [outcome(txn) for txn in txns]
     assert 200 < sum(single) < 3500 and len({text for text, _ in found}) > 8
-    for rules in (txn_rules, validate_rules):
-        monkeypatch.setattr(rules, "is_single", lambda txn: False)
+    assert [txn.single for txn in txns] == single
+    monkeypatch.setattr(txn_rules, "is_single", lambda txn: False)
     for one_look, txn, before in zip(single, txns, found, strict=True):
         after = outcome(Txn(txn.compare, txn.success, txn.failure))
         assert before == after, txn
         assert not one_look or after == ("", True), txn
+
+
+def test_a_txn_that_is_made_as_single_is_one() -> None:
+    made = txn_rules.replacing(KeyValue(b"k", b"v", 3, 7, 2, 5), b"w")
+    assert made == Txn((Compare(b"k", "MOD", "=", 7),), (Put(b"k", b"w", 5),), (RangeRequest(b"k"),))
+    assert made.plain and made.single and txn_rules.is_single(made)
+    assert pack(made) == pack(Txn(made.compare, made.success, made.failure))
 
 
 def test_a_txn_has_a_depth_a_width_and_a_number_of_operations_in_all() -> None:

@@ -210,6 +210,7 @@ NODES: Final = Kind(
     subresources=(status_of("Node"), proxy_of("Node")),
     selectable={**NAMED, "spec.unschedulable": Selectable(("spec", "unschedulable"), "false")},
     field_set=builtin.NODES,
+    beats="lastHeartbeatTime",
     default=_default_node,
     prepare_create=_create_node,
     prepare_update=_update_node,
