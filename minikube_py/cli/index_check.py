@@ -13,7 +13,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikube_py import own_code
@@ -28,7 +27,7 @@ EXAMPLES = 400
 
 def configure(parser: argparse.ArgumentParser) -> None:
     arguments_of_check(parser, "structure")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot the benchmark to this .svg or .png file")
+    parser.add_argument("--plot", type=flags.new_file, metavar="FILE", help="plot the benchmark to this .svg or .png")
 
 
 def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:

@@ -12,16 +12,24 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, forms
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
-from minikube_py.errors import RequestError
 
 if TYPE_CHECKING:
     from minikube_py.lab.density import DensityOptions
     from minikube_py.lab.replay_report import ReplayOptions
+
+
+DENSITY, REPLAY = "lab calls density", "lab calls replay"
+HONOURED: Final = {
+    **dict.fromkeys(("nodes", "latency_pods", "controllers", "beside_upstream"), (DENSITY,)),
+    "departures": (REPLAY,),
+    **dict.fromkeys(("pods", "data_dir", "results", "seed"), (DENSITY, REPLAY)),
+}
+"""By each flag's destination: the runs that it belongs to."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--beside-upstream", nargs="?", type=Path, const=Path(), metavar="SCRIPT", help=beside_help)
     flags.add_run(parser, split=False)
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    forms.require(arguments, REPLAY if arguments.run == "replay" else DENSITY, HONOURED)
     from minikube_py.lab.calls.run import run_calls
     from minikube_py.lab.density import DensityOptions
     from minikube_py.lab.replay_report import ReplayOptions
@@ -65,15 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.beside_upstream is not None:
         return _run_beside(arguments, options)
-    run_interruptible(
-        run_calls(
-            options,
-            data_dir=arguments.data_dir,
-            results=arguments.results,
-            seed=arguments.seed,
-            step=started().done,
-        )
-    )
+    folders = {"data_dir": arguments.data_dir, "results": arguments.results}
+    run_interruptible(run_calls(options, **folders, seed=arguments.seed, step=started().done))
     return 0
 
 
@@ -82,12 +85,8 @@ def _run_beside(arguments: argparse.Namespace, options: DensityOptions | ReplayO
     from minikube_py.lab.calls.beside_report import run_beside
     from minikube_py.lab.density import DensityOptions
 
-    if not isinstance(options, DensityOptions):
-        raise RequestError("--beside-upstream compares density runs; a trace replay runs on minikube_py only")
+    assert isinstance(options, DensityOptions)
     script = arguments.beside_upstream if arguments.beside_upstream != Path() else SCRIPT
-    run_interruptible(
-        run_beside(
-            options, script, data_dir=arguments.data_dir, results=arguments.results, step=started().done
-        )
-    )
+    run = run_beside(options, script, data_dir=arguments.data_dir, results=arguments.results, step=started().done)
+    run_interruptible(run)
     return 0

@@ -59,8 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.report import require_writable
 
     names = dict.fromkeys(lists.PUBLISHED if "all" in arguments.pods else arguments.pods)
-    if arguments.write is not None:
-        require_writable(arguments.write.parent)
+    for flag, path in (("--write", arguments.write), ("--journal", arguments.journal)):
+        if path is not None:
+            require_writable(path.parent, flag)
     tasks = [study.Task(n, p, seed) for n in names for p in dict.fromkeys(arguments.policy) for seed in arguments.seeds]
     found = study.run(tasks, jobs=arguments.jobs, journal=arguments.journal, say=_say)
     rows = study.means({task: found[task] for task in tasks})

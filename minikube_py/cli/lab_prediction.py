@@ -47,9 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.report import require_writable
     from minikube_py.studies.prediction.trial import gains_and_prices, told_json, tried
 
-    for path in (arguments.write, arguments.png):
+    for flag, path in (("--write", arguments.write), ("--png", arguments.png)):
         if path is not None:
-            require_writable(path.parent)
+            require_writable(path.parent, flag)
     names = list(dict.fromkeys(arguments.predictor))
     found, absent = tried(names, arguments.usage, arguments.seeds, arguments.nodes, arguments.jobs)
     document = json.dumps(told_json(found, FIGURES, arguments.usage, arguments.seeds, absent), indent=1)

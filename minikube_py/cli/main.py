@@ -150,7 +150,8 @@ def _code_of(error: MinikubeError) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    return " ".join(text.split()) or type(error).__name__
 
 
 def _without_command(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from minikube_py.lab import trace
 from minikube_py.lab.packing import lists
 from minikube_py.lab.prediction import fit, generator
+from minikube_py.lab.report import require_writable
 
 ENVIRONMENT = "MINIKUBE_PY_DATA"
 
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     source = arguments.source or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if source is None:
         raise trace.TraceError(f"the folder of the published files is not set; give --from or ${ENVIRONMENT}")
+    require_writable(arguments.target, "--to")
     if arguments.usage:
         tables = {generator.TABLE: fit.convert(source)}
     else:

@@ -204,7 +204,7 @@ async def _page(plane: Role, server: str, steps: Steps) -> AsyncIterator[None]:
     from minikube_py.ui.page import Page
 
     assert isinstance(plane, ControlPlane)
-    page = Page(plane.core, SystemClock(), random.Random(), secrets.token_urlsafe)
+    page = Page(plane.core, SystemClock(), random.Random(), secrets.token_urlsafe, server)
     plane.core.page = page
     steps.line(f"  {server}{page.link()}    (a browser opens it once; its certificate is this cluster's own)\n")
     try:

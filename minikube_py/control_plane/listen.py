@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from errno import EADDRINUSE, EADDRNOTAVAIL
 from typing import Protocol
 
 from minikube_py.control_plane.config import DEFAULT_PORT, LOOPBACK
@@ -12,6 +13,7 @@ from minikube_py.ports.addresses import split_address
 
 CANNOT_LISTEN = "cannot listen on"
 """How the error begins."""
+HOST_FLAGS = {"--port": "--host", "--secure-port": "--bind-address"}
 ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 
@@ -20,9 +22,9 @@ def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str
     try:
         return _try(host, DEFAULT_PORT if port is None else port)
     except OSError as error:
-        if port is None:
+        if port is None and error.errno == EADDRINUSE:
             return _try(host, 0)
-        raise _taken(host, port, flag, error) from error
+        raise _taken(host, DEFAULT_PORT if port is None else port, flag, error) from error
 
 
 def _try(host: str, port: int) -> tuple[str, int]:
@@ -38,6 +40,7 @@ def _try(host: str, port: int) -> tuple[str, int]:
 
 def _taken(host: str, port: int, flag: str, error: OSError) -> SetupError:
     reason = (error.strerror or str(error)).lower()
+    flag = HOST_FLAGS.get(flag, flag) if error.errno == EADDRNOTAVAIL else flag
     return SetupError(f"{CANNOT_LISTEN} {host}:{port}: {reason}; name another with {flag}")
 
 

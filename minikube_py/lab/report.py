@@ -35,17 +35,15 @@ class Table:
         self.rows.append(tuple(map(str, cells)))
 
 
-def require_writable(base: Path) -> None:
-    """Fail before a long run, not after it. Raises: ReportError."""
+def require_writable(base: Path, flag: str = "--results") -> None:
+    """Fail before a long run, not after it. Raises: ReportError, naming `flag`."""
     try:
         base.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=base):
             pass
     except OSError as error:
-        reason = error.strerror
-        raise ReportError(
-            f"cannot write results under {base}: {reason}; choose another folder with --results"
-        ) from error
+        text = f"cannot write results under {base}: {error.strerror}; choose another folder with {flag}"
+        raise ReportError(text) from error
 
 
 def results_folder(base: Path, name: str, now: datetime) -> Path:

@@ -257,7 +257,7 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
     wanted = int(params["at"]) if params.get("at") else (numbers[-1] if numbers else None)
     if wanted is not None and wanted not in numbers:
         remembered = ", ".join(map(str, numbers)) or "none"
-        raise ValueError(f"decision {wanted} on pod {pod.key} is not remembered; of this pod are: {remembered}")
+        raise ValueError(f"decision {wanted} on pod {pod.key} is not recorded; those recorded are: {remembered}")
     explanation = decisions.explain(pod.uid, run.evaluator, wanted) if wanted is not None else None
     if run.rounds is not None and (placed := run.rounds.decision(pod.uid)) is not None:
         document["flow"] = {**placed._asdict(), "path": [step._asdict() for step in placed.path], "price": placed.price}

@@ -316,7 +316,7 @@ class _Parser:
                 raise self._wrong(f"unexpected {token.text or 'end'!r}", token)
         for command in commands[1:]:
             if isinstance(command.args[0], Literal | Nil | Dot):
-                raise NotUnderstood("a literal cannot stand behind |", command.line)
+                raise NotUnderstood("a literal cannot follow |: a function is expected", command.line)
         return Pipeline(tuple(commands), declared, assigns, line)
 
     def _declared(self, most: int) -> tuple[tuple[str, ...], bool]:

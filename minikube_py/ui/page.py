@@ -4,6 +4,7 @@
 |---|---|---|
 | ``, `page.js`, `page.css` | everybody | the page itself; it holds no data and loads nothing from outside |
 | `POST login` | whoever has the link, once | a session for the bearer of the link's code, which is used up |
+| `link` | an administrator of the cluster, with kubectl | another link, for one more browser |
 | `state?since=N&group=LABEL` | a session | what changed after N: within 2 s, 0.1 s between answers |
 | `node?name=`, `pod?key=` | a session | details; of a pod also what `explain pod` says |
 | `match?where=` | a session | names of the nodes that a field selector finds, inequalities included |
@@ -28,7 +29,7 @@ from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.messages import PAGE, Request, Response
-from minikube_py.apiserver.rules import User
+from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.scheduling import EXPLAIN_PODS
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NODES, PODS, RestClient
@@ -61,9 +62,11 @@ _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8
 
 
 class Page:
-    """`ApiServer.page` of a control plane that runs in one process. `secret` draws codes that nobody can guess."""
+    """`ApiServer.page` of a control plane that runs in one process, at `server`. `secret` draws codes that nobody can
+    guess."""
 
-    def __init__(self, core: ApiServer, clock: Clock, rng: Rng, secret: Callable[[], str]) -> None:
+    def __init__(self, core: ApiServer, clock: Clock, rng: Rng, secret: Callable[[], str], server: str = "") -> None:
+        self._server = server
         self._core, self._clock, self._rng, self._secret = core, clock, rng, secret
         self._transport = InProcessTransport(core)
         self._sessions: dict[str, None] = {}
@@ -92,6 +95,10 @@ class Page:
             return _file(name, request)
         if name == "login":
             return self._login(request)
+        if name == "link":
+            if request.user is None or MASTERS not in request.user.groups:
+                raise _not_logged_in()
+            return Response(200, f"{self._server}{self.link()}\n".encode(), "text/plain; charset=utf-8", _HEADERS)
         questions: Mapping[str, Callable[[Mapping[str, str]], Awaitable[Any]]] = {
             "state": self._state,
             "node": self._node,
@@ -259,4 +266,5 @@ def _found(value: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _not_logged_in() -> StatusError:
-    return StatusError(401, "Unauthorized", "open the link printed by `minikube-py up --ui`; it works once", None)
+    text = f"open the link printed by `minikube-py up --ui`; it works once; for another: kubectl get --raw {PAGE}link"
+    return StatusError(401, "Unauthorized", text, None)

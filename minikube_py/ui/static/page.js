@@ -9,10 +9,15 @@ let asking = null;                // ends the request under way
 const rates = [];                 // [seconds, created, bound, running]
 const SHOWN_S = 60;
 
+const LINK = "open the link that `minikube-py up --ui` printed, which works once; for another, type: kubectl get --raw /minikube-py/ui/link";
+
 async function ask(path, options = {}) {
   const answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${session}` }, cache: "no-store" });
   const body = await answer.json();
-  if (!answer.ok) throw Object.assign(new Error(body.message || answer.statusText), { status: answer.status });
+  if (!answer.ok) {
+    const text = answer.status === 401 ? LINK : body.message || answer.statusText;
+    throw Object.assign(new Error(text), { status: answer.status });
+  }
   return body;
 }
 
@@ -21,7 +26,12 @@ async function login() {
   if (!code) return;
   history.replaceState(null, "", location.pathname);
   session = code;
-  session = (await ask("login", { method: "POST" })).session;
+  try {
+    session = (await ask("login", { method: "POST" })).session;
+  } catch (error) {
+    session = null;
+    throw error;
+  }
   sessionStorage.setItem("session", session);
 }
 
@@ -282,5 +292,5 @@ function nodeDetail(node) {
 
 login().catch((error) => say(error.message)).then(() => {
   if (session) follow();
-  else say("open the link that `minikube-py up --ui` printed; it works once");
+  else say(LINK);
 });

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.messages import PAGE, Request, Response
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.ui import page as pages
@@ -80,6 +81,18 @@ def test_a_link_works_once(browser: Browser) -> None:
     assert browser.ask("login", "POST", code).status == 401, "used up"
     assert browser.ask("login", "GET").status == 405
     assert browser.ask("login", "POST").status == 401, "a session is no link"
+
+
+def test_an_administrator_gets_another_link(browser: Browser) -> None:
+    browser.login()
+    assert browser.ask("link").status == 401, "a session makes none"
+    assert b"kubectl get --raw /minikube-py/ui/link" in browser.ask("link").body
+    browser.cluster.plane.core.access.authenticator.add("of-the-kubeconfig", ADMIN)
+    answer = browser.ask("link", bearer="of-the-kubeconfig")
+    assert answer.status == 200
+    code = answer.body.decode().strip().removeprefix(f"{PAGE}#")
+    assert browser.ask("login", "POST", code).status == 200
+    assert browser.ask("login", "POST", code).status == 401
 
 
 def test_without_a_session_nothing_is_shown(browser: Browser) -> None:
