@@ -6,9 +6,8 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from minikube_py.cluster.public import AsyncCluster, Cluster, ClusterError, StatusError, WaitTimeout
-    from minikube_py.kubelet.config import NodeSpec
-    from minikube_py.sim.loop import SimFailure
+    from minikube_py.cluster.public import AsyncCluster, Cluster, ClusterError, NodeSpec, SimFailure  # noqa: I001 (a budget of lines)
+    from minikube_py.cluster.public import StatusError, WaitTimeout
 
 __version__ = "0.1.0"
 __all__ = ["AsyncCluster", "Cluster", "ClusterError", "NodeSpec", "SimFailure", "StatusError", "WaitTimeout"]
