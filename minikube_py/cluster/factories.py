@@ -28,7 +28,8 @@ Scope = Literal["session", "package", "module", "class", "function"]
 Isolation = Literal["namespace", "snapshot"]
 F = TypeVar("F")
 NAME_MAX: Final = 40
-SNAPSHOTS: Final = pytest.StashKey[dict[Any, "Snapshot"]]()
+SNAPSHOTS: Final = pytest.StashKey[dict[Any, tuple["Snapshot", tuple[int, int]]]]()
+"""Of each cluster, with a mark of when it was restored."""
 VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
 CLUSTER: Final = pytest.StashKey["Cluster"]()
 """The run of an explored test."""
@@ -238,16 +239,16 @@ def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[Plai
 
 
 def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
-    """Taken before the first test that uses it."""
+    """Of the state before the test; taken again only if something has changed since that state was restored."""
     if not running.of_this_process:
         raise pytest.UsageError(
             "minikube_isolation=snapshot is for a cluster of this process; a server from outside has namespaces"
         )
     kept = request.config.stash.setdefault(SNAPSHOTS, {})
     before = _before(running)
-    snapshot = kept.get(before.engine)
-    if snapshot is None:
-        snapshot = kept[before.engine] = running.snapshot()
+    snapshot, mark = kept.pop(before.engine, (None, (0, 0)))
+    if snapshot is None or running._has_changed(mark):
+        snapshot = running.snapshot()
     # Fixtures of a wider scope have made theirs by now.
     made = running.client._made()
     yield running
@@ -255,6 +256,7 @@ def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[Pla
     if before.put_back():
         try:
             running.restore(snapshot)
+            kept[before.engine] = snapshot, running._mark()
         except Exception:
             # The next test gets another cluster instead of this one's state.
             running.stop()

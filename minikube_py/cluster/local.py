@@ -179,6 +179,27 @@ class Cluster(InVirtualTime):
         engine.within(partial(snapshots.put_back, snapshot=snapshot), "restore", snapshot.revision)
         engine.plane.player.nodes_down = bool(snapshot.down)
 
+    def _mark(self) -> tuple[int, int]:
+        """For `_has_changed`. In virtual time nothing happens by itself: the revision tells all."""
+        engine = self._reached()
+        found: tuple[int, int]
+        found = engine.within(snapshots.mark) if engine.time_passes else (engine.plane.storage.revision, 0)
+        return found
+
+    def _has_changed(self, mark: tuple[int, int]) -> bool:
+        """Whether an object but a lease was written or deleted since."""
+        engine = self._reached()
+        storage = engine.plane.storage
+        if not engine.time_passes:
+            return storage.revision != mark[0]
+        found: bool = engine.within(lambda *_: snapshots.changed_since(storage, *mark))
+        return found
+
+    @property
+    def cluster(self) -> Self:
+        """Itself; of a view, the cluster behind it."""
+        return self
+
     def in_namespace(self, name: Namespace) -> Namespaced:
         """The same cluster with another default namespace."""
         self._require_parent()
@@ -271,6 +292,11 @@ class AsyncCluster(AsyncDoor):
                 await each.client.aclose()
         finally:
             await engine.stop()
+
+    @property
+    def cluster(self) -> Self:
+        """See Cluster."""
+        return self
 
     async def snapshot(self) -> Snapshot:
         """See Cluster."""

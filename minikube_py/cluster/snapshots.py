@@ -102,7 +102,7 @@ async def _at_rest(plane: Plane, clock: Clock) -> Snapshot:
     for _ in range(LOOKS_MAX):
         turn.require()
         await clock.sleep(LOOK_AGAIN_S)
-        if not await _changed_since(plane.storage, last.revision):
+        if not await changed_since(plane.storage, last.revision, len(last.objects)):
             quiet += 1
             if quiet >= QUIET_LOOKS:
                 return last
@@ -214,13 +214,20 @@ def _is_pod(key: bytes) -> bool:
     return key.startswith(b"/registry/pods/")
 
 
-async def _changed_since(storage: Storage, revision: int) -> bool:
-    """Whether an object other than a lease was written."""
+async def mark(plane: Plane, clock: Clock) -> tuple[int, int]:
+    """For `changed_since`."""
+    found = await take(plane)
+    return found.revision, len(found.objects)
+
+
+async def changed_since(storage: Storage, revision: int, count: int) -> bool:
+    """Whether an object other than a lease was written since, or one of those `count` deleted."""
     if storage.revision == revision:
         return False
-    end = prefix_end(OBJECTS)
+    there, end = 0, prefix_end(OBJECTS)
     for low, high in ((OBJECTS, LEASES), (prefix_end(LEASES), end)):
-        request = RangeRequest(low, high, min_mod_revision=revision + 1, keys_only=True)
-        if (await storage.range(request)).kvs:
+        found = await storage.range(RangeRequest(low, high, min_mod_revision=revision + 1, keys_only=True))
+        if found.kvs:
             return True
-    return False
+        there += found.count
+    return there != count

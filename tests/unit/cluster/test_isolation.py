@@ -329,3 +329,110 @@ def test_a_cluster_that_a_test_ruined_is_replaced(
     result.assert_outcomes(passed=2 + (not broken), failed=int(broken))
     why = "SimFailure: *never retrieved*" if broken else "it was stopped"
     result.stdout.fnmatch_lines([f"minikube_cluster was started again after test_it.py::test_breaks: {why}"])
+
+
+WIDER = """
+import pytest
+
+CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+       "metadata": {"name": "widgets.ex.com"}, "spec": {
+           "group": "ex.com", "scope": "Namespaced",
+           "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+           "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+               "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+WIDGET = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+
+
+def named(name):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def of_the_module(minikube_cluster):
+    minikube_cluster.apply([CRD, named("of-the-module")])
+    minikube_cluster.wait("crd/widgets.ex.com", condition="Established")
+    yield
+    minikube_cluster.delete("crd/widgets.ex.com")
+    minikube_cluster.wait("crd/widgets.ex.com", gone=True)
+    minikube_cluster.delete("cm/of-the-module", namespace="default")
+
+
+@pytest.fixture(scope="class")
+def of_the_class(minikube_cluster):
+    minikube_cluster.apply(named("of-the-class"))
+    yield
+    minikube_cluster.delete("cm/of-the-class", namespace="default")
+
+
+def used(minikube, *wider):
+    minikube.apply(WIDGET)
+    assert len(minikube.objects("widgets")) == 1
+    mine = {each["metadata"]["name"] for each in minikube.cluster.objects("cm", namespace="default")}
+    assert mine - {"kube-root-ca.crt"} == {"of-the-module", *wider}
+    minikube.apply(named("extra"))
+    state = minikube.cluster.snapshot()
+    minikube.delete("cm/extra", namespace="default")
+    minikube.cluster.restore(state)
+    minikube.delete("cm/extra", namespace="default")
+
+
+def test_one(minikube):
+    used(minikube)
+
+
+@pytest.mark.usefixtures("of_the_class")
+class Test:
+    def test_two(self, minikube):
+        used(minikube, "of-the-class")
+
+    def test_three(self, minikube):
+        used(minikube, "of-the-class")
+
+
+def test_four(minikube):
+    used(minikube)
+"""
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+@pytest.mark.parametrize("isolation", ["namespace", "snapshot"])
+def test_what_wider_fixtures_make_stays_in_any_order(pytester: pytest.Pytester, isolation: str, clock: str) -> None:
+    pytester.makepyfile(test_a="def test_first(minikube): pass", test_b=WIDER, test_c=WIDER, test_d=WIDER)
+    args = (f"--minikube-isolation={isolation}", f"--minikube-clock={clock}", "-pno:xdist", "-pno:cacheprovider")
+    pytester.runpytest_inprocess(*args).assert_outcomes(passed=13)
+
+
+def test_a_snapshot_is_taken_again_only_after_a_change(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+        from minikube_py import Cluster
+
+        taken = []
+        own = Cluster.snapshot
+        Cluster.snapshot = lambda cluster: taken.append(1) or own(cluster)
+
+        @pytest.fixture
+        def count():
+            return lambda: len(taken)
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+        @pytest.mark.parametrize("number", range(5))
+        def test_some(minikube, count, number):
+            minikube.apply(MAP)
+            assert count() == 1
+
+        def test_a_wider_fixture_wrote(minikube_cluster, count, request):
+            minikube_cluster.apply(MAP)
+            request.getfixturevalue("minikube")
+            assert count() == 2
+        """
+    )
+    args = ("--minikube-isolation=snapshot", "--minikube-clock=virtual", "-pno:xdist", "-pno:cacheprovider")
+    pytester.runpytest_inprocess(*args).assert_outcomes(passed=6)

@@ -9,6 +9,7 @@ import pytest
 
 from minikube_py import Cluster
 from minikube_py.client.informer import Informer
+from minikube_py.cluster import snapshots
 from minikube_py.cluster.waiting import condition_of
 from minikube_py.controllers.manager import ControllerManager
 from minikube_py.errors import Unavailable
@@ -199,3 +200,28 @@ def test_a_failed_start_leaves_no_informer_behind(monkeypatch: pytest.MonkeyPatc
 
 async def raises(self: ControllerManager) -> None:
     raise Unavailable("planted")
+
+
+def test_writes_and_deletions_are_noticed_and_leases_are_not() -> None:
+    with Cluster(nodes=1, clock="virtual") as cluster:
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        storage = cluster._virtual().plane.storage
+
+        def noticed(mark: tuple[int, int]) -> bool:
+            found: bool = cluster.run(lambda: snapshots.changed_since(storage, *mark))
+            return found
+
+        def mark() -> tuple[int, int]:
+            found: tuple[int, int] = cluster._virtual().within(snapshots.mark, "code", "mark")
+            return found
+
+        # The nodes have been reported as registered by then.
+        cluster.advance(60)
+        before = mark()
+        cluster.advance(25)
+        assert storage.revision > before[0] and not noticed(before)
+        cluster.delete("cm/a")
+        assert noticed(before) and not noticed(mark())
+        before = mark()
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        assert noticed(before)
