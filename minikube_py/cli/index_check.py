@@ -35,7 +35,7 @@ def arguments_of_check(parser: argparse.ArgumentParser, what: str) -> None:
     target_help = f"FILE.py:CLASS, MODULE:CLASS, or the name of a {what}"
     parser.add_argument("target", type=own_code.absolute, metavar="TARGET", help=target_help)
     count = flags.whole_number(1, 1_000_000)
-    examples_help = f"number of generated programs, and four times the number of histories (default: {EXAMPLES})"
+    examples_help = f"number of generated programs; of histories, a quarter as many (default: {EXAMPLES})"
     parser.add_argument("--examples", type=count, default=EXAMPLES, metavar="N", help=examples_help)
     seed_help = "the same seed generates the same programs (default: 0)"
     parser.add_argument("--seed", type=flags.whole_number(0, 2**63 - 1), default=0, metavar="S", help=seed_help)

@@ -15,9 +15,10 @@ from minikube_py.cli import flags
 
 def configure(parser: argparse.ArgumentParser) -> None:
     data_help = "the data folder of an `up` (default: that of the running one)"
-    parser.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--data-dir", type=Path, metavar="D", help=data_help)
     secrets_help = "the folder `admin` made by `minikube-py init-secrets`, instead"
-    parser.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
+    which.add_argument("--secrets-dir", type=Path, metavar="D", help=secrets_help)
     server_help = "the API server's URL as users of the file see it (default: as made)"
     parser.add_argument("--server", type=flags.SERVER_URL, metavar="URL", help=server_help)
     output_help = "write it here, readable by you only; never overwrites another tool's file (default: standard output)"

@@ -30,9 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     target_help = "where to write the tables (default: .)"
     convert.add_argument("--to", dest="target", type=Path, default=Path("."), metavar="DIR", help=target_help)
     lists_help = "write the table of all pod lists, which `lab packing` replays, instead of nodes and pods"
-    convert.add_argument("--lists", action="store_true", help=lists_help)
+    which = convert.add_mutually_exclusive_group()
+    which.add_argument("--lists", action="store_true", help=lists_help)
     usage_help = "write the usage generator's parameters, fitted to half of the real day, and figures of both halves"
-    convert.add_argument("--usage", action="store_true", help=usage_help)
+    which.add_argument("--usage", action="store_true", help=usage_help)
     convert.add_argument("--pods", choices=trace.POD_LISTS, default="default", help="which pod list (default: default)")
 
 

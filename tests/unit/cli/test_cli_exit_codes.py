@@ -77,6 +77,8 @@ def test_every_flag_judges_its_text_or_takes_any() -> None:
         ("lab prediction --predictor n-sigma,nope+risk", "there is no predictor 'nope'; the predictors are: limits, "),
         ("lab calls replay --nodes 10", "--nodes needs lab calls density; this is lab calls replay"),
         ("lab calls --departures", "--departures needs lab calls replay; this is lab calls density"),
+        ("trace convert --lists --usage", "argument --usage: not allowed with argument --lists"),
+        ("kubeconfig --data-dir d --secrets-dir s", "argument --secrets-dir: not allowed with argument --data-dir"),
         ("lab study nope", "there is no study 'nope': there are bloom, "),
         ("replay --from x --until ===", "'===' names no moment; write 12.5"),
         ("store --data-dir d --listen nope", "argument --listen: nope: not an address; write host:port"),
