@@ -315,7 +315,7 @@ def test_the_three_ways_find_the_same(name: str) -> None:
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "study", "other"]) == 1
+    assert main(["lab", "study", "other"]) == 2
     assert "there is no study 'other': there are bloom" in capsys.readouterr().err
     assert main(["lab", "study", "bloom", "--quick", "--out", str(tmp_path), "--report", "--bench", "/no"]) == 1
     assert "cannot read /no" in capsys.readouterr().err
