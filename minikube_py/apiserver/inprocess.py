@@ -12,7 +12,7 @@ from minikube_py.apiserver.messages import NO_QUERY, Request
 from minikube_py.apiserver.rules import User
 from minikube_py.apiserver.watch_stream import Stream
 from minikube_py.client.rest import refused_watch
-from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
+from minikube_py.client.transport import JSON, ApiResponse, WatchEvent, put_one
 from minikube_py.errors import MinikubeError, Unavailable
 
 USER_AGENT: Final = "minikube-py"
@@ -55,10 +55,8 @@ class InProcessTransport:
         answers: list[ApiResponse | MinikubeError | None] = list(await self._core.renew(self._user, writes))
         others = [place for place, answer in enumerate(answers) if answer is None]
         if others:
-            asked = [self.request("PUT", path, None, body) for path, body in (writes[place] for place in others)]
-            for place, answer in zip(others, await asyncio.gather(*asked, return_exceptions=True)):
-                if isinstance(answer, BaseException) and not isinstance(answer, MinikubeError):
-                    raise answer
+            asked = [put_one(self, *writes[place]) for place in others]
+            for place, answer in zip(others, await asyncio.gather(*asked)):
                 answers[place] = answer
         return cast(list[ApiResponse | MinikubeError], answers)
 

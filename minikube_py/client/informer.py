@@ -17,6 +17,7 @@ import orjson
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.backoff import Backoff
+from minikube_py.client.repeats import Renewed, Repeats
 from minikube_py.client.rest import Object, ResourceRef, RestClient, path_of, status_error
 from minikube_py.client.store import Indexer, ObjectStore, T
 from minikube_py.client.transport import WatchEvent
@@ -130,6 +131,7 @@ class Informer(Generic[T]):
         self._client = client
         self._project = project
         self._decode = decode
+        self._repeats: Repeats[T] | None = Repeats(project) if isinstance(project, Renewed) else None
         self._clock = clock
         self._rng = rng
         self._selection = selection if selection is not None else Selection()
@@ -364,9 +366,14 @@ class Informer(Generic[T]):
 
     def _apply(self, batch: list[WatchEvent]) -> None:
         """Raises: _Expired, StatusError."""
-        decode, stats = self._decode, self.stats
+        decode, stats, repeats = self._decode, self.stats, self._repeats
         version = ""
         for kind, body in batch:
+            if repeats is not None and kind == "MODIFIED" and (found := repeats.find(body, self.store.get)) is not None:
+                key, item, version = found
+                stats.events += 1
+                self._keep(key, item)
+                continue
             obj = decode(body)
             if kind == "ERROR":
                 self._advance(version)
@@ -380,12 +387,12 @@ class Informer(Generic[T]):
                 stats.bookmarks += 1
                 continue
             stats.events += 1
-            self._take(obj, kind == "DELETED")
+            self._take(obj, kind == "DELETED", body)
         self._advance(version)
         for handler in self._handlers:
             self._end_batch(handler)
 
-    def _take(self, obj: Object, gone: bool) -> None:
+    def _take(self, obj: Object, gone: bool, body: bytes) -> None:
         key = NAMELESS
         try:
             key = key_of(obj)
@@ -393,11 +400,20 @@ class Informer(Generic[T]):
                 self._remove(key)
             else:
                 self._put(key, item)
+                if self._repeats is not None:
+                    self._repeats.learn(body, key, item)
         except Exception as error:
             self._leave_out(key, error)
         else:
             if self.unreadable.why:
                 self.unreadable.drop(key)
+
+    def _keep(self, key: str, item: T) -> None:
+        """As `_take`, of what is projected already."""
+        try:
+            self._put(key, item)
+        except Exception as error:
+            self._leave_out(key, error)
 
     def _advance(self, version: str) -> None:
         # A watch on a sum sends objects with their own, older versions; a bookmark then gives the revision reached.

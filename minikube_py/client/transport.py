@@ -64,10 +64,10 @@ async def put_all(
     together: PutAll | None = getattr(transport, "put_all", None)
     if together is not None:
         return await together(writes)
-    return await asyncio.gather(*(_put(transport, path, body) for path, body in writes))
+    return await asyncio.gather(*(put_one(transport, path, body) for path, body in writes))
 
 
-async def _put(transport: ApiTransport, path: str, body: bytes) -> ApiResponse | MinikubeError:
+async def put_one(transport: ApiTransport, path: str, body: bytes) -> ApiResponse | MinikubeError:
     try:
         return await transport.request("PUT", path, None, body)
     except MinikubeError as error:

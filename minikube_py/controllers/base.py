@@ -166,7 +166,7 @@ def _service_selector(service: ServiceView) -> tuple[tuple[str, str, str], ...]:
 _PROJECTIONS: Final[Mapping[ResourceRef, Callable[[Object], Any]]] = {
     PODS: views.project_pod,
     NODES: views.project_node,
-    LEASES: views.project_lease,
+    LEASES: views.LEASE,
     SERVICES: views.project_service,
     ENDPOINTS: views.project_endpoints,
     ENDPOINT_SLICES: views.project_endpoint_slice,

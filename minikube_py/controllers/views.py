@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,7 @@ import orjson
 from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
 from minikube_py.api.selectors import LabelSelector, selector_from_map
 from minikube_py.api.service_tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE
+from minikube_py.client.repeats import Renewed
 from minikube_py.client.rest import Object
 from minikube_py.client.sharing import Shared, shared_labels
 from minikube_py.controllers.zones import zone_of
@@ -366,9 +368,19 @@ class LeaseView(MetaView):
     duration_s: int
 
 
+def _renewed(lease: LeaseView, version: str, time: str) -> LeaseView:
+    return LeaseView(
+        lease.namespace, lease.name, lease.uid, version, lease.labels, lease.owners, lease.finalizers, lease.deleting,
+        lease.created, time, lease.duration_s,
+    )  # fmt: skip
+
+
 def project_lease(obj: Object) -> LeaseView:
     spec = obj.get("spec") or {}
     return LeaseView(*meta_of(obj["metadata"]), spec.get("renewTime") or "", spec.get("leaseDurationSeconds") or 0)
+
+
+LEASE: Final = Renewed(project_lease, "renewTime", attrgetter("resource_version", "renew_time"), _renewed)
 
 
 @dataclass(slots=True, eq=False)
