@@ -45,5 +45,5 @@ async def test_a_name_added_later_is_in_the_certificate_of_the_same_folder(tmp_p
 
 @pytest.mark.parametrize("wrong", ["-a.example", "a..b", "a b", "https://a", "a:6443", "x" * 64, "*", "[::1]"])
 def test_what_no_certificate_can_name_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["up", f"--tls-san={wrong}"]) == 1
+    assert main.main(["up", f"--tls-san={wrong}"]) == 2
     assert "is neither a host name nor an address" in capsys.readouterr().err

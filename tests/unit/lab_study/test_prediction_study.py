@@ -99,7 +99,7 @@ def test_a_predictor_that_lies_ends_its_own_cluster_and_no_other(tmp_path: Path)
         "lab",
         "prediction",
         "--predictor",
-        f"reserved,{target},nobody",
+        f"reserved,{target},limits+nobody",
         "--nodes",
         "1",
         "--seeds",
@@ -113,7 +113,7 @@ def test_a_predictor_that_lies_ends_its_own_cluster_and_no_other(tmp_path: Path)
         f"{target} (failed): PluginError: predictor Nan: peak of cpu of node node-000 is nan; "
         "a number not below 0 is expected"
     )
-    assert "nobody: there is no predictor 'nobody'; the predictors are: limits, " in found["absent"][1]
+    assert "there is no score 'nobody'; there are " in found["absent"][1]
 
 
 def test_the_command_prints_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
