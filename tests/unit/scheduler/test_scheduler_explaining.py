@@ -133,7 +133,7 @@ async def test_decisions_are_found_by_number_while_they_are_remembered() -> None
         await settle()
         found = asked(scheduler, "first", at="1")
         assert found["decision"]["message"].startswith("0/1 nodes are available")
-        with pytest.raises(ValueError, match="decision 77 on pod default/first is not remembered"):
+        with pytest.raises(ValueError, match="decision 77 on pod default/first is not recorded"):
             asked(scheduler, "first", at="77")
         for number in range(12):
             api.pod(f"p{number}", cpu="100m")
