@@ -63,10 +63,19 @@ class Gate:
         self._released.set()
         self._released = asyncio.Event()
 
+    def matching(self, verb: str, path: ResourcePath) -> list[Rule]:
+        return [each for each in self.rules if verb in each.verbs and each.subject in ("", path.plural)]
+
+    def stale_by(self, verb: str, path: ResourcePath, request: Request) -> str | None:
+        """The key in `stale` of what applies to it. Lists that name the revision they want are never stale."""
+        if verb != "list" or request.query.get("continue") or request.query.get("resourceVersionMatch"):
+            return None
+        return next((each for each in (path.plural, "") if each in self.stale), None)
+
     def take(self, verb: str, path: ResourcePath) -> tuple[float, Rule | None]:
         """How much longer the request takes, by all rules that match; and the first of them that refuses it, of which
         one use is consumed."""
-        matching = [each for each in self.rules if verb in each.verbs and each.subject in ("", path.plural)]
+        matching = self.matching(verb, path)
         rule = next((each for each in matching if each.status), None)
         for each in matching:
             if each.delay_s:
@@ -159,29 +168,30 @@ class GatedServer(ApiServer):
         self.gate = Gate()
 
     def goes_wrong(self, request: Request) -> bool:
-        """Whether a fault applies to it."""
-        gate, path = self.gate, parse_path(request.path, self.registry)
-        if gate.idle or request.user is DOOR or path is None or not path.plural:
+        """Whether a fault applies to it; for watches, see `_too_old`."""
+        gate = self.gate
+        if gate.idle or (asked := self._asked(request)) is None or asked[0] == "watch":
             return False
-        verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
-        if verb == "list" and not gate.stale.keys().isdisjoint(("", path.plural)):
-            return True
-        return verb != "watch" and any(verb in each.verbs and each.subject in ("", path.plural) for each in gate.rules)
+        return gate.stale_by(*asked, request) is not None or bool(gate.matching(*asked))
 
-    def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
+    def _asked(self, request: Request) -> tuple[str, ResourcePath] | None:
+        """Verb and resource; None if no fault can apply."""
         user = request.user
         if user is DOOR or (user is not None and user.name in COMPONENTS):
-            return super().handle(request)
-        return self._through_gate(request)
+            return None
+        path = parse_path(request.path, self.registry)
+        if path is None or not path.plural:
+            return None
+        return verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch")), path
+
+    def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
+        asked = self._asked(request)
+        return super().handle(request) if asked is None else self._through_gate(request, *asked)
 
     async def renew(self, user: User, writes: Sequence[tuple[str, bytes]]) -> Sequence[ApiResponse | None]:
         return await super().renew(user, writes) if user.name in COMPONENTS else [None] * len(writes)
 
-    async def _through_gate(self, request: Request) -> Response:
-        path = parse_path(request.path, self.registry)
-        if path is None or not path.plural:
-            return await super().handle(request)
-        verb = verb_of(path, request.method, "watch" in request.query and parse_bool(request.query, "watch"))
+    async def _through_gate(self, request: Request, verb: str, path: ResourcePath) -> Response:
         gate = self.gate
         if not gate.idle:
             refused = await self._wrong(gate, verb, path, request)
@@ -199,11 +209,10 @@ class GatedServer(ApiServer):
         """The fault's answer in place of the real one, if any."""
         if verb == "watch":
             return self._too_old(gate, path, request)
-        # Lists that name the revision they want are never stale.
-        exact = request.query.get("continue") or request.query.get("resourceVersionMatch")
-        if verb == "list" and not exact and (old := gate.stale.pop(path.plural, None) or gate.stale.pop("", None)):
-            self._make_stale(request, old[0])
-            old[1]()
+        if (name := gate.stale_by(verb, path, request)) is not None:
+            back, met = gate.stale.pop(name)
+            self._make_stale(request, back)
+            met()
         delay_s, rule = gate.take(verb, path)
         if delay_s:
             await gate.delays.wait(delay_s)

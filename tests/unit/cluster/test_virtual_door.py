@@ -6,11 +6,17 @@ import asyncio
 import contextlib
 import shutil
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from minikube_py import Cluster, ClusterError, WaitTimeout
+from minikube_py.apiserver.auth import ADMIN
+from minikube_py.apiserver.messages import Request
+from minikube_py.cluster.gate import GatedServer
+from minikube_py.control_plane.tokens import SCHEDULER
+from minikube_py.control_plane.users import USERS
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 RC = """
@@ -228,3 +234,40 @@ def test_a_condition_may_depend_on_more_than_the_store() -> None:
         cluster.program(main)
         cluster.wait("cm/a", until=lambda _: bool(done), timeout_s=200)
         assert 100 <= cluster.now_s < 110
+
+
+PENDING: dict[str, Callable[[Cluster], None]] = {
+    "one kind is stale": lambda c: c.stale_list(1, "configmaps"),
+    "all are stale": lambda c: c.stale_list(1),
+    "one kind fails": lambda c: c.fail_next("configmaps"),
+    "all fail": lambda c: c.fail_next(),
+    "one kind is slow": lambda c: c.slow(1, "configmaps"),
+    "writes conflict": lambda c: c.conflict_next(),
+    "watches have expired": lambda c: c.expire_watches(),
+}
+ASKED = {
+    "list": ("/api/v1/configmaps", {}),
+    "not older than": ("/api/v1/configmaps", {"resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}),
+    "another kind": ("/api/v1/nodes", {}),
+    "get": ("/api/v1/namespaces/default/configmaps/kube-root-ca.crt", {}),
+    "discovery": ("/api/v1", {}),
+    "no such kind": ("/api/v1/nothing", {}),
+}
+
+
+@pytest.mark.parametrize("by", ["administrator", "system:kube-scheduler"])
+@pytest.mark.parametrize("pending", list(PENDING))
+def test_a_read_is_an_input_exactly_if_a_fault_takes_part_in_it(pending: str, by: str) -> None:
+    with virtual(nodes=1) as cluster:
+        core = cast(GatedServer, cluster._virtual().plane.core)
+        gate = core.gate
+        for path, query in ASKED.values():
+            for params in (query, {**query, "limit": "500"}):
+                cluster.all_well()
+                PENDING[pending](cluster)
+                before = list(gate.rules), dict(gate.stale), cluster.now_s
+                inputs = len(cluster.inputs)
+                user = ADMIN if by == "administrator" else USERS[SCHEDULER]
+                cluster._virtual().answer(Request("GET", path, params, user=user))
+                took_part = before != (gate.rules, gate.stale, cluster.now_s)
+                assert len(cluster.inputs) - inputs == took_part, (path, params)
