@@ -98,9 +98,13 @@ class Explored:
     found: Found | None = None
 
     def text(self) -> str:
-        many = self.kinds.total()
-        ran = f"{self.seeds} seeds" if self.seeds == self.asked else f"{self.seeds} of {self.asked} seeds"
-        return f"{ran}, {many} faults of {len(self.kinds)} kinds"
+        ran = "" if self.seeds == self.asked else f"{self.seeds} of "
+        faults = f"{_told(self.kinds.total(), 'fault')} of {_told(len(self.kinds), 'kind')}"
+        return f"{ran}{_told(self.asked, 'seed')}, {faults}"
+
+
+def _told(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def explore(test: Test, seeds: Sequence[int], nodes: int = 1, failures: Failures = (), stages: Paths = ()) -> Explored:

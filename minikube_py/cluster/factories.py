@@ -13,6 +13,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import pytest
@@ -75,6 +76,7 @@ def minikube_cluster(
 
     @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+        """A running minikube_py.Cluster, for several tests."""
         from minikube_py.cluster.errors import ClusterError
         from minikube_py.cluster.local import Cluster
 
@@ -100,6 +102,7 @@ def minikube_noproc(
 
     @pytest.fixture(scope=scope)
     def fixture(pytestconfig: pytest.Config) -> Iterator[OutsideCluster]:
+        """A server that already runs, as a cluster: that of --minikube-kubeconfig, $KUBECONFIG or ~/.kube/config."""
         from minikube_py.cluster.outside import OutsideCluster, default_kubeconfig
         from minikube_py.errors import RequestError
 
@@ -120,6 +123,7 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
 
     @pytest.fixture
     def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
+        """A cluster for this test alone: a new namespace, or the whole one, whose state is restored afterwards."""
         if (explored := request.node.stash.get(CLUSTER, None)) is not None:
             yield explored
             return
@@ -305,9 +309,29 @@ def check_files(config: pytest.Config) -> None:
         raise pytest.UsageError(f"minikube_{named}: {error}") from None
 
 
+def without_own_frames(raised: pytest.ExceptionInfo[BaseException]) -> None:
+    """A refusal says in its text what happened: its traceback ends where the test called."""
+    from minikube_py.api.errors import StatusError
+    from minikube_py.cluster.errors import ClusterError
+
+    if not isinstance(raised.value, ClusterError | StatusError):
+        return
+    last, each = None, raised.value.__traceback__
+    while each is not None:
+        last = each if not _module(each.tb_frame).startswith("minikube_py.") else last
+        each = each.tb_next
+    # Of a call by this plugin alone, all is shown.
+    if last is not None and not _module(last.tb_frame).startswith(("_pytest.", "pluggy.")):
+        last.tb_next = None
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
 def is_wrong_use(raised: pytest.ExceptionInfo[BaseException]) -> bool:
     """Whether it is a UsageError of this plugin."""
-    of = str(raised.traceback[-1].frame.f_globals.get("__name__", ""))
+    of = _module(raised.traceback[-1].frame.raw)
     return isinstance(raised.value, pytest.UsageError) and of.startswith(f"{__package__}.")
 
 

@@ -166,6 +166,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    if call.excinfo is not None and "minikube_py.cluster.errors" in sys.modules and not item.config.option.fulltrace:
+        factories.without_own_frames(call.excinfo)
     report = yield
     if report.failed and call.excinfo is not None and factories.is_wrong_use(call.excinfo):
         # The traceback would show this plugin alone, and nothing of the test.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from minikube_py.cluster.aims import FITS, LATER_US, Aimed, Calm, drawn
-from minikube_py.cluster.explore import Outcome, explore, run_once
+from minikube_py.cluster.explore import Explored, Outcome, explore, run_once
 from minikube_py.cluster.program import EVENTS, Step
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.inject_api import KINDS
@@ -123,6 +124,17 @@ def test_a_fault_that_met_nothing_does_not_count(kind: str) -> None:
 def test_of_nothing_nothing_is_met() -> None:
     explored = explore(lambda minikube: minikube.advance(5), range(1, 9), nodes=0)
     assert explored.text() == "8 seeds, 0 faults of 0 kinds"
+
+
+@pytest.mark.parametrize(
+    ("explored", "text"),
+    [
+        (Explored(1, 1, Counter(a=1)), "1 seed, 1 fault of 1 kind"),
+        (Explored(3, 1, Counter(a=1, b=1)), "1 of 3 seeds, 2 faults of 2 kinds"),
+    ],
+)
+def test_what_was_explored_is_told_in_numbers(explored: Explored, text: str) -> None:
+    assert explored.text() == text
 
 
 def test_what_a_program_does_not_do_no_fault_is_aimed_at() -> None:

@@ -338,3 +338,44 @@ def test_a_fixture_that_exploring_cannot_see_is_refused(pytester: pytest.Pyteste
     result = run(pytester, "--minikube-seeds=2")
     assert result.parseoutcomes().get("passed", 0) == 0
     result.stdout.fnmatch_lines(["*UsageError: a test that asks for `minikube` by getfixturevalue cannot be explored*"])
+
+
+def test_each_fixture_is_described(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "--fixtures")
+    for name in ("minikube", "minikube_cluster", "minikube_noproc"):
+        (place,) = (number for number, line in enumerate(result.outlines) if line.split(" ")[0] == name)
+        assert "luster" in result.outlines[place + 1] and "no docstring" not in result.outlines[place + 1]
+
+
+REFUSED = """
+import asyncio
+
+def waits(minikube):
+    minikube.wait("cm/never", timeout_s=0)
+
+def test_wait(minikube):
+    waits(minikube)
+
+def test_get(minikube):
+    minikube.get("cm/never")
+
+def test_coroutine(minikube):
+    async def main():
+        await minikube.transport().request("GET", 7)
+    minikube.run(main)
+"""
+
+
+def test_a_refused_call_shows_the_test_and_no_source_of_the_package(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(REFUSED)
+    result = run(pytester, "--minikube-clock", "virtual")
+    result.assert_outcomes(failed=3)
+    text = result.stdout.str()
+    for call in ("waits(minikube)", 'minikube.wait("cm/never", timeout_s=0)', 'minikube.get("cm/never")'):
+        assert re.search(rf"^(>| ) +{re.escape(call)}$", text, re.MULTILINE), text
+    assert "WaitTimeout: cm/never" in text and 'StatusError: configmaps "never" not found' in text
+    refused, found, others = text.partition("_ test_coroutine _")
+    assert found and "minikube_py/" not in refused.partition("= FAILURES =")[2], text
+    # An error of another class is shown whole, and so is all that is asked for.
+    assert "minikube_py/" in others
+    assert "minikube_py/" in run(pytester, "--full-trace", "-k", "test_wait").stdout.str()
