@@ -168,6 +168,9 @@ class Baton:
 
     def _end(self) -> None:
         self.killed = True
+        if not (self._over or self._thread.is_alive()):
+            # A forked child does not have it.
+            return
         self._to_thread.release()
         while not self._over and self._caught <= KILLS_MAX:
             self._to_loop.acquire()

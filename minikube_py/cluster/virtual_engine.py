@@ -118,12 +118,21 @@ class VirtualEngine:
 
     def _drop(self) -> None:
         """The gateway's thread ends by itself. Idempotent."""
-        if not (self.ending or sys.is_finalizing()) and self._owner.is_here:
+        if self.ending or sys.is_finalizing():
+            return
+        if self._owner.is_here:
             self._over(self.virtual.drop, None)
+        else:
+            # In a forked child the garbage collector would run what its copies of the tasks do at their end.
+            self.ending = True
+            self.virtual.drop()
 
     def left_at_exit(self) -> None:
         """The process ends. A thread of its own that still uses it ends with the process."""
-        if self.ending or not self._owner.is_here or not self._lock.acquire(blocking=False):
+        if not self._owner.is_here:
+            self._drop()
+            return
+        if self.ending or not self._lock.acquire(blocking=False):
             return
         try:
             if told := self.programs_told():

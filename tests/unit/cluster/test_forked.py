@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -88,3 +90,63 @@ def test_everything_is_refused_in_a_forked_child(clock: Literal["real", "virtual
         assert in_a_child(work) == "stopped"
         assert len(cluster.objects("nodes")) == 1 and cluster.kubeconfig_path.exists()
         assert client.get("/api/v1/nodes").status_code == 200
+
+
+CHILDREN = """
+import asyncio, gc, os, sys, time
+from minikube_py import Cluster
+
+
+async def works(clients):
+    async for _ in clients.transport.watch("/api/v1/pods"):
+        pass
+
+
+def works_plainly(clients):
+    try:
+        while True:
+            time.sleep(1)
+    finally:
+        print("a program has ended in", os.getpid() == parent and "the parent" or "a child")
+
+
+parent, clock = os.getpid(), sys.argv[1]
+
+
+def child(end):
+    sys.stdout.flush()
+    if not (pid := os.fork()):
+        end()
+        sys.exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def dropped():
+    global cluster, client
+    cluster = client = None
+    gc.collect()
+
+
+with Cluster(nodes=2, clock=clock) as cluster:
+    client = cluster.client.httpx()
+    cluster.url
+    if clock == "virtual":
+        cluster.program(works)
+        cluster.program(works_plainly)
+        cluster.advance(3)
+    client.get("/api/v1/nodes")
+    for end in (lambda: None, cluster.stop, cluster.client.close, dropped):
+        child(end)
+    assert len(cluster.objects("nodes")) == 2
+    if clock == "virtual":
+        cluster.advance(3)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_a_forked_child_ends_in_silence(clock: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CHILDREN, clock], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    ended = ["a program has ended in the parent"] if clock == "virtual" else []
+    assert (done.returncode, done.stdout.splitlines()) == (0, [*ended, "done"])
