@@ -55,8 +55,8 @@ class InProcessTransport:
         answers: list[ApiResponse | MinikubeError | None] = list(await self._core.renew(self._user, writes))
         others = [place for place, answer in enumerate(answers) if answer is None]
         if others:
-            asked = [put_one(self, *writes[place]) for place in others]
-            for place, answer in zip(others, await asyncio.gather(*asked)):
+            sent = await asyncio.gather(*(put_one(self, *writes[place]) for place in others))
+            for place, answer in zip(others, sent):
                 answers[place] = answer
         return cast(list[ApiResponse | MinikubeError], answers)
 
