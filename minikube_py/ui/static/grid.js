@@ -131,10 +131,22 @@ class Grid {
       pen.fillRect(x, y + size - high, size, high);
     }
     if (size >= 70) {
-      pen.fillStyle = fill > 0.85 ? paint.ground : paint.text;
-      pen.fillText(name, x + 8, y + 18, size - 16);
-      pen.fillStyle = fill > 0.7 ? paint.ground : paint.quiet;
-      pen.fillText(`${Math.round(100 * fill)} %${node.pods === undefined ? "" : `, ${node.pods === 1 ? "1 pod" : `${node.pods} pods`}`}`, x + 8, y + 34, size - 16);
+      const pods = node.pods === undefined ? "" : `, ${node.pods === 1 ? "1 pod" : `${node.pods} pods`}`;
+      // The bar may end within a line, so each side of its edge has a colour of its own.
+      for (const [top, tall, first, second] of [
+        [y, size - high, paint.text, paint.quiet],
+        [y + size - high, high, paint.ground, paint.ground],
+      ]) {
+        pen.save();
+        pen.beginPath();
+        pen.rect(x, top, size, tall);
+        pen.clip();
+        pen.fillStyle = first;
+        pen.fillText(name, x + 8, y + 18, size - 16);
+        pen.fillStyle = second;
+        pen.fillText(`${Math.round(100 * fill)} %${pods}`, x + 8, y + 34, size - 16);
+        pen.restore();
+      }
     }
     pen.lineWidth = size > 14 ? 2 : 1;
     if (this.selected === name) {
