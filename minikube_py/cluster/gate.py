@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Final, cast
 
-from minikube_py.api.errors import GroupResource, StatusError, conflict, expired
+from minikube_py.api.errors import GroupResource, StatusError, conflict
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import Request, Response
@@ -21,7 +21,7 @@ from minikube_py.client.transport import ApiResponse, WatchEvent
 from minikube_py.cluster.delays import Delays
 from minikube_py.control_plane.tokens import CONTROLLERS, KUBELET, SCHEDULER
 from minikube_py.control_plane.users import USERS
-from minikube_py.sim.inject_api import Rule, unnoticed
+from minikube_py.sim.inject_api import Rule, too_old, unnoticed
 
 DOOR: Final = replace(ADMIN)
 """An administrator, compared by identity: the public methods, which faults do not affect."""
@@ -231,10 +231,10 @@ class GatedServer(ApiServer):
         since = request.query.get("resourceVersion", "")
         expired_at = [gate.expired_at[each] for each in (path.plural, "") if each in gate.expired_at]
         last, met = max(expired_at, key=itemgetter(0), default=(0, unnoticed))
-        if since.isdigit() and 0 < int(since) <= last:
-            met()
-            return error_response(expired(f"too old resource version: {since} ({last + 1})"))
-        return None
+        if (error := too_old(since, last)) is None:
+            return None
+        met()
+        return error_response(error)
 
     def _make_stale(self, request: Request, back: int) -> None:
         """As a lagging watch cache answers."""

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from minikube_py.api.errors import expired
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.gate import Gate, GatedServer, Met
@@ -17,7 +16,7 @@ from minikube_py.control_plane.plane import Plane
 from minikube_py.env import Clock, Rng, ended
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.sim.faults import Fault
-from minikube_py.sim.inject_api import KINDS, Rule, unnoticed
+from minikube_py.sim.inject_api import KINDS, Rule, too_old, unnoticed
 from minikube_py.store.storage import Storage
 
 US_PER_S = 1_000_000
@@ -106,7 +105,7 @@ class Player:
 
     def _end(self, subject: str, met: Met, gone: bool) -> None:
         revision = self._revision()
-        error = expired(f"too old resource version: {revision} ({revision + 1})") if gone else None
+        error = too_old(str(revision), revision) if gone else None
         for each in self.gate.of(subject):
             each.stream.fail(error)
             met()

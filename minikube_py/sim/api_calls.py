@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from minikube_py.api.errors import StatusError, expired
+from minikube_py.api.errors import StatusError
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer, error_response
 from minikube_py.apiserver.messages import NO_QUERY, Request
@@ -22,6 +22,7 @@ from minikube_py.apiserver.rules import User
 from minikube_py.client.transport import JSON, ApiResponse, WatchEvent
 from minikube_py.env import Rng
 from minikube_py.errors import OutcomeUnknown, Unavailable
+from minikube_py.sim.inject_api import too_old
 from minikube_py.sim.inject_parts import CARRIED_OUT, ENDS_AFTER, ENDS_BEFORE, FAILS, LOST
 from minikube_py.sim.loop import NS_PER_S, SimLoop
 from minikube_py.sim.world import Process, World
@@ -166,10 +167,8 @@ class ApiCalls:
 
     def too_old(self, client: str, since: str) -> bytes | None:
         """The error for a watch requested from `since` on, if any."""
-        last = self._expired_at.get(client, 0)
-        if since.isdigit() and 0 < int(since) <= last:
-            return error_response(expired(f"too old resource version: {since} ({last + 1})")).body
-        return None
+        error = too_old(since, self._expired_at.get(client, 0))
+        return None if error is None else error_response(error).body
 
     def deliver(self, client: str, plural: str, send: Callable[[], None]) -> None:
         """Delivers a watch event to its client."""
@@ -301,8 +300,8 @@ class CallTransport:
             send([WatchEvent("ERROR", body)])
 
         async def work() -> None:
-            if (too_old := calls.too_old(name, since)) is not None:
-                refuse(too_old)
+            if (gone := calls.too_old(name, since)) is not None:
+                refuse(gone)
                 send(None)
                 return
             response = await served.core.handle(asked)

@@ -8,12 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from minikube_py.api.errors import StatusError, expired
 from minikube_py.env import Rng
 from minikube_py.sim.faults import Fault, Injection, Plan, S, lasting
 
 READS: Final = ("get", "list")
 UPDATES: Final = ("update", "patch")
 WRITES: Final = ("create", *UPDATES, "delete", "deletecollection")
+
+
+def too_old(since: str, last: int) -> StatusError | None:
+    """Of a watch that is asked for from `since` on, where history has expired up to `last`."""
+    if since.isascii() and since.isdigit() and 0 < int(since) <= last:
+        return expired(f"too old resource version: {since} ({last + 1})")
+    return None
 
 
 def unnoticed() -> None:

@@ -271,3 +271,13 @@ def test_a_read_is_an_input_exactly_if_a_fault_takes_part_in_it(pending: str, by
                 cluster._virtual().answer(Request("GET", path, params, user=user))
                 took_part = before != (gate.rules, gate.stale, cluster.now_s)
                 assert len(cluster.inputs) - inputs == took_part, (path, params)
+
+
+@pytest.mark.parametrize("since", ["²", "٣", "x", "-1"])
+def test_a_watch_from_no_revision_is_refused_as_without_a_fault(since: str) -> None:
+    asked = Request("GET", "/api/v1/pods", {"watch": "true", "resourceVersion": since}, user=ADMIN)
+    with virtual(nodes=0) as cluster:
+        before = cluster._virtual().answer(asked)
+        cluster.expire_watches()
+        after = cluster._virtual().answer(asked)
+        assert (after.status, after.body) == (before.status, before.body) and after.status == 400
