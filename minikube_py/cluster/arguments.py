@@ -274,5 +274,5 @@ Time = Annotated[
     Literal["real", "virtual"],
     Rule('"real" or "virtual"', lambda value: isinstance(value, str) and value in ("real", "virtual")),
 ]
-Seed = Annotated[int | str, Rule("a whole number of at most 64 bits, or a text", _seed)]
+Seed = Annotated[int | str, Rule("a whole number of at most 64 bits, or a printable text", _seed)]
 State = Annotated[Snapshot, Rule("a Snapshot, as snapshot() gives", lambda value: isinstance(value, Snapshot))]

@@ -168,9 +168,11 @@ class PlainDoor(Door):
     ) -> ApiResponse:
         """One request, as an administrator; returns any status without raising."""
         transport = self._reached().own_transport()
-        found: ApiResponse = self._reached().call(
-            lambda _: transport.request(method, path, params, body, content_type), self._operations(), method == "GET"
-        )
+        asked = lambda _: transport.request(method, path, params, body, content_type)  # noqa: E731
+        try:
+            found: ApiResponse = self._reached().call(asked, self._operations(), method == "GET")
+        except ValueError as error:
+            raise ClusterError(f"{path}: {error}") from None
         return found
 
     def apply(self, manifests: of.Manifests) -> list[Object]:
@@ -274,7 +276,10 @@ class AsyncDoor(Door):
         params: of.Params | None = None,
         content_type: of.ContentType = JSON,
     ) -> ApiResponse:
-        return await self._reached().own_transport().request(method, path, params, body, content_type)
+        try:
+            return await self._reached().own_transport().request(method, path, params, body, content_type)
+        except ValueError as error:
+            raise ClusterError(f"{path}: {error}") from None
 
     async def apply(self, manifests: of.Manifests) -> list[Object]:
         return await self._operations().apply(manifests)

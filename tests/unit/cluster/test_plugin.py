@@ -294,7 +294,7 @@ def test_a_kubeconfig_that_is_not_there_is_said_in_a_line(pytester: pytest.Pytes
         ('stages="/nowhere"', "stages: /nowhere: there is no such file"),
         ("nodes=-1", "nodes is how many, from 0 to 100,000, *"),
         ('clock="sundial"', 'clock is "real" or "virtual", not \'sundial\''),
-        ('seed=""', "seed is a whole number of at most 64 bits, or a text, not ''"),
+        ('seed=""', "seed is a whole number of at most 64 bits, or a printable text, not ''"),
     ],
 )
 def test_arguments_of_a_factory_that_cannot_be_are_said_in_a_line(

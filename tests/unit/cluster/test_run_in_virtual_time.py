@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from minikube_py import Cluster, ClusterError
 
@@ -16,6 +21,9 @@ pytestmark = pytest.mark.real_time("plain functions")
 PODS = "/api/v1/namespaces/default/pods"
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
        "spec": {"containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
+SIGNED = x509.CertificateSigningRequestBuilder(SUBJECT).sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+REQUEST = base64.b64encode(SIGNED.public_bytes(serialization.Encoding.PEM)).decode()
 Create = Callable[[Cluster], Awaitable[None]]
 Phases = Callable[[Cluster], Any]
 
@@ -137,3 +145,25 @@ def test_elsewhere_in_the_simulation_it_is_refused() -> None:
         assert isinstance(program.error, ClusterError) and "run(main)" in str(program.error)
         with pytest.raises(ClusterError, match="real time only"):
             cluster.run(lambda: cluster.client.kr8s_asyncio())
+
+
+def test_a_request_for_a_certificate_is_warned_that_nothing_signs_it() -> None:
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    body = {
+        "metadata": {"name": "bob"},
+        "spec": {"request": REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]},
+    }
+    with Cluster(clock="virtual") as cluster:
+        answer = cluster.client.httpx().post(path, json=body)
+        assert answer.status_code == 201 and "nothing signs" in answer.headers["warning"]
+        assert "warning" not in cluster.client.httpx().get(path).headers
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_a_watch_by_request_is_refused(clock: Literal["real", "virtual"]) -> None:
+    with Cluster(clock=clock) as cluster:
+        for path in ("/api/v1/watch/pods", "/api/v1/pods?watch=true"):
+            name, _, query = path.partition("?")
+            params = {"watch": "true"} if query else None
+            with pytest.raises(ClusterError, match="watch"):
+                cluster.request("GET", name, params=params)
