@@ -44,7 +44,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cluster/temporary.py", IDENTITY): "a temporary folder, and whose",
     ("cluster/temporary.py", ORDER): "folders are removed, in whatever order",
     ("cluster/folder.py", ORDER): "a forked child lets each folder go",
-    ("cluster/door.py", IDENTITY): "a real kubectl has the user's environment",
+    ("cluster/kubectl.py", IDENTITY): "a real kubectl has the user's environment",
     ("cluster/outside.py", IDENTITY): "which cluster outside the user means",
     # Processes, sockets and credentials, which no virtual run has.
     ("control_plane/role_", RANDOM): "a role as a process of its own hands out the generators",

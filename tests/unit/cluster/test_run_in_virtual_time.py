@@ -104,9 +104,9 @@ def test_it_writes_and_watches_while_time_passes(way: str) -> None:
     for _ in range(2):
         with Cluster(clock="virtual", seed=5) as cluster:
 
-            async def main(cluster: Cluster = cluster) -> list[str]:
+            async def main(cluster: Cluster = cluster, before_s: float = 10.0) -> list[str]:
                 watching = asyncio.create_task(phases(cluster))
-                await asyncio.sleep(10)
+                await asyncio.sleep(before_s)
                 await create(cluster)
                 seen: list[str] = await watching
                 return seen
