@@ -67,8 +67,14 @@ class Deleter:
         # Two txns: if the client disconnected between them, the second might never happen.
         task = asyncio.get_running_loop().create_task(self._delete(resource, namespace, name, options, admit, passage))
         self._deleting.add(task)
-        task.add_done_callback(self._deleting.discard)
+        task.add_done_callback(self._over)
         return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Task[Deleted]) -> None:
+        self._deleting.discard(task)
+        # Its caller may be gone.
+        if not task.cancelled():
+            task.exception()
 
     async def _delete(
         self,
