@@ -31,6 +31,7 @@ from minikube_py.control_plane.config import COMPONENTS, DEFAULT_PORT
 from minikube_py.control_plane.plane import PlaneConfig, child_of
 from minikube_py.control_plane.users import USERS
 from minikube_py.controllers.base import ControllerConfig
+from minikube_py.controllers.certificate_signing import SigningAuthority
 from minikube_py.env import Rng
 from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec, numbered_nodes
@@ -162,7 +163,8 @@ class VirtualCluster:
         await plane.core.publish(ADDRESS, DEFAULT_PORT)
         told = config.told
         root = drawn_authority(Rng(f"authority {self.seed}"), datetime.fromtimestamp(self.clock.wall_s(), UTC))
-        controllers = replace(told.controllers, signing_key=key, root_ca_pem=root)
+        signer, root_pem = SigningAuthority(*root), root[0].decode("ascii")
+        controllers = replace(told.controllers, signing_key=key, root_ca_pem=root_pem, signing_authority=signer)
         await plane.start_components(replace(told, controllers=controllers))
         self._time.beside.generators = plane.generators
 

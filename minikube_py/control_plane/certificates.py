@@ -178,12 +178,12 @@ def ensure_authority(
     return Authority(certificate, key)
 
 
-def drawn_authority(rng: Rng, now: datetime) -> str:
-    """The certificate, as PEM, of an authority that `rng` decides to the byte: Ed25519, because its signatures repeat.
-    Its key is discarded."""
+def drawn_authority(rng: Rng, now: datetime) -> tuple[bytes, bytes]:
+    """Certificate and key, as PEM, of an authority that `rng` decides to the byte: Ed25519, because its signatures
+    repeat."""
     key = ed25519.Ed25519PrivateKey.from_private_bytes(rng.randbytes(32))
     builder = _authority(key.public_key(), AUTHORITY_NAME, now, rng.getrandbits(159) | 1)
-    return _pem(builder.sign(key, None)).decode("ascii")
+    return _pem(builder.sign(key, None)), _key_pem(key)
 
 
 def _authority(key: CertificatePublicKeyTypes, name: str, now: datetime, number: int = 0) -> x509.CertificateBuilder:
@@ -280,7 +280,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

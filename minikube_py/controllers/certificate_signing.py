@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minikube_py.api.certificate_requests import BadRequest, check_signature, organizations, subject_name
@@ -162,13 +163,9 @@ class SigningAuthority:
             raise ValueError("the key is not that of the certificate")
 
     def sign(
-        self,
-        request: x509.CertificateSigningRequest,
-        usages: Iterable[str],
-        asked_s: int | None,
-        now_s: float,
+        self, request: x509.CertificateSigningRequest, usages: Iterable[str], asked_s: int | None, now_s: float,
         rng: Rng,
-    ) -> bytes:
+    ) -> bytes:  # fmt: skip
         """Returns PEM. Raises: CannotSign."""
         try:
             check_signature(request)
@@ -183,4 +180,5 @@ class SigningAuthority:
         )
         for extension, critical in _extensions(request, usages, self._certificate.extensions):
             builder = builder.add_extension(extension, critical)
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        hashed = None if isinstance(self._key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+        return builder.sign(self._key, hashed).public_bytes(serialization.Encoding.PEM)

@@ -196,7 +196,7 @@ class PartsPlayer(FaultPlayer):
 def _authorities() -> tuple[SigningKey, str]:
     """The key of service accounts, and the root certificate as PEM: as each role reads them from its files."""
     rng = Rng(AUTHORITIES)
-    return SigningKey.drawn(rng.getrandbits(256)), drawn_authority(rng, datetime.fromtimestamp(0, UTC))
+    return SigningKey.drawn(rng.getrandbits(256)), drawn_authority(rng, datetime.fromtimestamp(0, UTC))[0].decode()
 
 
 def _controllers() -> ControllerConfig:

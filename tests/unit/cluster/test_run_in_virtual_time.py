@@ -24,6 +24,11 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
 SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
 SIGNED = x509.CertificateSigningRequestBuilder(SUBJECT).sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
 REQUEST = base64.b64encode(SIGNED.public_bytes(serialization.Encoding.PEM)).decode()
+CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CSR = {
+    "metadata": {"name": "bob"},
+    "spec": {"request": REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]},
+}
 Create = Callable[[Cluster], Awaitable[None]]
 Phases = Callable[[Cluster], Any]
 
@@ -147,16 +152,19 @@ def test_elsewhere_in_the_simulation_it_is_refused() -> None:
             cluster.run(lambda: cluster.client.kr8s_asyncio())
 
 
-def test_a_request_for_a_certificate_is_warned_that_nothing_signs_it() -> None:
-    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    body = {
-        "metadata": {"name": "bob"},
-        "spec": {"request": REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]},
-    }
-    with Cluster(clock="virtual") as cluster:
-        answer = cluster.client.httpx().post(path, json=body)
-        assert answer.status_code == 201 and "nothing signs" in answer.headers["warning"]
-        assert "warning" not in cluster.client.httpx().get(path).headers
+def test_an_approved_request_for_a_certificate_is_signed_and_the_same_seed_signs_the_same() -> None:
+    def certificate() -> bytes:
+        with Cluster(clock="virtual", seed=3) as cluster:
+            client = cluster.client.httpx()
+            assert client.post(CSRS, json=CSR).status_code == 201
+            approved = {**CSR, "status": {"conditions": [{"type": "Approved", "status": "True", "reason": "asked"}]}}
+            assert client.put(f"{CSRS}/bob/approval", json=approved).status_code == 200
+            cluster.advance(5)
+            return base64.b64decode(client.get(f"{CSRS}/bob").json()["status"]["certificate"])
+
+    signed = certificate()
+    assert x509.load_pem_x509_certificate(signed).subject == SUBJECT
+    assert certificate() == signed
 
 
 @pytest.mark.parametrize("clock", ["real", "virtual"])
