@@ -212,6 +212,7 @@ class PlaneRun(Run):
         await self._finished(user.settle(), REST_S, "settle")
         await self._absence(user)
         if not self._unrest:
+            await self._finished(user.last_touches(), REST_S, "touch")
             await self._rest()
 
     async def _absence(self, user: User) -> None:

@@ -50,6 +50,7 @@ RETRY_S: Final = 0.5
 AT_ONCE_SHARES: Final = (0.0, 0.5, 0.8)
 LAST_DELETIONS: Final = 3
 LAST_DELETE_SHARE: Final = 0.5
+TOUCH_SHARE: Final = 0.5
 SIZES: Final = ("100m", "500m", "1")
 LARGE_SIZES: Final = ("2", "3", "3500m")
 """Up to most of a node."""
@@ -101,7 +102,7 @@ class User:
         self.counts: Counter[str] = Counter()
         self.calm_s = CALM_S
         self._made = 0
-        self._room = room
+        self._room = self._room_left = room
         self._ops: tuple[tuple[int, Op], ...] = (
             (6, self._make), (6, self._scale), (3, self._roll), (3, self._delete), (3, self._job), (3, self._burst),
             (2, self._delete_pod), (4, self._evict), (2, self._budget), (2, self._bind_again), (3, self._taint),
@@ -158,6 +159,7 @@ class User:
             room -= REPLICAS_AT_REST
             await self._surely(lambda r=resource, s=namespace, n=name: self._patch(  # type: ignore[misc]
                 r, s, n, {"spec": {"replicas": REPLICAS_AT_REST}}))  # fmt: skip
+        self._room_left = room
         for namespace in (DEFAULT, TEAM):
             pods = await self._surely(lambda s=namespace: self.client.list(PODS, s))  # type: ignore[misc]
             for pod in pods or ():
@@ -177,6 +179,36 @@ class User:
             if self.rng.random() < LAST_DELETE_SHARE:
                 await self._surely(self.rng.choice((self._delete, self._delete, self._delete_job)))
 
+    async def last_touches(self) -> None:
+        """What no later change hides: a StatefulSet is replaced by an equal one that finds its pods, a taint comes and
+        goes, and an autoscaled workload is scaled by hand beyond its maximum."""
+        for touch in (self._replace_set, self._taint_and_untaint, self._scale_beyond):
+            await self._surely(touch)
+
+    async def _replace_set(self) -> None:
+        resource, namespace, name = WORKLOADS[3]
+        old = await self.client.get(resource, name, namespace)
+        if self.rng.random() < TOUCH_SHARE and "deletionTimestamp" not in old["metadata"]:
+            await self._surely(lambda: self._remove(resource, old, "Orphan"))
+            metadata = {"name": name, "namespace": namespace}
+            while await self._surely(lambda: self.client.get(resource, name, namespace)) is not None:
+                await self.clock.sleep(RETRY_S)
+            await self._surely(lambda: self._create(resource, {"metadata": metadata, "spec": old["spec"]}))
+
+    async def _taint_and_untaint(self) -> None:
+        node = self.rng.choice(await self.client.list(NODES))
+        if self.rng.random() < TOUCH_SHARE:
+            taint = {"key": TAINT, "value": "a", "effect": "NoExecute"}
+            await self._set_taints(node, [*(node["spec"].get("taints") or ()), taint])
+            await self.clock.sleep(TAINTED_S[-1])
+            await self._surely(lambda: self._untaint(node["metadata"]["name"]))
+
+    async def _scale_beyond(self) -> None:
+        scaler = await self.client.get(AUTOSCALERS, "api", DEFAULT)
+        replicas = scaler["spec"]["maxReplicas"] + self.rng.randint(1, 3)
+        if self._room_left >= replicas:
+            await self._patch(DEPLOYMENTS, DEFAULT, "api", {"spec": {"replicas": replicas}})
+
     # -- operations ---------------------------------------------------------------------------------------------------
 
     async def _make(self, workload: tuple[ResourceRef, str, str] | None = None) -> None:
@@ -186,6 +218,8 @@ class User:
         spec: Object = {"replicas": rng.randint(0, REPLICAS_MAX), "template": template}
         spec["selector"] = labels if resource == REPLICATION_CONTROLLERS else {"matchLabels": labels}
         if resource == DAEMON_SETS:
+            # A node full of other pods has room for it.
+            template["spec"]["priorityClassName"] = "top"
             del spec["replicas"]
         elif resource == DEPLOYMENTS:
             spec["strategy"] = rng.choice(STRATEGIES)
@@ -199,6 +233,8 @@ class User:
     async def _roll(self) -> None:
         workload = self.rng.choice(ROLLED)
         template = self._template({"app": workload[2]}, SIZES[:1] if workload is DAEMONS else SIZES)
+        if workload is DAEMONS:
+            template["spec"]["priorityClassName"] = "top"
         await self._change(workload, {"spec": {"template": template}})
 
     async def _change(self, workload: tuple[ResourceRef, str, str], change: Object) -> None:
