@@ -481,12 +481,14 @@ class VirtualEngine:
     # -- for the public API ------------------------------------------------------------------------------------------
 
     def call(self, work: Callable[[Operations], Any], operations: Operations, reads: bool) -> Any:
+        self.require_outside()
         return driven(work(operations))
 
     def wait(
         self, operations: Operations, waiting: Waiting, timeout_s: float, namespace: str | None, selector: str
     ) -> list[dict[str, Any]]:
         """Time passes until the condition holds. Raises: WaitTimeout."""
+        self.require_outside()
         virtual = self.virtual
         # In whole nanoseconds, as virtual time: with a fraction none would pass, forever.
         deadline_ns, step_s, revision = virtual.now_ns + round(timeout_s * NS_PER_S), LOOK_AGAIN_S, -1
