@@ -1,4 +1,4 @@
-"""Objects whose usual change is one time, known again by their bytes.
+"""Objects known again by their bytes: those whose usual change is one time, and those that several informers get.
 
 Most events of an idle cluster are node Leases, renewed every ten seconds: an event's object equals the last one's but
 for its resourceVersion and one time. Then the last projection, with another version and time, is that of the object,
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
+
+import orjson
 
 T = TypeVar("T")
 _VERSION: Final = b'"resourceVersion":"'
@@ -71,3 +73,27 @@ class Repeats(Generic[T]):
         if len(self._known) >= KEPT_MAX:
             self._known.clear()
         self._known[body[end:place]] = body[:start], body[after:], key, [item]
+
+
+KEPT_BYTES_MAX: Final = 1 << 20
+
+
+class Decoded:
+    """Decodes JSON; the last bodies, up to `bytes_max`, are kept, and equal bytes give the same object. Callers must
+    not modify it. Raises: JSONDecodeError."""
+
+    def __init__(self, bytes_max: int = KEPT_BYTES_MAX) -> None:
+        # Bytes remember their hash, so all askers but the first find them at once.
+        self._kept: dict[bytes, Any] = {}
+        self._bytes_max, self._bytes = bytes_max, 0
+
+    def __call__(self, body: bytes) -> Any:
+        if body in self._kept:
+            return self._kept[body]
+        self._kept[body] = obj = orjson.loads(body)
+        self._bytes += len(body)
+        while self._bytes > self._bytes_max:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._bytes -= len(oldest)
+        return obj

@@ -13,7 +13,6 @@ from minikube_py.cluster.clients import Clients
 from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.faults import Faults
 from minikube_py.cluster.kinds import Kinds, served_kind
-from minikube_py.cluster.kubectl import run_kubectl, without_waiting
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.wait_forms import Held, Object, OfMany
@@ -252,6 +251,8 @@ class PlainDoor(Door):
         would are refused.
 
         Raises: ClusterError if there is no kubectl, or it fails, with its output; or if it would wait."""
+        from minikube_py.cluster.kubectl import run_kubectl, without_waiting
+
         reached = self._reached()
         given = arguments if reached.time_passes else without_waiting(arguments)
         try:
@@ -340,6 +341,8 @@ class AsyncDoor(Door):
     async def kubectl(self, *arguments: of.Argument, input: of.Input | None = None) -> str:
         """In a thread, because it sends requests to the cluster, which runs in this loop."""
         import asyncio
+
+        from minikube_py.cluster.kubectl import run_kubectl
 
         return await asyncio.to_thread(run_kubectl, self.kubeconfig_path, arguments, input)
 

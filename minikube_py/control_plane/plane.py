@@ -17,8 +17,8 @@ from minikube_py.api.service_tokens import SigningKey
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
 from minikube_py.apiserver.rules import User
-from minikube_py.client.decoded import Decoded
 from minikube_py.client.informer import InformerFactory
+from minikube_py.client.repeats import Decoded
 from minikube_py.client.rest import RestClient
 from minikube_py.client.transport import ApiTransport
 from minikube_py.control_plane import tokens

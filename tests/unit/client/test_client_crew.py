@@ -4,7 +4,7 @@ import random
 from step_clock import StepClock
 
 from minikube_py.client.crew import Crew
-from minikube_py.client.decoded import Decoded
+from minikube_py.client.repeats import Decoded
 from minikube_py.client.workqueue import RateLimitingQueue, work
 
 
