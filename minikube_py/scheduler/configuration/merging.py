@@ -139,5 +139,5 @@ def score_weights(own: PluginSet, multi: Enabled, extends: Callable[[str], bool 
 def refuse_unknown(what: str, args: Iterable[str], known: Iterable[str]) -> None:
     """A misspelt argument is not the same as none. Raises: ConfigError."""
     known = tuple(known)
-    if unknown := next((each for each in args if each not in known), None):
+    if (unknown := next((each for each in args if each not in known), None)) is not None:
         raise ConfigError(f"{what} has no argument {unknown!r}; it has: {', '.join(known) or 'none'}")

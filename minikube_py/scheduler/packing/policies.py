@@ -303,7 +303,7 @@ def _typical_pods(given: Any) -> dict[Shape, int]:
     weights: dict[Shape, int] = {}
     for i, each in enumerate(given or ()):
         try:
-            refuse_unknown(f"typicalPods[{i}]", each, ("cpuMilli", "gpuMilli", "gpus", "models", "weight"))
+            refuse_unknown(f"typicalPods[{i}]", each.keys(), ("cpuMilli", "gpuMilli", "gpus", "models", "weight"))
             cpu_milli, gpu_milli, gpus = (int(each.get(name, 0)) for name in ("cpuMilli", "gpuMilli", "gpus"))
             shape = Shape(cpu_milli, gpu_milli, gpus, tuple(each.get("models", ())))
             weight = int(each.get("weight", 1))
