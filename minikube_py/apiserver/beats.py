@@ -62,9 +62,8 @@ class Beats:
             return None
         shape, time = told
         kv = await self._store.get(key)
-        if kv is None or kv.mod_revision != said.revision or shape != said.shape or time == said.time:
-            return None
-        if not said.stands():
+        same = kv is not None and kv.mod_revision == said.revision and shape == said.shape and time != said.time
+        if kv is None or not same or not said.stands():
             return None
         value = kv.value.replace(_beat(kind, said.time), _beat(kind, time))
         outcome = await self._store.replace(kv, value)
@@ -89,8 +88,7 @@ class Beats:
         patch = orjson.loads(request.body)
         if list(patch) != ["status"] or list(patch["status"]) != ["conditions"]:
             return
-        stands = standing(kind, name, orjson.loads(value))
-        if stands is None:
+        if (stands := standing(kind, name, orjson.loads(value))) is None:
             return
         if len(self._said) >= KEPT_MAX:
             self._said.clear()

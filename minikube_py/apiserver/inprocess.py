@@ -41,12 +41,10 @@ class InProcessTransport:
         asked = Request(method, path, params or NO_QUERY, body or b"", self._user, JSON, content_type)
         asked.user_agent = USER_AGENT
         response = await self._core.handle(asked)
-        if response.pieces is not None:
-            return ApiResponse(response.status, b"".join(response.pieces), response.headers)
         if response.stream is not None:
             response.stream.close()
             raise ValueError("a watch is opened with watch(), not with request()")
-        return ApiResponse(response.status, response.body, response.headers)
+        return ApiResponse(response.status, response.whole(), response.headers)
 
     async def put_all(self, writes: Sequence[tuple[str, bytes]]) -> Sequence[ApiResponse | MinikubeError]:
         """See `client.transport.put_all`."""

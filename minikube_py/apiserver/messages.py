@@ -160,6 +160,10 @@ class Response:
         self.text: AsyncGenerator[bytes, None] | None = None
         self.upgrade: Upgrade | None = None
 
+    def whole(self) -> bytes:
+        """The content, of `body` or all `pieces`, which are consumed."""
+        return self.body if self.pieces is None else b"".join(self.pieces)
+
     def warned(self, texts: Iterable[str]) -> Response:
         """This response with these warnings appended, without duplicates."""
         return self._with_warnings([*_texts_of(self.headers), *texts])

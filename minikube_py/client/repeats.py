@@ -45,9 +45,7 @@ class Repeats(Generic[T]):
     def find(self, body: bytes, kept: Callable[[str], T | None]) -> tuple[str, T, str] | None:
         """The key, the projection and the version of an object that equals the last one. None: it must be decoded.
         `kept(key)`: what the informer holds."""
-        start = body.find(_VERSION) + len(_VERSION)
-        end = body.find(b'"', start)
-        place = body.find(self._mark, end) + len(self._mark)
+        start, end, place = self._places(body)
         known = self._known.get(body[end:place])
         if known is None:
             return None
@@ -61,11 +59,15 @@ class Repeats(Generic[T]):
         item = last[0] = self._renewed.again(last[0], version.decode(), time.decode())
         return key, item, version.decode()
 
-    def learn(self, body: bytes, key: str, item: T) -> None:
-        """From a decoded body."""
+    def _places(self, body: bytes) -> tuple[int, int, int]:
+        """Where the version begins and ends, and where the time begins."""
         start = body.find(_VERSION) + len(_VERSION)
         end = body.find(b'"', start)
-        place = body.find(self._mark, end) + len(self._mark)
+        return start, end, body.find(self._mark, end) + len(self._mark)
+
+    def learn(self, body: bytes, key: str, item: T) -> None:
+        """From a decoded body."""
+        start, end, place = self._places(body)
         after = place + _TIME_BYTES
         version, time = body[start:end], body[place:after]
         if not (version + time).isascii() or self._renewed.told(item) != (version.decode(), time.decode()):

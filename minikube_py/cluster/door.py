@@ -166,12 +166,9 @@ class PlainDoor(Door):
         content_type: of.ContentType = JSON,
     ) -> ApiResponse:
         """One request, as an administrator; returns any status without raising."""
-        transport = self._reached().own_transport()
-        asked = lambda _: transport.request(method, path, params, body, content_type)  # noqa: E731
-        try:
-            found: ApiResponse = self._reached().call(asked, self._operations(), method == "GET")
-        except ValueError as error:
-            raise ClusterError(f"{path}: {error}") from None
+        reached = self._reached()
+        given = reached.own_transport(), method, path, params, body, content_type
+        found: ApiResponse = reached.call(lambda _: _requested(*given), self._operations(), method == "GET")
         return found
 
     def apply(self, manifests: of.Manifests) -> list[Object]:
@@ -277,10 +274,7 @@ class AsyncDoor(Door):
         params: of.Params | None = None,
         content_type: of.ContentType = JSON,
     ) -> ApiResponse:
-        try:
-            return await self._reached().own_transport().request(method, path, params, body, content_type)
-        except ValueError as error:
-            raise ClusterError(f"{path}: {error}") from None
+        return await _requested(self._reached().own_transport(), method, path, params, body, content_type)
 
     async def apply(self, manifests: of.Manifests) -> list[Object]:
         return await self._operations().apply(manifests)
@@ -348,6 +342,14 @@ class AsyncDoor(Door):
 
     def _clock(self) -> Clock:
         raise NotImplementedError
+
+
+async def _requested(transport: ApiTransport, method: str, path: str, *more: Any) -> ApiResponse:
+    """Raises: ClusterError for a watch."""
+    try:
+        return await transport.request(method, path, *more)
+    except ValueError as error:
+        raise ClusterError(f"{path}: {error}") from None
 
 
 def _waiting(waiting: Waiting, namespace: str | None, selector: str) -> Waiting:

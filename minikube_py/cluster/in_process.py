@@ -53,7 +53,7 @@ def head_of(method: str, target: str, headers: Pairs, body: bytes) -> Head:
 def answered_of(response: Response, asked: Head, rng: Rng, wall_s: float) -> Answered:
     """A response without its stream, with the headers it has over a connection."""
     audit_id = asked.headers.get("audit-id") or new_uid(rng)
-    body = response.body if response.pieces is None else b"".join(response.pieces)
+    body = response.whole()
     raw = head(response, True, CHUNKED if response.stream is not None else len(body), audit_id).decode("latin-1")
     pairs = [(name, value) for name, _, value in (line.partition(": ") for line in raw.split("\r\n")[1:] if line)]
     dated = [(name, formatdate(wall_s, usegmt=True) if name == "Date" else value) for name, value in pairs]

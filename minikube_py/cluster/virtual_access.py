@@ -48,8 +48,7 @@ class Access:
         if response.stream is not None:
             response.stream.close()
             raise ClusterError(NO_WATCH)
-        content = response.body if response.pieces is None else b"".join(response.pieces)
-        return ApiResponse(response.status, content, response.headers)
+        return ApiResponse(response.status, response.whole(), response.headers)
 
     def watch(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[list[WatchEvent]]:
         if not self._engine.on_its_loop:

@@ -241,7 +241,7 @@ class CallTransport:
                 calls.world.scheduler.after(0, calls.world.kill, self._name)
             elif fate == LOST and served.owed.pop(number, None) is not None:
                 lost()
-            content = b"".join(response.pieces) if response.pieces is not None else response.body
+            content = response.whole()
             if served.owed.pop(number, None) is not None:
                 got = ApiResponse(response.status, content, response.headers)
                 calls.later(lambda: _settle_soon(loop, answer, got), link)

@@ -226,7 +226,7 @@ class Page:
     async def _read(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
         """As an administrator: the page filters what a session sees."""
         response = await self._core.handle(Request("GET", path, query, user=ADMIN, accept=_METADATA_ONLY))
-        body = b"".join(response.pieces) if response.pieces is not None else response.body
+        body = response.whole()
         response.sent()
         return response.status, orjson.loads(body)
 
