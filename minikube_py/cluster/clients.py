@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import kubernetes_asyncio as of_kubernetes_asyncio
     import lightkube as of_lightkube
 
-    from minikube_py.cluster.door import Door
+    from minikube_py.cluster.methods import ClusterMethods
     from minikube_py.cluster.program_clients import ProgramClients
 
 
 class Clients:
     """Each raises ClusterError if its package is not installed."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ClusterMethods) -> None:
         self._door = door
         self._closers: list[Callable[[], object]] = []
         self._async_closers: list[Callable[[], Awaitable[object]]] = []

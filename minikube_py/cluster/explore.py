@@ -1,5 +1,5 @@
 """Runs one test of a program under many seeds, each with another interleaving and other faults, drawn from the
-registry and aimed at the steps that the program took in a first run without faults (`aims`).
+registry and aimed at the steps that the program took in a first run without faults (`aimed_faults`).
 
 For a failing seed it searches the shortest schedule of faults that still fails, by halves and then one by one."""
 
@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from minikube_py.cluster.aims import Aimed, Calm, drawn
+from minikube_py.cluster.aimed_faults import Aimed, FaultlessRun, drawn
 from minikube_py.cluster.code_place import place
+from minikube_py.cluster.fault_injection import FaultInjection
 from minikube_py.cluster.local import Cluster
 from minikube_py.cluster.no_cluster import no_cluster
 from minikube_py.cluster.timeline import NS_PER_S, Timeline
 from minikube_py.cluster.versions import versions, versions_told
-from minikube_py.cluster.weather import Weather
 from minikube_py.sim.loop import SimFailure
 from minikube_py.sim.replaced import frozen
 from minikube_py.sim.shrinking import Rounds, fewest
@@ -44,7 +44,7 @@ class Outcome:
     faults: tuple[Aimed, ...]
     error: BaseException | None
     timeline: Timeline
-    calm: Calm
+    calm: FaultlessRun
     programs: tuple[str, ...] = ()
     begun: tuple[tuple[int, Aimed], ...] = ()
     met: tuple[str, ...] = ()
@@ -158,8 +158,8 @@ def _run_once(
         with no_cluster(), Cluster(nodes, clock="virtual", seed=f"explore {seed}", stages=stages) as cluster:
             engine = cluster._virtual()
             timeline = engine.programs.timeline
-            weather = Weather(engine.programs, engine.plane.player, faults)
-            weather.start()
+            injection = FaultInjection(engine.programs, engine.plane.player, faults)
+            injection.start()
             try:
                 test(cluster)
             except failed as raised:
@@ -170,9 +170,9 @@ def _run_once(
         error = error or raised
     finally:
         random.setstate(kept)
-    calm = Calm(max(span_us, 1), dict(engine.programs.steps))
-    met = tuple([faults[place].kind for place in weather.met])
-    return Outcome(tuple(faults), error, timeline, calm, programs, tuple(weather.begun), met)
+    calm = FaultlessRun(max(span_us, 1), dict(engine.programs.steps))
+    met = tuple([faults[place].kind for place in injection.met])
+    return Outcome(tuple(faults), error, timeline, calm, programs, tuple(injection.begun), met)
 
 
 def shrunk(run: Callable[[Sequence[Aimed]], Outcome], seed: int, outcome: Outcome) -> Found:

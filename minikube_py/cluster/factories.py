@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from minikube_py.cluster.door import PlainDoor
     from minikube_py.cluster.isolation import Before
     from minikube_py.cluster.local import Cluster
+    from minikube_py.cluster.methods import BlockingMethods
     from minikube_py.cluster.outside import OutsideCluster
     from minikube_py.cluster.snapshots import Snapshot
 
@@ -31,7 +31,7 @@ F = TypeVar("F")
 NAME_MAX: Final = 40
 SNAPSHOTS: Final = pytest.StashKey[dict[Any, tuple["Snapshot", tuple[int, int]]]]()
 """Of each cluster, with a mark of when it was restored."""
-VIEWS: Final = pytest.StashKey[list["PlainDoor"]]()
+VIEWS: Final = pytest.StashKey[list["BlockingMethods"]]()
 CLUSTER: Final = pytest.StashKey["Cluster"]()
 """The run of an explored test."""
 LEFT: Final = pytest.StashKey[list[tuple[str, str]]]()
@@ -122,7 +122,7 @@ def minikube(cluster: str = "minikube_cluster", *, isolation: Isolation | None =
     cluster, whose state is restored afterwards. Its faults, programs and webhooks end with it."""
 
     @pytest.fixture
-    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlainDoor]:
+    def fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingMethods]:
         """A cluster for this test alone: a new namespace, or the whole one, whose state is restored afterwards."""
         if (explored := request.node.stash.get(CLUSTER, None)) is not None:
             yield explored
@@ -224,7 +224,7 @@ def _lead_to(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, no_cluster.LOCATION, kubeconfig)
 
 
-def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
+def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[BlockingMethods]:
     slug = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:NAME_MAX].strip("-") or "test"
     # An external server has seen other runs, and may be used by several workers: it chooses the name.
     named = {"name": f"{slug}-{next(_numbers)}"} if running.of_this_process else {"generateName": f"{slug}-"}
@@ -242,7 +242,7 @@ def _in_namespace(request: pytest.FixtureRequest, running: Any) -> Iterator[Plai
         delete_namespace(running, name)
 
 
-def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[PlainDoor]:
+def _with_snapshot(request: pytest.FixtureRequest, running: Any) -> Iterator[BlockingMethods]:
     """Of the state before the test; taken again only if something has changed since that state was restored."""
     if not running.of_this_process:
         raise pytest.UsageError(

@@ -9,8 +9,8 @@ from minikube_py.cluster.kinds import NOT_FOUND
 from minikube_py.cluster.webhooks import leads_to
 
 if TYPE_CHECKING:
-    from minikube_py.cluster.door import PlainDoor
     from minikube_py.cluster.local import Cluster
+    from minikube_py.cluster.methods import BlockingMethods
 
 CONFIGURATIONS: Final = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -56,7 +56,7 @@ class Before:
         self.engine.do("webhooks", lambda: player.serve_only(self._webhooks))
 
 
-def delete_namespace(cluster: PlainDoor, name: str) -> None:
+def delete_namespace(cluster: BlockingMethods, name: str) -> None:
     """Unless the test has deleted it. Raises: StatusError."""
     try:
         cluster.delete(f"namespace/{name}")

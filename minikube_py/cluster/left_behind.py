@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import Object, RestClient
-from minikube_py.cluster.door import PlainDoor
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.methods import BlockingMethods
 from minikube_py.cluster.operations import Operations
 from minikube_py.cluster.timeline import TIMELINE
 from minikube_py.cluster.virtual_engine import VirtualEngine
@@ -21,7 +21,7 @@ LEFT_OUT: Final = frozenset(("Event", "ServiceAccount"))
 ROOT_CA: Final = "kube-root-ca.crt"
 
 
-def sections(view: PlainDoor) -> list[tuple[str, str]]:
+def sections(view: BlockingMethods) -> list[tuple[str, str]]:
     """Titles and texts for a report, which also lists what could not be read."""
     try:
         objects, events = view._do(_listed, reads=True)
@@ -35,7 +35,7 @@ def sections(view: PlainDoor) -> list[tuple[str, str]]:
     return [(f"{title} in {view.namespace}", text) for title, text in found] + programs(view)
 
 
-def programs(view: PlainDoor) -> list[tuple[str, str]]:
+def programs(view: BlockingMethods) -> list[tuple[str, str]]:
     """How the programs under test go, and what they read and wrote; of a cluster in virtual time."""
     try:
         engine = view._reached()

@@ -1,4 +1,4 @@
-"""The public door: a control plane in this process, in one line.
+"""The public API: a control plane in this process, in one line.
 
     with Cluster(nodes=3) as cluster:          # a thread and an event loop of its own
         cluster.apply("rc.yaml")
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Self
 
 from minikube_py.cluster import snapshots
 from minikube_py.cluster.arguments import FilePath, FilePaths, Namespace, Nodes, Port, Seed, State, Time, checked
-from minikube_py.cluster.door import DEFAULT, AsyncDoor, ReachedPlainly
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.methods import DEFAULT, AsyncMethods, BlockingEngine
 from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.real import InLoop, Options, Threaded
 from minikube_py.cluster.snapshots import Snapshot
@@ -232,7 +232,7 @@ class Cluster(InVirtualTime):
             raise ClusterError(VIRTUAL_ONLY)
         return engine
 
-    def _reached(self) -> ReachedPlainly:
+    def _reached(self) -> BlockingEngine:
         return self._require_engine()
 
     def _require_engine(self) -> Threaded | VirtualEngine:
@@ -256,7 +256,7 @@ class Namespaced(InVirtualTime):
         self.cluster = cluster
         self._kinds = cluster._kinds
 
-    def _reached(self) -> ReachedPlainly:
+    def _reached(self) -> BlockingEngine:
         return self.cluster._reached()
 
     def _virtual(self) -> VirtualEngine:
@@ -267,7 +267,7 @@ class Namespaced(InVirtualTime):
         return self.cluster.in_namespace(name)
 
 
-class AsyncCluster(AsyncDoor):
+class AsyncCluster(AsyncMethods):
     """The result of `async with Cluster()`: as Cluster in real time, with awaited methods."""
 
     def __init__(self, options: Options) -> None:
@@ -329,7 +329,7 @@ class AsyncCluster(AsyncDoor):
         return self._reached().clock
 
 
-class AsyncNamespaced(AsyncDoor):
+class AsyncNamespaced(AsyncMethods):
     """As Namespaced, of an AsyncCluster."""
 
     def __init__(self, cluster: AsyncCluster, namespace: str) -> None:

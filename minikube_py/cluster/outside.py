@@ -14,10 +14,10 @@ from minikube_py.client.http_transport import HttpTransport
 from minikube_py.client.kubeconfig import ClusterAccess, load_kubeconfig, read_document
 from minikube_py.client.transport import ApiTransport
 from minikube_py.cluster.arguments import FilePath, Namespace, Text, checked
-from minikube_py.cluster.door import DEFAULT, PlainDoor
 from minikube_py.cluster.errors import ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.loop_thread import LoopThread
+from minikube_py.cluster.methods import DEFAULT, BlockingMethods
 from minikube_py.cluster.operations import Operations, waited
 from minikube_py.cluster.player import GatedPlane
 from minikube_py.cluster.waiting import Waiting
@@ -26,7 +26,7 @@ from minikube_py.env import Clock, SystemClock
 from minikube_py.sim.faults import Fault
 
 
-class OutsideCluster(PlainDoor):
+class OutsideCluster(BlockingMethods):
     """`kubeconfig`: of an administrator; `context` "": its current one. As Cluster, except what needs its parts: nodes
     that go down, snapshots, faults, virtual time."""
 
@@ -36,7 +36,7 @@ class OutsideCluster(PlainDoor):
     def __init__(self, kubeconfig: FilePath, context: Text = "") -> None:
         super().__init__()
         self._engine = _Engine(Path(kubeconfig).expanduser(), context)
-        self._views: list[PlainDoor] = []
+        self._views: list[BlockingMethods] = []
 
     def start(self) -> Self:
         """Raises: BadKubeconfig, Unavailable."""
@@ -57,7 +57,7 @@ class OutsideCluster(PlainDoor):
         return self._engine
 
 
-class OutsideNamespaced(PlainDoor):
+class OutsideNamespaced(BlockingMethods):
     def __init__(self, cluster: OutsideCluster, namespace: str) -> None:
         super().__init__(namespace)
         self.cluster = cluster

@@ -19,7 +19,7 @@ from minikube_py.cluster.in_process import (
     installed,
     kubeconfig,
 )
-from minikube_py.sim.around import simulated
+from minikube_py.sim.process_state import simulated
 from minikube_py.sim.replaced import Replaced
 
 if TYPE_CHECKING:

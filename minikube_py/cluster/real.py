@@ -17,7 +17,7 @@ from minikube_py.cluster import snapshots
 from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.gate import DOOR
-from minikube_py.cluster.life import Life, LivingTransport
+from minikube_py.cluster.lifecycle import Lifecycle, LifecycleTransport
 from minikube_py.cluster.loop_thread import LoopThread
 from minikube_py.cluster.operations import Operations, waited
 from minikube_py.cluster.player import GatedControlPlane
@@ -59,7 +59,7 @@ class RealPlane:
     folder: Folder
     plane: GatedControlPlane
     clock: Clock
-    life: Life
+    life: Lifecycle
 
     @property
     def url(self) -> str:
@@ -77,10 +77,10 @@ class RealPlane:
         return self.folder.kubeconfig(namespace, self.plane.credentials.access(self.url))
 
     def transport(self) -> ApiTransport:
-        return LivingTransport(self.plane.transport(), self.life)
+        return LifecycleTransport(self.plane.transport(), self.life)
 
     def own_transport(self) -> ApiTransport:
-        return LivingTransport(self.plane.transport(DOOR), self.life)
+        return LifecycleTransport(self.plane.transport(DOOR), self.life)
 
     time_passes = True
 
@@ -164,7 +164,7 @@ class InLoop(RealPlane):
             self.folder.path, port=options.port, shapes=options.shapes, seed=seed, stages=options.stages
         )
         memory = None if options.data_dir is not None else InMemory(SimDisk(), MEMBER)
-        self.clock, self.life = SystemClock(), Life()
+        self.clock, self.life = SystemClock(), Lifecycle()
         self.plane = GatedControlPlane(config, self.clock, random.Random(), in_memory=memory, fatal=self._store_failed)
 
     def _store_failed(self, message: str) -> None:

@@ -37,9 +37,9 @@ from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import KubeletConfig, NodeSpec, numbered_nodes
 from minikube_py.kubelet.fake import FakeKubelet
 from minikube_py.scheduler.config import SchedulerConfig
-from minikube_py.sim.aside import BESIDE
 from minikube_py.sim.clock import MachineClock, SimClock
 from minikube_py.sim.disk import SimDisk
+from minikube_py.sim.inspection import INSPECTION
 from minikube_py.sim.loop import NS_PER_S, LoopOptions, Scheduler, SimFailure, SimLoop
 from minikube_py.sim.running import cancel_others
 from minikube_py.sim.syncs import SimSyncs, SyncTimes
@@ -347,7 +347,7 @@ class VirtualCluster:
         await cancel_others(self.loop)
 
     async def _on_use(self, namespace: str, secret: str) -> None:
-        if BESIDE.get():
+        if INSPECTION.get():
             self.uses[namespace, secret] = None
         else:
             await self.plane.core.accounts.write_use(namespace, secret)

@@ -51,10 +51,10 @@ from minikube_py.control_plane import tokens
 from minikube_py.control_plane.plane import Plane
 from minikube_py.control_plane.users import USERS
 from minikube_py.env import Clock, Rng
-from minikube_py.sim.around import simulated
-from minikube_py.sim.aside import BESIDE, TooLong
 from minikube_py.sim.faults import Fault
+from minikube_py.sim.inspection import INSPECTION, TooLong
 from minikube_py.sim.loop import NS_PER_S
+from minikube_py.sim.process_state import simulated
 
 READS: Final = frozenset(("GET", "HEAD"))
 REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
@@ -258,7 +258,7 @@ class VirtualEngine:
     @property
     def on_its_loop(self) -> bool:
         """Whether a coroutine of `run(main)` asks."""
-        return _get_running_loop() is self.virtual.loop and not BESIDE.get()
+        return _get_running_loop() is self.virtual.loop and not INSPECTION.get()
 
     def clients_within(self, namespace: str) -> ProgramClients | None:
         return ProgramClients(cast(Remote, Near(self)), namespace) if self.on_its_loop else None

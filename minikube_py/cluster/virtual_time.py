@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from minikube_py.cluster.arguments import SECONDS_MAX, FilePath, Main, Namespace, Plain, Span, Word
-from minikube_py.cluster.door import PlainDoor
 from minikube_py.cluster.errors import ClusterError
+from minikube_py.cluster.methods import BlockingMethods
 
 if TYPE_CHECKING:
     # Imported with the first cluster in virtual time.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class InVirtualTime(PlainDoor):
+class InVirtualTime(BlockingMethods):
     """All raise ClusterError in real time."""
 
     def _virtual(self) -> VirtualEngine:

@@ -20,7 +20,7 @@ from minikube_py.client.transport import WatchEvent
 from minikube_py.cluster.gate import GatedServer
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.env import ended
-from minikube_py.sim.aside import TooLong
+from minikube_py.sim.inspection import TooLong
 from minikube_py.sim.loop import NS_PER_S
 
 BEGINS: Final = ("sendInitialEvents", "resourceVersionMatch", "resourceVersion", "timeoutSeconds")

@@ -16,6 +16,7 @@ from minikube_py.errors import Corruption, MinikubeError
 from minikube_py.ports.descriptors import Descriptors
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.bootstrap import Answer, Form, Initial, Intent
+from minikube_py.store.callbacks import Callbacks
 from minikube_py.store.discovery import Discovery
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
 from minikube_py.store.identity import has_log, id_text, load_identity, own_identity
@@ -28,7 +29,6 @@ from minikube_py.store.peer_connection import PeerLimits
 from minikube_py.store.peers import Joined, Peers
 from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import where
-from minikube_py.store.telling import Telling
 
 Told = Callable[[str], None]
 
@@ -76,7 +76,7 @@ class LinkedMember:
         self._disk, self._clock, self._rng, self._port = disk, clock, rng, port
         self._name, self._peer, self._client = name, peer, client
         # The waiter may have gone; the member's work continues.
-        self._say = partial(Telling(), say)
+        self._say = partial(Callbacks(), say)
         self._through = through
         self._syncs: SyncRunner = syncs or FsyncRunner(clock, config.fsync)
         self.member = StoreMember(disk, clock, rng, config, fatal, removed, self._syncs)

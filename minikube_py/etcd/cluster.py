@@ -25,8 +25,8 @@ from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
 from minikube_py.ports.addresses import join_address
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.caution import NO_MAJORITY, NOT_CAUGHT_UP
 from minikube_py.store.membership import ChangeKind, Member, MemberChange
+from minikube_py.store.membership_checks import NO_MAJORITY, NOT_CAUGHT_UP
 
 _URL: Final = re.compile(
     r"https?://(?:(?P<host>[A-Za-z0-9._-]{1,200})|\[(?P<literal>[0-9A-Fa-f:.]+)\]):(?P<port>[0-9]{1,8})", re.IGNORECASE

@@ -1,9 +1,9 @@
 """Finds the best node for a pod, combining cached per-node results with plugins that look further.
 
 A plugin that reads only the node and the pod declares so (`node_local`); results of these plugins are cached by
-signature (`kept`). The others run for every pod, and for most pods their PreFilter and PreScore return Skip, so the
-cache decides. Otherwise their filters and scores run over the nodes that pass the cached filters. A signature not worth
-caching is evaluated `afresh`.
+signature (`cached_results`). The others run for every pod, and for most pods their PreFilter and PreScore return Skip,
+so the cache decides. Otherwise their filters and scores run over the nodes that pass the cached filters. A signature
+not worth caching is `uncached`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from minikube_py.scheduler.afresh import Afresh, pick, score_of_one
 from minikube_py.scheduler.best import INFEASIBLE
+from minikube_py.scheduler.cached_results import KEPT_MAX, Barred, CachedResult, CachedResults
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.dry_run import DryRuns, charge, copied
 from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of, narrowed
@@ -31,7 +31,6 @@ from minikube_py.scheduler.framework import (
     NoNodesAvailable,
     Status,
 )
-from minikube_py.scheduler.kept import KEPT_MAX, Barred, Kept, KeptResults
 from minikube_py.scheduler.lockstep import can_go_together
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.nominations import Nominations, Rivals
@@ -40,6 +39,7 @@ from minikube_py.scheduler.preparing import Prepared, Rejected, both, prepare
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.scoring import Choice, NodeScore, normalized, raw_scores
 from minikube_py.scheduler.search import Search
+from minikube_py.scheduler.uncached import Uncached, pick, score_of_one
 from minikube_py.scheduler.waiting import needs
 
 INT32_MAX = (1 << 31) - 1
@@ -66,10 +66,10 @@ class Evaluator:
         self.columns = columns
         self._nominations = nominations if nominations is not None else Nominations()
         self.search = Search(columns, percentage_of_nodes_to_score if own is None else own)
-        self.afresh = Afresh(columns, profile.local.scorers, profile.local_plugins, self.search, matcher, rng)
+        self.uncached = Uncached(columns, profile.local.scorers, profile.local_plugins, self.search, matcher, rng)
         self._rng = rng
         narrow = sum(scorer.weight for scorer in profile.local.scorers) * MAX_NODE_SCORE < INT32_MAX
-        self._results = KeptResults(columns, narrow, eager=matcher is None)
+        self._results = CachedResults(columns, narrow, eager=matcher is None)
         self._asked_of_nodes: OrderedDict[object, Prepared] = OrderedDict()
         self._has_wide = bool(profile.wide.by_name())
 
@@ -81,7 +81,7 @@ class Evaluator:
     @property
     def built(self) -> int:
         """Number of times all nodes, or all that might fit, were evaluated for one pod."""
-        return self._results.built + self.afresh.count
+        return self._results.built + self.uncached.count
 
     def prepare(self, pod: PodInfo) -> Prepared:
         """Prepares all plugins of the profile. Raises: Rejected, PluginError."""
@@ -110,7 +110,7 @@ class Evaluator:
                 prepared = self.prepare(pod)
                 alone = prepared.node_names is not None or signature is None or prepared.broken is not None
                 if alone or not self._results.is_worth_keeping(signature):
-                    return self.afresh.choose(pod, self._beside(prepared, pod, rivals))
+                    return self.uncached.choose(pod, self._beside(prepared, pod, rivals))
                 kept = self._results.keep(signature, prepare(self.profile.local, self.columns, pod), pod)
             state = kept.prepared.state.clone()
             if self._has_wide or rivals:
@@ -130,14 +130,14 @@ class Evaluator:
         slots = np.array(self.columns.slots_of((pod.nominated_node,)), np.int64)
         fits = fitting_of(own, pod, self.columns, slots)
         if len(fits):
-            return self.afresh.only(pod, own, fits, 1)
-        return self.afresh.choose(pod, self._beside(prepared, pod, rivals))
+            return self.uncached.only(pod, own, fits, 1)
+        return self.uncached.choose(pod, self._beside(prepared, pod, rivals))
 
     def beside(self, pod: PodInfo) -> Prepared:
         """As `prepare`, minus nodes that nominated pods need. Raises: Rejected, PluginError."""
         return self._beside(self.prepare(pod), pod, self._nominations.rivals(pod))
 
-    def _barred(self, kept: Kept, wide: Prepared, pod: PodInfo, rivals: Rivals) -> Mapping[int, Status]:
+    def _barred(self, kept: CachedResult, wide: Prepared, pod: PodInfo, rivals: Rivals) -> Mapping[int, Status]:
         """The nodes whose nominated pods leave no room, by slot: those of the last pod with this signature, unless one
         of the nodes changed, or a filter reads more than a node and its requests."""
         columns, known = self.columns, kept.barred
@@ -183,7 +183,7 @@ class Evaluator:
             diagnosis.unschedulable_slots = np.flatnonzero(self.columns.present[: self.columns.size]).tolist()
         return FitError(diagnosis)
 
-    def _choose_kept(self, kept: Kept, pod: PodInfo, state: CycleState) -> Choice:
+    def _choose_kept(self, kept: CachedResult, pod: PodInfo, state: CycleState) -> Choice:
         best, count = kept.best, self.columns.count
         if self.search.samples:
             base = kept.base
@@ -199,7 +199,7 @@ class Evaluator:
             raise FitError(self._kept_diagnosis(kept, pod))
         return Choice(self._node(slot), state, int(best.totals[slot]), count, best.feasible, kept.tops)
 
-    def _choose_beyond(self, kept: Kept, wide: Prepared, pod: PodInfo) -> Choice:
+    def _choose_beyond(self, kept: CachedResult, wide: Prepared, pod: PodInfo) -> Choice:
         """Chooses among the nodes that pass the cached filters, by the remaining plugins."""
         columns, state = self.columns, wide.state
         if not (wide.scorers or wide.broken or kept.raws or wide.node_names is not None or self.search.samples):
@@ -226,7 +226,7 @@ class Evaluator:
         node = self._node(selected[place])
         return Choice(node, state, int(totals[place]), evaluated, len(selected), tops, given)
 
-    def _choose_masked(self, kept: Kept, wide: Prepared, pod: PodInfo) -> Choice | None:
+    def _choose_masked(self, kept: CachedResult, wide: Prepared, pod: PodInfo) -> Choice | None:
         """As `_choose_beyond`, where the remaining plugins only filter; None unless several nodes fit."""
         mask = self._fitting_beyond(kept, wide, pod)
         feasible = int(np.count_nonzero(mask))
@@ -238,7 +238,7 @@ class Evaluator:
         slot = pick(totals, self._rng)
         return Choice(self._node(slot), wide.state, int(totals[slot]), self.columns.count, feasible)
 
-    def _fitting_beyond(self, kept: Kept, wide: Prepared, pod: PodInfo) -> BoolArray:
+    def _fitting_beyond(self, kept: CachedResult, wide: Prepared, pod: PodInfo) -> BoolArray:
         """Which slots pass the cached filters and the remaining ones."""
         columns, mask = self.columns, kept.base >= 0
         if 2 * kept.best.feasible >= columns.size:
@@ -248,7 +248,7 @@ class Evaluator:
         mask[slots] = fitting(wide, pod, columns.some(slots))
         return mask
 
-    def _find_beyond(self, kept: Kept, wide: Prepared, pod: PodInfo) -> tuple[IntArray, int]:
+    def _find_beyond(self, kept: CachedResult, wide: Prepared, pod: PodInfo) -> tuple[IntArray, int]:
         """The fitting slots, or as many as suffice, and the number of nodes examined."""
         columns, base = self.columns, kept.base
         if wide.node_names is not None:
@@ -271,7 +271,7 @@ class Evaluator:
         assert node is not None
         return node
 
-    def _kept_diagnosis(self, kept: Kept, pod: PodInfo) -> Diagnosis:
+    def _kept_diagnosis(self, kept: CachedResult, pod: PodInfo) -> Diagnosis:
         if kept.diagnosis is None or kept.diagnosis[0] != kept.version:
             kept.diagnosis = kept.version, diagnose(self.columns, pod, kept.prepared)
         known = kept.diagnosis[1]

@@ -52,12 +52,12 @@ from minikube_py.scheduler.gauges import gauges_of
 from minikube_py.scheduler.groups import starting as starting_groups
 from minikube_py.scheduler.groups.state import POD_GROUPS, Groups, in_groups
 from minikube_py.scheduler.kinds import LentKinds
-from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.metrics import AttemptMetrics, Labels, Metrics
 from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_live, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
+from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.profile import Profile, require_one_order
 from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
@@ -116,7 +116,7 @@ class Scheduler:
         self._group_cycle = starting_groups.cycle_of(self)
         self.rng = rng
         informers = informers or InformerFactory(self.client, clock, rng)
-        self._lent = LentInformers(informers, clock)
+        self._lent = PluginInformers(informers, clock)
         self.matcher = self._make_matcher()
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()

@@ -31,12 +31,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikube_py.env import Rng
-from minikube_py.sim.around import Dropped, around
-from minikube_py.sim.aside import BESIDE, Beside
+from minikube_py.sim.inspection import INSPECTION, Inspection
 from minikube_py.sim.interrupts import Interrupts
 from minikube_py.sim.local_time import NS_PER_S as NS_PER_S
 from minikube_py.sim.local_time import LocalTime
 from minikube_py.sim.loop_base import LoopBase
+from minikube_py.sim.process_state import Dropped, around
 from minikube_py.sim.replaced import unheard
 from minikube_py.sim.tasks import (
     GuardedFuture,
@@ -125,7 +125,7 @@ class Scheduler:
         """Which runs it now."""
         self._collect_at = STEPS_PER_COLLECTION
         self._collections = 0
-        self.beside = Beside(self, seed)
+        self.beside = Inspection(self, seed)
         self.interrupts = Interrupts()
         self.dropped = Dropped()
 
@@ -332,7 +332,7 @@ class SimLoop(LocalTime, LoopBase):
         if not self.dead:
             if self.around is not None:
                 self.require_turn()
-            if self._beside.used and handle._context.get(BESIDE, 0):
+            if self._beside.used and handle._context.get(INSPECTION, 0):
                 self._beside.soon(handle)
                 return handle
             self._ready.append(handle)
@@ -353,7 +353,7 @@ class SimLoop(LocalTime, LoopBase):
             if self.around is not None:
                 self.require_turn()
             when_ns = self._true_ns(when)
-            if self._beside.used and (look := handle._context.get(BESIDE, 0)):  # type: ignore[attr-defined]
+            if self._beside.used and (look := handle._context.get(INSPECTION, 0)):  # type: ignore[attr-defined]
                 self._beside.at(when_ns, look, handle)
                 return handle
             jitter_s = self.options.jitter_s
@@ -473,7 +473,7 @@ class SimLoop(LocalTime, LoopBase):
             self._tasks_max = max(2 * len(self._tasks), TASKS_KEPT_MIN)
         # Weak references: a task without other references is lost, and that fails the run.
         self._tasks[task._number] = weakref.ref(task)
-        if self._beside.used and (context.get(BESIDE, 0) if context is not None else BESIDE.get()):
+        if self._beside.used and (context.get(INSPECTION, 0) if context is not None else INSPECTION.get()):
             self._beside.made(task)
         return task
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from minikube_py.sim.around import simulated
 from minikube_py.sim.loop_base import FOREIGN
+from minikube_py.sim.process_state import simulated
 from minikube_py.sim.replaced import Replaced
 
 if TYPE_CHECKING:

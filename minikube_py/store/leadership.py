@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from minikube_py.errors import InvalidRequest, NotLeader, Unavailable
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.caution import check_timely, heir
 from minikube_py.store.embedded import settle
 from minikube_py.store.membership import MemberChange
+from minikube_py.store.membership_checks import check_timely, heir
 
 if TYPE_CHECKING:
     from minikube_py.store.member import StoreMember

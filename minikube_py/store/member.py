@@ -22,6 +22,7 @@ from minikube_py.raft.configuration import NodeId
 from minikube_py.raft.message import Message, MessageType, Term
 from minikube_py.raft.node import Raft
 from minikube_py.store.alarming import aside_text, stands_aside
+from minikube_py.store.callbacks import describe
 from minikube_py.store.embedded import EmbeddedStorage, settle
 from minikube_py.store.explaining import measured
 from minikube_py.store.fsync import FsyncRunner, SyncRunner
@@ -40,7 +41,6 @@ from minikube_py.store.room import Room
 from minikube_py.store.snapshot_transfer import IncomingSnapshot, SnapshotOffer, SnapshotSource
 from minikube_py.store.snapshotter import Snapshotter, Wait, drive
 from minikube_py.store.storage import WatchHandle, WatchSink
-from minikube_py.store.telling import describe
 from minikube_py.store.turns import Turns
 from minikube_py.store.upkeep import Upkeep
 

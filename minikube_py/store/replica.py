@@ -37,6 +37,7 @@ from minikube_py.raft.log import RaftLog
 from minikube_py.raft.message import Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
 from minikube_py.raft.node import Raft, RaftConfig
 from minikube_py.raft.ready import AcknowledgedLost, ProposalDropped, ReadState, Ready, SafetyViolated, UnknownPeer
+from minikube_py.store.callbacks import Callbacks, describe
 from minikube_py.store.folder import Steps
 from minikube_py.store.log_files import LogFiles
 from minikube_py.store.membership import Member, MemberChange, Membership, decode_member_change
@@ -53,7 +54,6 @@ from minikube_py.store.snapshot_transfer import (
     TransferRefused,
     head_of,
 )
-from minikube_py.store.telling import Telling, describe
 
 Reply = Callable[[Result | None, MinikubeError | None], None]
 """Called once with a proposal's result (None for a change of members) or its error; exceptions it raises are counted
@@ -87,7 +87,7 @@ class Replica:
         self.failure = ""
         self.shortage = ""
         """Why writes that grow the data are refused; a leader refuses before the alarm is agreed on."""
-        self.tell = Telling()
+        self.tell = Callbacks()
         self._violation = ""
         self._delivered = LogIndex(0)
         self._waiting: deque[tuple[LogIndex, Any, Reply]] = deque()

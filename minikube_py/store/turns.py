@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from minikube_py.env import Clock
+from minikube_py.store.callbacks import describe
 from minikube_py.store.fsync import Histogram, SyncRunner
 from minikube_py.store.links import NoLinks, PeerLinks
 from minikube_py.store.replica import Failed, Replica
 from minikube_py.store.room import explained
-from minikube_py.store.telling import describe
 
 GATHER_MIN: Final = 16
 GATHER_S: Final = 0.001

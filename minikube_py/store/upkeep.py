@@ -15,12 +15,12 @@ from minikube_py.mvcc.types import Command, Compact, Result, SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store.alarming import Alarming
-from minikube_py.store.caution import caught_up
 from minikube_py.store.collector import Collector
 from minikube_py.store.compaction import CompactionPolicy
 from minikube_py.store.folder import FolderLost
 from minikube_py.store.hash_check import HashCheck
 from minikube_py.store.membership import ChangeKind, MemberChange
+from minikube_py.store.membership_checks import caught_up
 from minikube_py.store.retry import Retry
 from minikube_py.store.room import explained
 from minikube_py.store.snapshotter import drive

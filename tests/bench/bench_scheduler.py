@@ -29,9 +29,9 @@ from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import FitError
-from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
+from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.queue import Rules, SchedulingQueue
 
@@ -49,7 +49,7 @@ class Lent:
     def __init__(self, cache: Cache) -> None:
         self.columns = cache.columns
         unused: Any = None
-        self._informers = LentInformers(InformerFactory(unused, unused, unused), unused)
+        self._informers = PluginInformers(InformerFactory(unused, unused, unused), unused)
 
     def informer(self, resource: Any, project: Any) -> Any:
         return self._informers.of(resource, project)

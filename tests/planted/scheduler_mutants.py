@@ -95,19 +95,19 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "the specs are compared to find a pod that moved, and pods do not move",
     ),
     SchedulerMutant(
-        "kept: a scorer that was silent stays unheard", RECOUNTS, "kept.py",
+        "kept: a scorer that was silent stays unheard", RECOUNTS, "cached_results.py",
         "                for one in kept.silent:\n                    if one(state, pod, node):\n                        return False\n",
         "",
         "a node that changed is the first that such a scorer has something to say of",
     ),
     SchedulerMutant(
-        "kept: of many changed nodes the raw scores are old", RECOUNTS, "kept.py",
+        "kept: of many changed nodes the raw scores are old", RECOUNTS, "cached_results.py",
         "                raws[scorer][slots] = 0 if raw is None else raw",
         "                if raw is not None:\n                    raws[scorer][slots] = raw",
         "None means 0 everywhere, not nothing to do",
     ),
     SchedulerMutant(
-        "kept: new slots are not looked at", DECISIONS, "kept.py",
+        "kept: new slots are not looked at", DECISIONS, "cached_results.py",
         "        if changed is None or kept.size != columns.size or not self._redo(kept, pod, changed):",
         "        if changed is None or not self._redo(kept, pod, changed):",
         "nodes were only ever changed in the tests of the author",

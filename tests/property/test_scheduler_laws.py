@@ -11,7 +11,7 @@ import scheduler_laws
 from drawn_scheduling import THEMES, script
 from scheduler_twin import Twin
 
-from minikube_py.scheduler import kept
+from minikube_py.scheduler import cached_results
 from minikube_py.scheduler.objects import project_pod
 
 SEED = int(os.environ.get("MINIKUBE_PY_LAW_SEED", "0"))
@@ -39,5 +39,5 @@ class Judged(Twin):
 async def test_the_laws_hold_at_every_step(theme: str) -> None:
     for seed in range(SEED * SCRIPTS, (SEED + 1) * SCRIPTS):
         # With few nodes, several that changed would always be looked at one by one.
-        with patch.object(kept, "FEW_NODES", 1 if seed % 2 else kept.FEW_NODES):
+        with patch.object(cached_results, "FEW_NODES", 1 if seed % 2 else cached_results.FEW_NODES):
             await Judged(script(theme, seed)).play()

@@ -19,14 +19,14 @@ from scheduler_reference import STEPS, Lent, Run, nodes, pod_of, specs
 from minikube_py.index.catalogue import FAMILY, STRUCTURES
 from minikube_py.index.structure import Box, Found
 from minikube_py.index.structures.scan import Scan
-from minikube_py.scheduler import afresh, kept, search
+from minikube_py.scheduler import cached_results, search, uncached
 from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.cached_results import CachedResults
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.filtering import fitting
 from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
-from minikube_py.scheduler.kept import KeptResults
 from minikube_py.scheduler.matcher import Matcher
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, PodSpec, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
@@ -48,7 +48,7 @@ def test_decisions_by_an_index_are_the_references(
     run = Run(seed)
     run.evaluator = evaluator_over(run.cache, structure, 100, seed)
     # Nothing is kept: every pod asks the index.
-    with patch.object(KeptResults, "is_worth_keeping", lambda *_: False), patch.object(afresh, "PRUNED_FROM", 1):
+    with patch.object(CachedResults, "is_worth_keeping", lambda *_: False), patch.object(uncached, "PRUNED_FROM", 1):
         run.play(first, shapes, steps)
 
 
@@ -71,9 +71,9 @@ def test_a_structure_that_fails_is_let_go_and_decides_nothing(
 ) -> None:
     run = Run(seed)
     run.evaluator = evaluator_over(run.cache, Faulty, 100, seed)
-    with patch.object(KeptResults, "is_worth_keeping", lambda *_: False), patch.object(afresh, "PRUNED_FROM", 1):
+    with patch.object(CachedResults, "is_worth_keeping", lambda *_: False), patch.object(uncached, "PRUNED_FROM", 1):
         run.play(first, shapes, steps)
-    matcher = run.evaluator.afresh.matcher
+    matcher = run.evaluator.uncached.matcher
     assert matcher is not None
     assert not matcher.let_go or "no such slot" in matcher.let_go
 
@@ -121,7 +121,7 @@ def test_what_an_index_finds_is_what_the_filters_pass(
     for i, pod in enumerate(drawn[1]):
         prepared = evaluator.prepare(pod)
         passing = np.flatnonzero(fitting(prepared, pod, cache.columns.all())).tolist()
-        found = evaluator.afresh.matched(prepared, pod)
+        found = evaluator.uncached.matched(prepared, pod)
         assert found is not None and found.tolist() == passing
         # Whether it fits or not: more may be requested than there is.
         cache.assume(pod, drawn[0][i % len(drawn[0])].name)
@@ -168,7 +168,7 @@ def test_node_affinity_by_an_index(structure: str, expressions: list[list[tuple[
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     pod = project_pod(pod_of(1, {"containers": [], "affinity": affinity}))
     evaluator = evaluator_over(cache, structure, 100)
-    found = evaluator.afresh.matched(evaluator.prepare(pod), pod)
+    found = evaluator.uncached.matched(evaluator.prepare(pod), pod)
     assert found is not None and [f"n{slot}" for slot in found] == names.split()
 
 
@@ -225,10 +225,10 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
                 for cache in caches:
                     cache.remove_node(name)
             pod = project_pod(pod_of(i, wanted(rng)))
-            with patch.object(kept, "MANY_NODES", 1000):
+            with patch.object(cached_results, "MANY_NODES", 1000):
                 node = chosen(one, pod)
-            pruned = patch.multiple(afresh, PRUNED_FROM=1, FEW_PROMISING=2)
-            with patch.object(kept, "MANY_NODES", 0), pruned:
+            pruned = patch.multiple(uncached, PRUNED_FROM=1, FEW_PROMISING=2)
+            with patch.object(cached_results, "MANY_NODES", 0), pruned:
                 assert chosen(other, pod) == node
             if node is None:
                 unplaced += 1
@@ -238,7 +238,7 @@ def test_every_way_to_search_leads_to_the_same_node(structure: str, percentage: 
             placed.append(pod.uid)
     assert len(placed) > 200 and other.built > 200
     if structure:
-        assert other.afresh.matcher is not None and other.afresh.matcher.asked > 20
+        assert other.uncached.matcher is not None and other.uncached.matcher.asked > 20
 
 
 def chosen(evaluator: Evaluator, pod: Any) -> str | None:

@@ -16,7 +16,7 @@ from scheduler_laws import check_counts, check_forms, check_kept, check_nominati
 from scheduler_reference import Lent
 from scripts_of_scheduling import CPU, HOSTNAME, MEMORY, ZONE, labels, node_affinity, taints, tolerations
 
-from minikube_py.scheduler import kept
+from minikube_py.scheduler import cached_results
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
@@ -242,14 +242,14 @@ STEPS = (
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_columns_and_what_is_kept_of_them_are_as_counted_again(seed: int, many: bool) -> None:
     books = Books(random.Random(seed))
-    few, kept.FEW_NODES = kept.FEW_NODES, 0 if many else kept.FEW_NODES
+    few, cached_results.FEW_NODES = cached_results.FEW_NODES, 0 if many else cached_results.FEW_NODES
     try:
         for _ in range(8):
             for _ in range(5):
                 books.step()
             books.check()
     finally:
-        kept.FEW_NODES = few
+        cached_results.FEW_NODES = few
 
 
 def pod_told(uid: str, priority: int, nominated: str) -> PodInfo:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scheduler_reference import Lent, nodes, pod_of, specs
 
 from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.cached_results import CachedResults
 from minikube_py.scheduler.config import PluginSet, ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import SKIP, Code, FitError, PreFilterResult, Status
-from minikube_py.scheduler.kept import KeptResults
 from minikube_py.scheduler.objects import project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 
@@ -93,7 +93,7 @@ def test_what_looks_further_decides_as_if_nothing_were_kept(
         pod = project_pod(pod_of(i, shapes[shape]))
         sides[0].even.does = sides[1].even.does = does
         found = sides[0].choose(pod)
-        with patch.object(KeptResults, "is_worth_keeping", lambda *_: False):
+        with patch.object(CachedResults, "is_worth_keeping", lambda *_: False):
             assert sides[1].choose(pod) == found
         if len(found) > 2:
             for side in sides:

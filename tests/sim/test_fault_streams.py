@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py.cluster import aims
+from minikube_py.cluster import aimed_faults
 from minikube_py.env import Rng
 from minikube_py.sim import fault_schedule, inject_parts
 from minikube_py.sim.fault_player import FaultPlayer
@@ -19,7 +19,7 @@ from minikube_py.sim.run import RunOptions, drawn_faults, drawn_options
 SEEDS = range(300)
 ROW = Injection("new_row", "a row that was not there when the seeds were reported", at_once("new_row"), lambda *_: True)
 VERBS = ("get", "list", "watch", "create", "update", "delete", "ADDED", "MODIFIED", "DELETED")
-CALM = aims.Calm(60 * S, {(verb, plural): 3 for verb in VERBS for plural in ("pods", "services")})
+CALM = aimed_faults.Calm(60 * S, {(verb, plural): 3 for verb in VERBS for plural in ("pods", "services")})
 Faults = dict[str, Any]
 Histories = dict[int, tuple[Any, Faults]]
 
@@ -39,7 +39,7 @@ def of_explored() -> Histories:
     found: Histories = {}
     for seed in SEEDS:
         faults: Faults = {}
-        for fault in aims.drawn(f"explore {seed}", CALM, 2):
+        for fault in aimed_faults.drawn(f"explore {seed}", CALM, 2):
             faults[f"{fault.kind}.{sum(each.kind == fault.kind for each in faults.values())}"] = fault
         found[seed] = None, faults
     return found
@@ -48,7 +48,7 @@ def of_explored() -> Histories:
 REGISTRIES: dict[str, tuple[Any, Callable[[], Histories]]] = {
     "store": (fault_schedule, lambda: of_runs(drawn_options)),
     "cluster": (inject_parts, lambda: of_runs(drawn_plane)),
-    "explored programs": (aims, of_explored),
+    "explored programs": (aimed_faults, of_explored),
 }
 
 

@@ -20,7 +20,7 @@ from site_operator import (
     a_site_comes_changes_and_goes,
 )
 
-from minikube_py.cluster.aims import drawn
+from minikube_py.cluster.aimed_faults import drawn
 from minikube_py.cluster.explore import run_once
 
 NODES: Final = 1

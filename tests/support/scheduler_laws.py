@@ -14,6 +14,7 @@ import numpy as np
 from minikube_py.scheduler.asking import NO_ROW
 from minikube_py.scheduler.best import BestScores
 from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.cached_results import CachedResult, CachedResults
 from minikube_py.scheduler.columns import NodeColumns, label_as_int
 from minikube_py.scheduler.devices.allocated import Allocated
 from minikube_py.scheduler.devices.known import Devices
@@ -22,7 +23,6 @@ from minikube_py.scheduler.devices.views import CLAIMS as DEVICE_CLAIMS
 from minikube_py.scheduler.devices.views import SLICES, SliceView
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import PluginError, Status
-from minikube_py.scheduler.kept import Kept, KeptResults
 from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.pod_terms import PodSelector, affinity_terms
@@ -368,7 +368,7 @@ def check_kept(evaluator: Evaluator, pod: PodInfo) -> None:
     if kept is None:
         return
     local = prepare(evaluator.profile.local, columns, pod)
-    fresh = KeptResults(columns, results._narrow, eager=True).keep(signature, local, pod)
+    fresh = CachedResults(columns, results._narrow, eager=True).keep(signature, local, pod)
     fits = np.flatnonzero(fresh.base >= 0)
     assert np.array_equal(np.flatnonzero(kept.base >= 0), fits), pod.key
     # Which of them speak up may differ: that adds the same to all.
@@ -383,7 +383,7 @@ def _raised(tops: Mapping[str, int]) -> dict[str, int]:
     return {name: top for name, top in tops.items() if top}
 
 
-def check_best(kept: Kept, fresh: Kept) -> None:
+def check_best(kept: CachedResult, fresh: CachedResult) -> None:
     plain = BestScores(kept.best.totals)
     assert (kept.best._maxima, kept.best._ties) == (plain._maxima, plain._ties)
     assert (kept.best.feasible, kept.best.best()) == (fresh.best.feasible, fresh.best.best())

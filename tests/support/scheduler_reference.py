@@ -17,8 +17,8 @@ from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import FitError, NoNodesAvailable
-from minikube_py.scheduler.lent import LentInformers
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
+from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.profile import Profile
 
 MI = 1 << 20
@@ -33,7 +33,7 @@ class Lent:
         self.cache = cache
         self.columns = cache.columns
         unused: Any = None
-        self.informers = LentInformers(InformerFactory(unused, unused, unused), unused)
+        self.informers = PluginInformers(InformerFactory(unused, unused, unused), unused)
 
     def informer(self, resource: Any, project: Any) -> Any:
         found = self.informers.of(resource, project)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from site_operator import a_site_comes_changes_and_goes
 
-from minikube_py.cluster.aims import Aimed
+from minikube_py.cluster.aimed_faults import Aimed
 from minikube_py.cluster.explore import run_once
 from minikube_py.cluster.program import Step
 from minikube_py.sim.faults import Fault

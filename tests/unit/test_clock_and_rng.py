@@ -23,7 +23,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cli/", IDENTITY): "a process of its own: what the user set, on which machine it runs, temporary folders",
     ("cluster/loop_thread.py", THREAD): "a cluster in real time has a thread of its own, and so has a gateway",
     ("cluster/owner.py", IDENTITY): "a forked child is refused; compared, and shown to nobody",
-    ("cluster/door.py", THREAD): "a real kubectl, from the loop that it asks",
+    ("cluster/methods.py", THREAD): "a real kubectl, from the loop that it asks",
     ("cluster/gateway.py", THREAD): "real sockets, in front of virtual time",
     ("cluster/program_kopf.py", THREAD): "the longest that a plain handler can wait",
     ("cluster/program_plain.py", THREAD): "a plain function under test: it and the simulation take turns",

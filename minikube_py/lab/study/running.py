@@ -15,7 +15,7 @@ from minikube_py.control_plane.config import Step
 from minikube_py.lab import plots, report
 from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
-from minikube_py.lab.study import runner, telling
+from minikube_py.lab.study import runner, study_report
 from minikube_py.lab.study.design import Design, Mode, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import NAME, Journal, Record
@@ -105,7 +105,7 @@ def _tell(
         print("no unit has finished; there is nothing to report", flush=True)
         return 1
     environment = Environment(**journal.about["environment"])
-    made = telling.write(study, design, registration, environment, records, options.out, rates)
+    made = study_report.write(study, design, registration, environment, records, options.out, rates)
     for warning in made.warnings:
         print(f"note: {warning}", flush=True)
     for each in made.findings:

@@ -14,7 +14,7 @@ from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import SchedulerConfig, load
 from minikube_py.scheduler.configuration.messages import API_VERSION, ARGS
 from minikube_py.scheduler.configuration.reading import read
-from minikube_py.scheduler.lent import LentInformers
+from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.profile import Profile, require_one_order
 
 
@@ -27,7 +27,7 @@ class NoCluster:
         self.columns = NodeColumns() if columns is None else columns
         self.clock = SystemClock()
         self.rng = random.Random(0)
-        self._lent = LentInformers(InformerFactory(self.client, self.clock, random.Random(0)), self.clock)
+        self._lent = PluginInformers(InformerFactory(self.client, self.clock, random.Random(0)), self.clock)
 
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         """One that is never started."""

@@ -95,7 +95,7 @@ class ExtendedCycle:
                 return choice
             pod = queued.pod
         prepared = evaluator.beside(pod)
-        selected, evaluated = evaluator.afresh.find(pod, prepared)
+        selected, evaluated = evaluator.uncached.find(pod, prepared)
         if not len(selected):
             raise FitError(self._diagnosis(evaluator, pod, prepared, rejected))
         bodies = self._bodies(evaluator, selected)
@@ -113,7 +113,7 @@ class ExtendedCycle:
                 diagnosis.unschedulable_plugins.add(NAME)
             raise FitError(diagnosis)
         if len(fits) == 1:
-            return evaluator.afresh.only(pod, prepared, fits, evaluated)
+            return evaluator.uncached.only(pod, prepared, fits, evaluated)
         return self._ranked(evaluator, pod, prepared, fits, given, passed.emptied, evaluated)
 
     async def _on_nominated(
@@ -132,7 +132,7 @@ class ExtendedCycle:
         rejected |= passed.rejected
         pod = self._still(queued)
         prepared, fits = self._fitting(evaluator, pod, passed.names)
-        return evaluator.afresh.only(pod, prepared, fits, 1) if len(fits) else None
+        return evaluator.uncached.only(pod, prepared, fits, 1) if len(fits) else None
 
     def _bodies(self, evaluator: Evaluator, slots: IntArray) -> dict[str, bytes]:
         names = [node.name for slot in slots.tolist() if (node := evaluator.columns.by_slot[slot]) is not None]

@@ -27,7 +27,7 @@ from site_operator import (
 from test_plugin import LOADED
 
 from minikube_py import Cluster, ClusterError
-from minikube_py.cluster.aims import Aimed
+from minikube_py.cluster.aimed_faults import Aimed
 from minikube_py.cluster.explore import Outcome, explore, run_once, shrunk
 from minikube_py.cluster.program import Step
 from minikube_py.sim.faults import Fault

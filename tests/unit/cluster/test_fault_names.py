@@ -7,7 +7,7 @@ from operator import methodcaller
 from typing import Any
 
 from minikube_py.cluster import faults
-from minikube_py.cluster.aims import described, ordinal
+from minikube_py.cluster.aimed_faults import described, ordinal
 from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.faults import Fault
 from minikube_py.sim.inject_api import KINDS

@@ -12,7 +12,7 @@ import pytest
 
 from minikube_py import Cluster, ClusterError
 from minikube_py.client.transport import MERGE_PATCH, ApiTransport
-from minikube_py.cluster.door import AsyncDoor
+from minikube_py.cluster.methods import AsyncMethods
 from minikube_py.sim.fault_schedule import REGISTRY
 from minikube_py.sim.inject_api import KINDS
 
@@ -145,7 +145,7 @@ class Within:
         self._player = cluster._virtual().virtual.plane.player
 
     def __getattr__(self, name: str) -> Any:
-        door = AsyncDoor()
+        door = AsyncMethods()
         door._inject = self._player.begin  # type: ignore[method-assign]
         door._plural = str  # type: ignore[method-assign]
         return self._player.all_well if name == "all_well" else getattr(door, name)

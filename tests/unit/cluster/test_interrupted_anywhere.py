@@ -16,7 +16,7 @@ from minikube_py import Cluster
 
 clock, rounds = sys.argv[1], int(sys.argv[2])
 FOLDER = tempfile.gettempdir()
-FILES = tuple('local.py real.py loop_thread.py virtual_engine.py gateway.py clients.py folder.py door.py'.split())
+FILES = tuple('local.py real.py loop_thread.py virtual_engine.py gateway.py clients.py folder.py methods.py'.split())
 
 
 class Interrupts:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from minikube_py import Cluster, ClusterError, SimFailure
-from minikube_py.cluster.aims import Aimed
+from minikube_py.cluster.aimed_faults import Aimed
 from minikube_py.cluster.explore import Outcome, run_once
 from minikube_py.cluster.program_plain import KILLS_MAX
 from minikube_py.sim.faults import Fault
@@ -335,7 +335,7 @@ SWALLOWS = """
 import sys, threading, time
 from contextlib import suppress
 from minikube_py import Cluster
-from minikube_py.cluster.aims import Aimed
+from minikube_py.cluster.aimed_faults import Aimed
 from minikube_py.cluster.explore import run_once
 from minikube_py.sim.faults import Fault
 

@@ -12,9 +12,9 @@ import pytest
 
 from minikube_py import Cluster, ClusterError
 from minikube_py.apiserver.http_server import HttpServer
-from minikube_py.cluster.door import PlainDoor
 from minikube_py.cluster.errors import STOPPED
 from minikube_py.cluster.local import NOT_RUNNING
+from minikube_py.cluster.methods import BlockingMethods
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -43,7 +43,7 @@ VIRTUAL = ("advance",)
 
 def test_the_methods_that_wait_are_all_there() -> None:
     others = {"client", "kubeconfig_path", "token", "transport", "url", "authority_pem", "webhook"}
-    methods = {name for name in (*vars(PlainDoor), "all_well") if not name.startswith("_")}
+    methods = {name for name in (*vars(BlockingMethods), "all_well") if not name.startswith("_")}
     assert methods - others <= WAITS.keys()
 
 

@@ -12,7 +12,7 @@ from minikube_py import SimFailure
 from minikube_py.cluster.virtual import VirtualCluster, VirtualConfig
 from minikube_py.errors import InvalidRequest
 from minikube_py.kubelet.config import numbered_nodes
-from minikube_py.sim.aside import TooLong
+from minikube_py.sim.inspection import TooLong
 
 PODS = "/api/v1/namespaces/default/pods"
 

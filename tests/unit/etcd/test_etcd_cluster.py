@@ -12,8 +12,8 @@ from minikube_py.etcd.cluster import Cluster
 from minikube_py.etcd.errors import LEARNER_BEHIND, UNHEALTHY, status_of
 from minikube_py.etcd.messages import pb
 from minikube_py.raft.configuration import NodeId
-from minikube_py.store.caution import NO_MAJORITY, NOT_CAUGHT_UP
 from minikube_py.store.membership import Member, MemberChange
+from minikube_py.store.membership_checks import NO_MAJORITY, NOT_CAUGHT_UP
 
 STOPPED = "the member is stopping"
 

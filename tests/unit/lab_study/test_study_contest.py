@@ -18,7 +18,7 @@ from scipy import stats
 
 from minikube_py.cli.main import main
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, experiment, runner, statistics, telling
+from minikube_py.lab.study import audit, experiment, runner, statistics, study_report
 from minikube_py.lab.study.design import Design, StudyError
 from minikube_py.lab.study.experiment import Study, find
 from minikube_py.lab.study.journal import Record
@@ -180,7 +180,7 @@ def test_units_that_nobody_registered_or_that_were_chosen_are_noticed(planted: A
 def test_the_report_of_a_contest_is_written(planted: Any, tmp_path: Path) -> None:
     study, design, records = planted()
     environment = Environment("0", "", "3", "here", 1, "none", 0.0, "alone")
-    made = telling.write(study, design, REGISTERED, environment, records, tmp_path, {})
+    made = study_report.write(study, design, REGISTERED, environment, records, tmp_path, {})
     text = (tmp_path / "first-fit-report.md").read_text()
     assert "Student's t over clusters" in text and "first-fit-compared.png" in text
     assert all(path.stat().st_size for path in made.files)

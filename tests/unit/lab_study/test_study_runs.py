@@ -17,7 +17,7 @@ from minikube_py.cli.main import main
 from minikube_py.index.catalogue import build
 from minikube_py.index.structure import Box, Found
 from minikube_py.lab.environment import Environment
-from minikube_py.lab.study import audit, runner, running, telling
+from minikube_py.lab.study import audit, runner, running, study_report
 from minikube_py.lab.study.design import Design, StudyError, Unit, parse
 from minikube_py.lab.study.experiment import Absent
 from minikube_py.lab.study.journal import NAME, Journal
@@ -103,7 +103,7 @@ def test_the_report_is_written_in_all_its_forms(ran: tuple[Design, Journal, Path
     design, journal, folder = ran
     registration = Registration("c0ffee" * 6, "2026-01-01")
     records = list(journal.records.values())
-    files = telling.write(Bloom(), design, registration, ENVIRONMENT, records, folder, {"one": 5.0}).files
+    files = study_report.write(Bloom(), design, registration, ENVIRONMENT, records, folder, {"one": 5.0}).files
     text = (folder / "bloom-report.md").read_text()
     assert "c0ffeec0ffee" in text
     assert "6 of 6 units (100 %)" in text

@@ -18,9 +18,9 @@ from minikube_py.mvcc.types import SetAlarm
 from minikube_py.mvcc.versions import ALARMS
 from minikube_py.raft.configuration import NodeId
 from minikube_py.store import hash_check, leadership
-from minikube_py.store.caution import PROMOTE_LAG_ENTRIES, caught_up, check_timely, heir
 from minikube_py.store.hash_check import HashCheck
 from minikube_py.store.membership import ChangeKind, Member, MemberChange, Membership
+from minikube_py.store.membership_checks import PROMOTE_LAG_ENTRIES, caught_up, check_timely, heir
 
 # -- comparisons -------------------------------------------------------------------------------------------------------
 

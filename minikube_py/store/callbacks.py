@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 
 
-class Telling:
+class Callbacks:
     """Call it with a callback and its arguments. `in_vain`: how many raised; `last` is the latest error and its
     place."""
 

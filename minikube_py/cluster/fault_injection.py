@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from minikube_py.cluster.aims import Aimed
+from minikube_py.cluster.aimed_faults import Aimed
 from minikube_py.cluster.player import Player
 from minikube_py.cluster.program import EVENTS, Programs, Step
 from minikube_py.sim.faults import S
@@ -15,7 +15,7 @@ NS_PER_US: Final = 1000
 WELL_AFTER_US: Final = S
 
 
-class Weather:
+class FaultInjection:
     """`begun`: the faults, in order, with their time and their final numbers. `met`: the places of those that affected
     a request, a watch, a node or the program. Some time after the last fault that began, all end."""
 

@@ -73,7 +73,7 @@ class Aimed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
+class FaultlessRun:
     """Observations of the run without faults. `steps`: how many of each, by verb and plural."""
 
     span_us: int
@@ -89,7 +89,7 @@ class Calm:
         return sorted(each for each in self.steps if each[0] == "list")
 
 
-def drawn(seed: object, calm: Calm, nodes: int) -> tuple[Aimed, ...]:
+def drawn(seed: object, calm: FaultlessRun, nodes: int) -> tuple[Aimed, ...]:
     """Each kind draws from a stream of its own, so that a new kind leaves the others their faults."""
     of_plan, among = Rng(f"faults {seed}"), 0.0
     if of_plan.random() < CLASSES_SHARE:
@@ -115,7 +115,9 @@ def drawn(seed: object, calm: Calm, nodes: int) -> tuple[Aimed, ...]:
     return tuple(faults)
 
 
-def _aimed(rng: Rng, kind: str, verb_and_plural: tuple[str, str] | None, calm: Calm, nodes: int) -> Iterator[Aimed]:
+def _aimed(
+    rng: Rng, kind: str, verb_and_plural: tuple[str, str] | None, calm: FaultlessRun, nodes: int
+) -> Iterator[Aimed]:
     step, at_us = None, rng.randrange(calm.span_us)
     if verb_and_plural is not None:
         step = Step(*verb_and_plural, rng.randint(1, calm.steps[verb_and_plural]))
@@ -125,7 +127,7 @@ def _aimed(rng: Rng, kind: str, verb_and_plural: tuple[str, str] | None, calm: C
         yield Aimed(_fitting(rng, fault, step, calm, nodes), step)
 
 
-def _fitting(rng: Rng, fault: Fault, step: Step | None, calm: Calm, nodes: int) -> Fault:
+def _fitting(rng: Rng, fault: Fault, step: Step | None, calm: FaultlessRun, nodes: int) -> Fault:
     """About the step's resource, and no longer than a test waits."""
     if fault.kind == "node_down":
         return fault._replace(

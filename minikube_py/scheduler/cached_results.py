@@ -46,7 +46,7 @@ class Barred(NamedTuple):
     statuses: Mapping[int, Status]
 
 
-class Kept:
+class CachedResult:
     """All nodes evaluated for one signature, as of `version` of the columns.
 
     `base`: weighted scores without normalisation, INFEASIBLE where the pod does not fit; `raws`: the others. `silent`:
@@ -95,7 +95,7 @@ class Kept:
         return totals, tops
 
 
-class KeptResults:
+class CachedResults:
     """By signature. `narrow`: whether all totals fit an int32; `eager`: whether to cache on first use.
 
     `reused` and `built` count cache hits and full evaluations."""
@@ -104,7 +104,7 @@ class KeptResults:
         self._columns = columns
         self._narrow = narrow
         self._eager = eager
-        self._kept: OrderedDict[object, Kept] = OrderedDict()
+        self._kept: OrderedDict[object, CachedResult] = OrderedDict()
         self._seen_once: OrderedDict[object, None] = OrderedDict()
         self.reused = self.built = 0
 
@@ -112,7 +112,7 @@ class KeptResults:
     def _limit(self) -> int:
         return max(KEPT_MIN, min(KEPT_MAX, KEPT_BYTES_MAX // (4 * self._columns.capacity)))
 
-    def get(self, signature: object, pod: PodInfo) -> Kept | None:
+    def get(self, signature: object, pod: PodInfo) -> CachedResult | None:
         """The cached result, updated to the current nodes."""
         kept = self._kept.get(signature)
         if kept is None:
@@ -138,8 +138,8 @@ class KeptResults:
             self._seen_once.popitem(last=False)
         return False
 
-    def keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> Kept:
-        kept = Kept(prepared)
+    def keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> CachedResult:
+        kept = CachedResult(prepared)
         self._fill(kept, pod)
         self._kept[signature] = kept
         while len(self._kept) > self._limit:
@@ -148,7 +148,7 @@ class KeptResults:
 
     # --- all nodes --------------------------------------------------------------------------------------------------
 
-    def _fill(self, kept: Kept, pod: PodInfo) -> None:
+    def _fill(self, kept: CachedResult, pod: PodInfo) -> None:
         self.built += 1
         columns, prepared = self._columns, kept.prepared
         nodes = columns.all()
@@ -180,7 +180,7 @@ class KeptResults:
 
     # --- changed nodes ----------------------------------------------------------------------------------------------
 
-    def _catch_up(self, kept: Kept, pod: PodInfo) -> None:
+    def _catch_up(self, kept: CachedResult, pod: PodInfo) -> None:
         columns = self._columns
         version = columns.version
         if kept.version == version:
@@ -194,7 +194,7 @@ class KeptResults:
         self.reused += 1
         kept.version = version
 
-    def _redo(self, kept: Kept, pod: PodInfo, changed: list[int]) -> bool:
+    def _redo(self, kept: CachedResult, pod: PodInfo, changed: list[int]) -> bool:
         """False if a full evaluation is necessary or cheaper."""
         if len(changed) > FEW_NODES:
             # For so few, a set costs a fifth of np.unique.
@@ -203,7 +203,7 @@ class KeptResults:
                 return len(changed) * 2 <= kept.size and self._redo_some(kept, pod, np.array(changed, np.int64))
         return all(self._redo_one(kept, pod, slot) for slot in set(changed))
 
-    def _redo_one(self, kept: Kept, pod: PodInfo, slot: int) -> bool:
+    def _redo_one(self, kept: CachedResult, pod: PodInfo, slot: int) -> bool:
         """False if a full evaluation is necessary."""
         node = self._columns.by_slot[slot]
         state = kept.prepared.state
@@ -228,7 +228,7 @@ class KeptResults:
             kept.best.set(slot, score)
         return True
 
-    def _redo_some(self, kept: Kept, pod: PodInfo, slots: IntArray) -> bool:
+    def _redo_some(self, kept: CachedResult, pod: PodInfo, slots: IntArray) -> bool:
         nodes = self._columns.some(slots)
         prepared = kept.prepared
         mask = fitting(prepared, pod, nodes)
@@ -250,7 +250,7 @@ class KeptResults:
         return True
 
 
-def _totals(kept: Kept) -> IntArray:
+def _totals(kept: CachedResult) -> IntArray:
     """`base` plus the normalised others; sets `tops`."""
     fits = np.flatnonzero(kept.base >= 0)
     totals = kept.base.copy()

@@ -17,7 +17,7 @@ SYNC_TIMEOUT_S = 10.0
 """How long startup waits for resources that are not served or forbidden before it continues without them."""
 
 
-class LentInformers:
+class PluginInformers:
     """One informer per resource and projection, shared by all callers; they must pass the same `project` function."""
 
     def __init__(self, factory: InformerFactory, clock: Clock) -> None:

@@ -33,7 +33,7 @@ def pick(totals: IntArray, rng: random.Random) -> int:
     return int(ties[rng.randrange(len(ties))]) if len(ties) > 1 else int(ties[0])
 
 
-class Afresh:
+class Uncached:
     """Evaluates without cached results. `local`: the plugins whose scores depend on one node alone."""
 
     def __init__(

@@ -29,7 +29,7 @@ DEFAULT: str = "default"
 TIMEOUT_S: float = 30.0
 
 
-class Reached(Protocol):
+class Engine(Protocol):
     """The runner of a cluster. `plane` raises ClusterError if it runs elsewhere."""
 
     @property
@@ -64,7 +64,7 @@ class Reached(Protocol):
     def all_well(self) -> None: ...
 
 
-class ReachedPlainly(Reached, Protocol):
+class BlockingEngine(Engine, Protocol):
     """A runner for synchronous code. `time_passes`: by itself, not only by `advance`."""
 
     time_passes: bool
@@ -82,14 +82,14 @@ class ReachedPlainly(Reached, Protocol):
     ) -> list[Object]: ...
 
 
-class Door(Faults):
+class ClusterMethods(Faults):
     """`namespace`: the default one."""
 
     def __init__(self, namespace: str = DEFAULT) -> None:
         self.namespace = namespace
         self._kinds = Kinds()
 
-    def _reached(self) -> Reached:
+    def _reached(self) -> Engine:
         raise NotImplementedError
 
     # -- access -------------------------------------------------------------------------------------------------------
@@ -151,10 +151,10 @@ class Door(Faults):
         return Operations(reached.own_transport(), self.namespace, self._kinds, reached.clock)
 
 
-class PlainDoor(Door):
+class BlockingMethods(ClusterMethods):
     """For plain code: each method returns when it is done. All raise: StatusError, ClusterError."""
 
-    def _reached(self) -> ReachedPlainly:
+    def _reached(self) -> BlockingEngine:
         raise NotImplementedError
 
     def request(
@@ -263,8 +263,8 @@ class PlainDoor(Door):
         return self._reached().call(work, self._operations(), reads)
 
 
-class AsyncDoor(Door):
-    """For coroutines in the cluster's loop; as PlainDoor, but awaited."""
+class AsyncMethods(ClusterMethods):
+    """For coroutines in the cluster's loop; as BlockingMethods, but awaited."""
 
     async def request(
         self,

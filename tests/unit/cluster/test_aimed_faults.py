@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minikube_py.cluster.aims import FITS, LATER_US, Aimed, Calm, drawn
+from minikube_py.cluster.aimed_faults import FITS, LATER_US, Aimed, FaultlessRun, drawn
 from minikube_py.cluster.explore import Explored, Outcome, explore, run_once
 from minikube_py.cluster.program import EVENTS, Step
 from minikube_py.sim.faults import Fault
@@ -138,7 +138,7 @@ def test_what_was_explored_is_told_in_numbers(explored: Explored, text: str) -> 
 
 
 def test_what_a_program_does_not_do_no_fault_is_aimed_at() -> None:
-    calm = Calm(5_000_000, {("get", "pods"): 3, ("create", "pods"): 1})
+    calm = FaultlessRun(5_000_000, {("get", "pods"): 3, ("create", "pods"): 1})
     faults = [each for seed in range(300) for each in drawn(seed, calm, nodes=0)]
     assert {each.kind for each in faults} == {"fail", "throttle", "slow", "no_leader", "lost_answer", "crash_client"}
     for fault, step in faults:
@@ -147,7 +147,7 @@ def test_what_a_program_does_not_do_no_fault_is_aimed_at() -> None:
 
 
 def test_without_a_program_the_test_itself_may_be_the_client() -> None:
-    faults = [each for seed in range(99) for each in drawn(seed, Calm(5_000_000), nodes=0)]
+    faults = [each for seed in range(99) for each in drawn(seed, FaultlessRun(5_000_000), nodes=0)]
     assert {each.kind for each in faults} == {*AIMS} - {"node_down"} and {each.step for each in faults} == {None}
     assert {each.fault.subject for each in faults} == {""} and max(each.fault.at_us for each in faults) < 5_000_000
 
@@ -155,10 +155,10 @@ def test_without_a_program_the_test_itself_may_be_the_client() -> None:
 def test_one_seed_tries_every_step_before_it_repeats_one() -> None:
     steps = {(verb, "pods"): 1 for verb in ("create", "update", "delete", "watch", *EVENTS)}
     for seed in range(300):
-        faults = drawn(seed, Calm(5_000_000, steps), nodes=0)
+        faults = drawn(seed, FaultlessRun(5_000_000, steps), nodes=0)
         for kind in {each.kind for each in faults}:
             aims = [each.step for each in faults if each.kind == kind]
-            fitting = len(Calm(1, steps).fitting(kind))
+            fitting = len(FaultlessRun(1, steps).fitting(kind))
             assert len({*aims[:fitting]}) == len(aims[:fitting])
         assert all(0 <= each.fault.at_us <= LATER_US[1] for each in faults)
 

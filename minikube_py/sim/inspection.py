@@ -28,7 +28,7 @@ FIRST_NUMBER = 1 << 48
 TURNS_LEFT_MAX = 1000
 """Limit of turns for leftovers at one moment: they may never come to rest."""
 TURNS_MAX = 1_000_000
-BESIDE: ContextVar[int] = ContextVar("beside", default=0)
+INSPECTION: ContextVar[int] = ContextVar("beside", default=0)
 """The number of the inspection that a callback belongs to; 0: it is part of the history."""
 
 Timer = tuple[int, int, "SimTimerHandle"]
@@ -38,7 +38,7 @@ class TooLong(Exception):
     """The inspection waits for something that cannot happen while the history stands still."""
 
 
-class Beside:
+class Inspection:
     """The world of inspections, beside what `scheduler` drives. `generators`: their states are restored."""
 
     def __init__(self, scheduler: Scheduler, seed: object) -> None:
@@ -82,7 +82,7 @@ class Beside:
         self._look += 1
         look, self.used = self._look, True
         context = copy_context()
-        context.run(BESIDE.set, look)
+        context.run(INSPECTION.set, look)
         with scheduler.running(), self._apart(loop):
             task = loop.create_task(main(), context=context)
             try:

@@ -13,7 +13,7 @@ from minikube_py.errors import MinikubeError
 SERVER_ERROR: Final = 500
 
 
-class Life:
+class Lifecycle:
     """`over`: why nothing can be done with the cluster any more; "" while it runs."""
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class Life:
             raise
 
 
-class LivingTransport:
+class LifecycleTransport:
     """`ApiTransport` of a cluster, as long as it lives."""
 
-    def __init__(self, transport: ApiTransport, life: Life) -> None:
+    def __init__(self, transport: ApiTransport, life: Lifecycle) -> None:
         self._transport, self._life = transport, life
 
     async def request(

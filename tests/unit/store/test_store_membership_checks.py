@@ -7,8 +7,8 @@ import pytest
 from minikube_py.errors import Unavailable
 from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.status import PeerStatus, Status
-from minikube_py.store.caution import PROMOTE_LAG_ENTRIES, caught_up, check_timely, heir
 from minikube_py.store.membership import ChangeKind, Member, MemberChange, Membership
+from minikube_py.store.membership_checks import PROMOTE_LAG_ENTRIES, caught_up, check_timely, heir
 
 LAST = 5000
 

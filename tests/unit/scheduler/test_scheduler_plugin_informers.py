@@ -14,7 +14,7 @@ from scheduler_world import FakeApi, ManualClock, failure, settle
 from minikube_py.client.rest import SERVICES
 from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler.config import PluginSet, ProfileConfig, SchedulerConfig
-from minikube_py.scheduler.lent import SYNC_TIMEOUT_S
+from minikube_py.scheduler.plugin_informers import SYNC_TIMEOUT_S
 from minikube_py.scheduler.scheduler import Scheduler
 
 
