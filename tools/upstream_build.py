@@ -59,8 +59,14 @@ class Program:
     @property
     def recipe(self) -> dict[str, str]:
         """Everything that determines the result of a build."""
-        return {"package": self.package, "module": self.module, "version": self.version, "go": GO_LINE,
+        told = {"package": self.package, "module": self.module, "version": self.version, "go": GO_LINE,
                 "ldflags": self.ldflags}  # fmt: skip
+        return told | ({"build": " ".join(self.build)} if self.test else {})
+
+    @property
+    def build(self) -> tuple[str, ...]:
+        """The go command. Upstream's tests find files by the paths of their sources, which -trimpath removes."""
+        return ("test", "-c") if self.test else ("build", "-trimpath")
 
     @property
     def of_kubernetes(self) -> bool:
@@ -193,8 +199,7 @@ def build_program(program: Program) -> Path:
         draft = folder / f".{program.name}.draft"
         with tempfile.TemporaryDirectory(prefix="upstream-build-") as module:
             write_module(Path(module), program)
-            what = ["test", "-c"] if program.test else ["build"]
-            go([*what, "-mod=mod", "-trimpath", "-ldflags", program.ldflags, "-o", str(draft), program.package], module)
+            go([*program.build, "-mod=mod", "-ldflags", program.ldflags, "-o", str(draft), program.package], module)
         draft.replace(folder / program.name)
         if program.name == "kwok":
             _keep_stages(program)

@@ -305,6 +305,12 @@ def run(
             upstream.kill()
 
 
+def why_it_failed(log: str) -> str:
+    """What upstream's test calls fatal, or else its log's end."""
+    at = log.find("FATAL ERROR")
+    return log[at : at + 500] if at >= 0 else log[-1500:]
+
+
 def scheduler_perf(folder: str, test: str, workload: str, scratch: Path) -> list[dict[str, Any]]:
     """The data items of one workload of upstream's own benchmark of its scheduler, which is run as it is.
 
@@ -329,6 +335,6 @@ def scheduler_perf(folder: str, test: str, workload: str, scratch: Path) -> list
         subprocess.run(command, cwd=scratch / "perf" / folder, stdout=out, stderr=out, env={**os.environ, "PATH": path})
     found = [item for file in sorted(items.glob("*.json")) for item in json.loads(file.read_text())["dataItems"] or []]
     if not found:
-        said = log.read_text(errors="replace")[-1500:]
+        said = why_it_failed(log.read_text(errors="replace"))
         raise UpstreamError(f"no data: is there a workload {test}/{workload} in {folder}?\n{said}")
     return found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minikube_py.cli import flags, virtual
+from minikube_py.cli import flags, forms, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 from minikube_py.errors import WrongUsage
@@ -35,6 +35,9 @@ pods from create to bind, run bench density with a --scheduler-config that enabl
 PERF = """Run the workloads of one of upstream's scheduler_perf files as they are, each on a control plane of its own.
 The figures are those of upstream's benchmark, as a table and as PerfData JSON. Workloads that cannot run here are
 refused with the reason; --list shows them. Exit code 1 where one failed or missed its threshold."""
+
+RUN, LIST = "a run", "--list"
+RUN_ALONE = ("topic", "scheduler_config", "plugins", "data_dir", "virtual", "results", "seed")
 
 LATENCY_PODS_MAX = 500
 """What ClusterLoader2 takes at least; it takes one for each node beyond."""
@@ -86,8 +89,8 @@ def _configure_schedule(parser: argparse.ArgumentParser) -> None:
     repetition_help = "share of pods that repeat an earlier request, 0 to 1 (default: 0)"
     parser.add_argument("--repetition", type=flags.share(1), default=0.0, metavar="R", help=repetition_help)
     sampling_help = "score all nodes that fit, or as many as upstream; several with commas (default: all)"
-    samplings = flags.several(flags.one_of("all", "original"))
-    parser.add_argument("--sampling", type=samplings, metavar="all|original", help=sampling_help)
+    samplings = flags.several(flags.one_of("all", "upstream"))
+    parser.add_argument("--sampling", type=samplings, metavar="all|upstream", help=sampling_help)
     matcher_help = (
         "what finds candidate nodes: columns (filters check all nodes), a structure of the index family, or "
         "FILE.py:CLASS; several with commas; family for columns and all of these (default: columns)"
@@ -139,6 +142,7 @@ def _configure_perf(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="only list the workloads, and which of them are refused")
     flags.add_scheduler_config(parser)
     flags.add_run(parser, split=False, virtual=True)
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -235,6 +239,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
 def _perf(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.scheduler_perf import runs
 
+    forms.require(arguments, LIST if hasattr(arguments, "list") else RUN, dict.fromkeys(RUN_ALONE, (RUN,)))
     labels, topic = arguments.labels, arguments.topic or runs.topic_of(arguments.file)
     if labels is None:
         labels = "" if arguments.workload or arguments.list else runs.DEFAULT_LABELS

@@ -1,4 +1,4 @@
-"""Flags of a command with several forms, of which each honours some: the others are refused by name."""
+"""Flags of a command with several forms, of which each honours some: the others are refused by name, never ignored."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def watch(parser: argparse.ArgumentParser) -> None:
 
 
 def require(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Those given. `form`: the one that is asked for. `table`: by a flag's destination, the forms that honour it.
+    """Those given. `form`: the one that is asked for. `table`: by a flag's destination, the forms that honour it; every
+    form honours a flag that is not there.
 
     Raises: WrongUsage for flags of other forms."""
     usual: dict[str, tuple[str, object]] = getattr(arguments, USUAL)
     given = [each for each in usual if hasattr(arguments, each)]
-    refused = [f"{usual[each][0]} needs {' or '.join(table[each])}" for each in given if form not in table[each]]
+    others = [each for each in given if form not in table.get(each, (form,))]
+    refused = [f"{usual[each][0]} needs {' or '.join(table[each])}" for each in others]
     if refused:
         raise WrongUsage(f"{'; '.join(refused)}; this is {form}")
     for name, (_, default) in usual.items():

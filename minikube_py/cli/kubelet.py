@@ -7,7 +7,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, forms
+
+CLAIMED, FIXED = "--claim-share", "a fixed share"
+HONOURED = {
+    "share": (FIXED,),
+    **dict.fromkeys(
+        ("claim_prefix", "claim_identity", "claim_lease_duration", "claim_renew_deadline", "claim_retry_period"),
+        (CLAIMED,),
+    ),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--claim-identity", metavar="NAME", help=identity_help)
     flags.add_process(parser, "kubelet")
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_clients import Claim, KubeletRole
 
+    given = getattr(arguments, "claim_share", False)
+    forms.require(arguments, CLAIMED if given else FIXED, HONOURED)
     claim = None
     if arguments.claim_share:
         timing = Timing(arguments.claim_lease_duration, arguments.claim_renew_deadline, arguments.claim_retry_period)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, forms
 from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import COMPONENTS, LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
@@ -24,6 +24,9 @@ from minikube_py.control_plane.store_layout import MEMBERS_MAX, member_count
 from minikube_py.ports.descriptors import raise_descriptors
 
 SEVERAL_MAX = 9
+
+OWN_STORE, OTHER_STORE = "the built-in store", "an etcd (--etcd-servers)"
+HONOURED = dict.fromkeys(("members", "etcd_port", "restore", "quota_bytes", "reserve_bytes"), (OWN_STORE,))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     store.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
     flags.add_etcd_behind(parser.add_argument_group("a real etcd as the store"))
     parser.set_defaults(parser=parser)
+    forms.watch(parser)
 
 
 def _configure_cluster(group: flags.Flags) -> None:
@@ -96,11 +100,9 @@ def _configure_scheduling(group: flags.Flags) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.secrets import parse_hosts
 
+    forms.require(arguments, OTHER_STORE if hasattr(arguments, "etcd_servers") else OWN_STORE, HONOURED)
     flags.admit_structures(arguments)
     etcd = flags.etcd_behind(arguments)
-    without = {"--members": arguments.members, "--etcd-port": arguments.etcd_port, "--restore": arguments.restore}
-    if etcd is not None and (wrong := [flag for flag, value in without.items() if value is not None]):
-        arguments.parser.error(f"{wrong[0]} is for the built-in store; it excludes --etcd-servers")
     temporary = arguments.data_dir is None
     folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
     config = ControlPlaneConfig(

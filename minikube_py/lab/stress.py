@@ -51,7 +51,7 @@ from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.scheduler.scheduler import Scheduler
 
-SAMPLINGS = {"all": 100, "original": 0}
+SAMPLINGS = {"all": 100, "upstream": 0}
 """Name to percentageOfNodesToScore."""
 QUIET_S = 60.0
 SETTLE_S = 15.0

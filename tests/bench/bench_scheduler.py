@@ -36,7 +36,7 @@ from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.queue import Rules, SchedulingQueue
 
 ZONES = 8
-SAMPLINGS = {"all": 100, "original": 0}
+SAMPLINGS = {"all": 100, "upstream": 0}
 STAGES = ("project", "enqueue", "pop", "choose", "assume", "confirm", "decision")
 """`decision` is pop + choose + assume."""
 

@@ -16,7 +16,7 @@ from minikube_py.cli.bench import configure
         pytest.param(["--utilisation", "1"], 2, "1 is not within 0 to 0.999", id="full"),
         pytest.param(["--churn", "much"], 2, "'much' is not a number", id="no number"),
         pytest.param(["--nodes", "1000,0"], 2, "0 is not within 1 to 100,000", id="no nodes"),
-        pytest.param(["--sampling", "all,half"], 2, "'half' is not one of all, original", id="no such sampling"),
+        pytest.param(["--sampling", "all,half"], 2, "'half' is not one of all, upstream", id="no such sampling"),
         pytest.param(["--predicates", "disk"], 2, "invalid choice: 'disk'", id="no such mix"),
         pytest.param(["--members", "2"], 2, "invalid choice: 2", id="an even number of members"),
         pytest.param(["--matcher", "tree"], 2, "'tree' is not one of scan, ", id="no such matcher"),

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from minikube_py.cli import forms, scheduler, up
 from minikube_py.cli import main as cli
-from minikube_py.cli import scheduler, up
 from minikube_py.index.catalogue import STRUCTURES
 
 
@@ -67,7 +67,10 @@ def test_the_matcher_is_any_structure_there_is(command: str, given: list[str], n
     parser = argparse.ArgumentParser()
     {"up": up, "scheduler": scheduler}[command].configure(parser)
     needed = ["--kubeconfig", "F"]
-    assert parser.parse_args([*needed, *given]).matcher == name
+    found = parser.parse_args([*needed, *given])
+    if command == "up":
+        forms.require(found, up.OWN_STORE, up.HONOURED)
+    assert found.matcher == name
 
 
 @pytest.mark.parametrize("command", sorted(cli.COMMANDS))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minikube_py.cli import store, up
+from minikube_py.cli import forms, store, up
 from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.role_store import StoreOptions
 
@@ -20,7 +20,9 @@ def parsed(module: object, *given: str) -> argparse.Namespace:
 
 def test_up_and_store_have_the_same_defaults() -> None:
     config, options = ControlPlaneConfig(Path()), StoreOptions.__dataclass_fields__["room"].default
-    for found in (parsed(up), parsed(store, "--data-dir", "d")):
+    plain = parsed(up)
+    forms.require(plain, up.OWN_STORE, up.HONOURED)
+    for found in (plain, parsed(store, "--data-dir", "d")):
         assert (found.quota_bytes, found.reserve_bytes) == (config.quota_bytes, config.reserve_bytes) == options
 
 

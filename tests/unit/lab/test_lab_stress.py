@@ -156,13 +156,13 @@ def plan(**changes: object) -> StressPlan:
 
 @pytest.mark.real_time("a whole control plane as the lab runs it")
 async def test_a_run_from_create_to_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = plan(samplings=("all", "original"), matchers=("scan",), store_indexes=("fits=max-tree",))
+    chosen = plan(samplings=("all", "upstream"), matchers=("scan",), store_indexes=("fits=max-tree",))
     assert await run_all(chosen, data_dir=None, results=tmp_path, step=lambda *_: None)
     printed = capsys.readouterr().out
     assert "those left pending fit nowhere" in printed
     (written,) = tmp_path.glob("schedule-*/schedule.json")
     runs = orjson.loads(written.read_bytes())["runs"]
-    assert [run["options"]["sampling"] for run in runs] == ["all", "original"]
+    assert [run["options"]["sampling"] for run in runs] == ["all", "upstream"]
     for run in runs:
         assert run["verdict"]["bound"] + run["verdict"]["pending"] == 60 and run["left"] > 10
         assert run["verdict"]["bound"] > 40 and run["pods_per_s"] > 0 and run["decision_us"] > 0

@@ -62,6 +62,19 @@ def test_libraries_in_the_repository_of_kubernetes_are_taken_as_published(tools:
     assert f"replace k8s.io/api => k8s.io/api {upstream_build.STAGING}" in text
 
 
+def test_upstreams_tests_keep_the_paths_of_their_sources(tools: Path) -> None:
+    """They find files by them: with -trimpath every workload of scheduler_perf ended before its first pod."""
+    program = upstream_build.scheduler_perf_program("misc")
+    assert program.build == ("test", "-c") and "-trimpath" in upstream_build.PROGRAMS["etcd"].build
+    assert program.recipe["build"] == "test -c"
+
+
+def test_of_a_failed_workload_the_fatal_line_is_shown() -> None:
+    log = "x" * 9000 + "\nFATAL ERROR:\n  start apiserver: no path\n" + "y" * 9000
+    assert "no path" in upstream_run.why_it_failed(log) and "x" not in upstream_run.why_it_failed(log)
+    assert upstream_run.why_it_failed("a" * 2000 + "FAIL").endswith("FAIL")
+
+
 def test_another_version_is_built_anew(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(["etcd"])
     old = PROGRAMS["etcd"]
