@@ -1,7 +1,7 @@
 """Upstream and ours beside each other, interleaved, in one run; prints ratios, writes JSON.
 
-usage: PYTHONPATH=tests/support python tests/bench/beside.py [--rows creates,lists,watchers,store,binds,query,kubelets]
-                                                         [--turns N] [--out FILE]
+usage: PYTHONPATH=tests/support python tests/bench/beside.py
+           [--rows creates,lists,watchers,store,binds,constraints,query,kubelets] [--adaptive] [--turns N] [--out FILE]
 
 Needs h2load, and upstream as `make upstream` builds it.
 On tmpfs, or without the peer, it exits with 1: a ratio to nothing proves nothing. Absolute figures on shared cores are
@@ -27,7 +27,7 @@ import bench_query
 import bench_store
 import load
 import upstream
-from servers import Server, original, ours
+from servers import Server, original, ours, ours_adaptive
 
 from minikube_py.lab import environment
 from minikube_py.scheduler.config import SCORE_ALL_NODES
@@ -85,17 +85,66 @@ def binds(start: Start) -> dict[str, float]:
     result: dict[str, float] = {}
     for nodes in (1_000, 5_000):
         with start("scheduler") as server:
-            load.namespace(server, "bench")
-            load.send_all(server, 16, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
-            pods = 5_000
-            # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event per pod.
-            bound = load.Watchers(server, PODS + "?watch=true&fieldSelector=spec.nodeName!=", 1, pods, 240)
-            started = time.monotonic()
-            load.h2load_creates(server, PODS, load.pod(), pods, 16)
-            created_s = time.monotonic() - started
-            took_s = bound.last_seen_s() - started
-            result[f"pods bound/s, {nodes} nodes"] = pods / took_s
-            result[f"creates/s meanwhile, {nodes} nodes"] = pods / created_s
+            bound_s, created_s = _bound(server, nodes, {"": load.pod()}, 5_000)[""]
+            result[f"pods bound/s, {nodes} nodes"] = 5_000 / bound_s
+            result[f"creates/s meanwhile, {nodes} nodes"] = 5_000 / created_s
+    return result
+
+
+def constraints(start: Start) -> dict[str, float]:
+    """As `binds`, of pods with one constraint each, one kind after the other on the same nodes in three zones, after
+    some that warm both sides up."""
+    result: dict[str, float] = {}
+    for nodes in (1_000, 5_000):
+        with start("scheduler") as server:
+            took = _bound(server, nodes, {"warm-up": load.pod(), **constrained()}, CONSTRAINED_PODS)
+            del took["warm-up"]
+            for kind, (took_s, _) in took.items():
+                result[f"{kind}, pods/s, {nodes} nodes"] = CONSTRAINED_PODS / took_s
+    return result
+
+
+CONSTRAINED_PODS = 1_000
+"""At most one a node, for anti-affinity by host."""
+
+
+def constrained() -> dict[str, dict[str, Any]]:
+    """A pod by its constraint."""
+    host, zone = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+    required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+
+    def of(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        made = load.pod()
+        made["metadata"]["labels"]["constraint"] = name
+        return {**made, "spec": {**made["spec"], **spec}}
+
+    def near(name: str, key: str) -> dict[str, Any]:
+        return {"topologyKey": key, "labelSelector": {"matchLabels": {"constraint": name}}}
+
+    spread = {**near("spread", zone), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    weighted = {"weight": 1, "podAffinityTerm": near("preferred", host)}
+    return {
+        "none": of("none", {}),
+        "anti-affinity by host": of("apart", {"affinity": {"podAntiAffinity": {required: [near("apart", host)]}}}),
+        "affinity by zone": of("near", {"affinity": {"podAffinity": {required: [near("near", zone)]}}}),
+        "spread by zone": of("spread", {"topologySpreadConstraints": [spread]}),
+        "preferred anti-affinity": of("preferred", {"affinity": {"podAntiAffinity": {preferred: [weighted]}}}),
+    }
+
+
+def _bound(server: Server, nodes: int, bodies: dict[str, dict[str, Any]], pods: int) -> dict[str, tuple[float, float]]:
+    """Seconds until `pods` pods of each body are bound, one body after the other, and until they are created."""
+    load.namespace(server, "bench")
+    load.send_all(server, 16, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
+    result = {}
+    for place, (name, body) in enumerate(bodies.items()):
+        # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event per pod.
+        watch = f"{PODS}?watch=true&fieldSelector=spec.nodeName!="
+        bound = load.Watchers(server, watch, 1, pods * (place + 1), 240)
+        started = time.monotonic()
+        load.h2load_creates(server, PODS, body, pods, 16)
+        created_s = time.monotonic() - started
+        result[name] = bound.last_seen_s() - started, created_s
     return result
 
 
@@ -142,10 +191,10 @@ def query(of: str) -> dict[str, float]:
 
 STORE_RUN_S = 4.0
 ROWS: dict[str, Callable[[Start], dict[str, float]]] = {
-    f.__name__: f for f in (creates, lists, watchers, binds, kubelets)
+    f.__name__: f for f in (creates, lists, watchers, binds, constraints, kubelets)
 }
 STORE_ROWS: dict[str, Callable[[str], dict[str, float]]] = {f.__name__: f for f in (store, query)}
-ALL_ROWS = ("creates", "lists", "watchers", "store", "binds", "query", "kubelets")
+ALL_ROWS = ("creates", "lists", "watchers", "store", "binds", "constraints", "query", "kubelets")
 SIDES: dict[str, Start] = {"original": original, "ours": ours}
 LOWER_IS_BETTER = (" s", " ms", "MB", "KB per pod", "CPU ms per create")
 
@@ -211,11 +260,15 @@ def main() -> None:
     parser.add_argument("--rows", default=",".join(ALL_ROWS), help="which rows, by name")
     parser.add_argument("--turns", type=int, default=1, help="how often each side runs each row (median is shown)")
     parser.add_argument("--out", default="results/beside.json")
+    adaptive_help = "our scheduler scores upstream's adaptive share of the nodes, not all"
+    parser.add_argument("--adaptive", action="store_true", help=adaptive_help)
     args = parser.parse_args()
+    if args.adaptive:
+        SIDES["ours"] = ours_adaptive
     if lacking := bench_store.lacking():
         raise SystemExit(f"there is no peer to measure beside: {lacking}")
     layout = "ours one process, upstream one for each part; the load from another, on the same cores"
-    here = environment.describe(Path(tempfile.gettempdir()), layout, SCORE_ALL_NODES)
+    here = environment.describe(Path(tempfile.gettempdir()), layout, 0 if args.adaptive else SCORE_ALL_NODES)
     print("  ".join(f"{key}: {value}" for key, value in asdict(here).items()))
     if here.filesystem == "tmpfs":
         raise SystemExit("the temporary folder is on tmpfs, where fsync costs nothing: set TMPDIR to a disk")

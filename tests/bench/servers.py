@@ -6,14 +6,19 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import upstream
-from ours import serve
+from ours import DEFAULT, scheduling, serve
 
 STOP_TIMEOUT_S = 30
+ADAPTIVE = """apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: 0
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +72,21 @@ def original(*parts: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def ours(*parts: str) -> Iterator[Server]:
     """One process: store and API server, with `scheduler`, `controllers`, `kubelets` if named."""
-    with serve(tuple("kubelet" if part == "kubelets" else part for part in parts)) as ready:
+    with _ours(parts, DEFAULT) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def ours_adaptive(*parts: str) -> Iterator[Server]:
+    """As `ours`, whose scheduler scores upstream's adaptive share of the nodes, not all."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        config.write(ADAPTIVE)
+        config.flush()
+        with _ours(parts, scheduling(Path(config.name))) as server:
+            yield server
+
+
+@contextlib.contextmanager
+def _ours(parts: tuple[str, ...], started: Sequence[str]) -> Iterator[Server]:
+    with serve(tuple("kubelet" if part == "kubelets" else part for part in parts), started) as ready:
         yield Server("ours", ready["url"], ready["token"], {"minikube-py": ready["pid"]})

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import drawn_devices
+import drawn_scheduling_profiles
 import drawn_topology
 import drawn_volumes
 from drawn_scheduling_events import binding, preemption, wake_ups
@@ -336,6 +337,7 @@ THEMES: dict[str, Callable[[Script], None]] = {
     "configured": configured,
     "sampled": sampled,
     "huge": huge,
+    **drawn_scheduling_profiles.THEMES,
 }
 
 

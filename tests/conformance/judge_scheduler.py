@@ -91,7 +91,10 @@ def judged(found: Json, theirs: list[Json]) -> Json:
         for attempt in answer.get("attempts") or ():
             pods += 1
             said.update(_spoke(attempt))
-    return {"name": found["name"], "pods": pods, "plugins": dict(said), "for_nothing": idle, "differences": differing}
+        gated = sum("SchedulingGated" in (pod.get("PodScheduled") or ()) for pod in (answer.get("pods") or {}).values())
+        said.update({"SchedulingGates": gated} if gated else {})
+    line = {"name": found["name"], "pods": pods, "plugins": dict(said), "for_nothing": idle, "asked": 1}
+    return line | {"differences": differing}
 
 
 def _spoke(attempt: Json) -> set[str]:
@@ -135,6 +138,7 @@ def write(lines: list[Json]) -> None:
         "pods": sum(line["pods"] for line in lines),
         "themes": themes,
         "plugins": dict(sorted(plugins.items())),
+        "asked again": {line["name"]: line["asked"] for line in lines if line["asked"] > 1},
         "differences": {line["name"]: line["differences"] for line in lines if line["differences"]},
     }
     COUNTS.write_text(json.dumps(total, indent=1) + "\n")
@@ -163,10 +167,10 @@ def main() -> int:
         scripts = [script(*each) for each in batch]
         for found, theirs in zip(scripts, answered(program, scripts), strict=True):
             line = judged(found, theirs)
-            for _ in range(AGAIN):
+            for again in range(AGAIN):
                 if line["differences"]:
                     # Evictions of upstream's race with its own queue: what it says now it may not say again.
-                    line = judged(found, answered(program, [found])[0])
+                    line = {**judged(found, answered(program, [found])[0]), "asked": again + 2}
             lines[found["name"]] = line
             for text in line["differences"]:
                 print(f"--- {line['name']}, {text}", flush=True)

@@ -22,6 +22,7 @@ SERVE = """
 ETCD = ""
 GATES = ""
 AUDIT = ()
+CONFIG = ""
 import asyncio, random, signal, sys
 from pathlib import Path
 from minikube_py.api.feature_gates import parse
@@ -31,12 +32,15 @@ from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.etcd_behind import EtcdBehind
 from minikube_py.control_plane.in_process import ControlPlane
 from minikube_py.env import SystemClock
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
 PLUGINS = ()
 
 async def main(folder, components, nodes):
     etcd = EtcdBehind(ETCD) if ETCD else None
     more = {"etcd": etcd, "enabled_plugins": PLUGINS, "gates": parse(GATES)}
+    if CONFIG:
+        more["chosen"] = ChosenScheduler(Path(CONFIG))
     if AUDIT:
         more["audit"] = Auditing(Path(AUDIT[0]), LogOptions(AUDIT[1]))
     config = ControlPlaneConfig(Path(folder), port=0, nodes=nodes, components=components, **more)
@@ -61,6 +65,11 @@ def gated(gates: str) -> tuple[str, str, str]:
 def audited(policy: Path, log: Path) -> tuple[str, str, str]:
     """Starts `serve` for a control plane with an audit log."""
     return sys.executable, "-c", SERVE.replace("AUDIT = ()", f"AUDIT = {(str(policy), str(log))!r}")
+
+
+def scheduling(config: Path) -> tuple[str, str, str]:
+    """Starts `serve` for a control plane with this KubeSchedulerConfiguration."""
+    return sys.executable, "-c", SERVE.replace('CONFIG = ""', f'CONFIG = "{config}"')
 
 
 DEFAULT = (sys.executable, "-c", SERVE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, SKIP, CycleState, IntArray, Status
-from minikube_py.scheduler.objects import AMOUNT_MAX, NodeInfo, PodInfo
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
@@ -36,12 +36,11 @@ class ImageLocality:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         columns = self._handle.columns
         states = [columns.images.known.get(name) for name in pod.images.names]
-        found = sum(
-            _scaled(each.size_bytes, len(each.slots), columns.count)
-            for each in states
-            if each is not None and node.slot in each.slots
-        )
-        return int(_score(np.array([found], np.int64), pod)[0])
+        found = np.zeros(1, np.int64)
+        for each in states:
+            if each is not None and node.slot in each.slots:
+                found += _scaled(each.size_bytes, len(each.slots), columns.count)
+        return int(_score(found, pod)[0])
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
         columns = nodes.columns
@@ -55,7 +54,9 @@ class ImageLocality:
 
 
 def _scaled(size_bytes: int, having: int, count: int) -> int:
-    return min(int(size_bytes * (having / count)), AMOUNT_MAX)
+    """As Go on amd64: what no int64 holds is the lowest one. Sums wrap around, too, as numpy's do."""
+    scaled = int(float(size_bytes) * (having / count))
+    return scaled if -(1 << 63) <= scaled < 1 << 63 else -(1 << 63)
 
 
 def _score(found: IntArray, pod: PodInfo) -> IntArray:
