@@ -1,4 +1,4 @@
-"""A table of a page of the docs that a tool makes of committed data. The page marks its place with the tool's name."""
+"""What a tool writes into a page of the docs. The page marks its place with the tool's name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,21 @@ Rendered = Callable[[Mapping[str, Any]], str]
 
 
 def main(arguments: Sequence[str], tool: str, page: Path, data: Path, rendered: Rendered) -> int:
-    """With `--write`, writes the table; else 1 where the page is not up to date."""
-    begin, text = f"<!-- table: tools/{tool}.py -->\n", page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(begin)
-    wanted = f"{before}{begin}\n{rendered(json.loads(data.read_bytes()))}\n{END}{rest.partition(END)[2]}"
+    """A table of committed data."""
+    return put(arguments, tool, page, rendered(json.loads(data.read_bytes())), str(data))
+
+
+def put(arguments: Sequence[str], tool: str, page: Path, made: str, of: str) -> int:
+    """With `--write`, writes what is `made` into the page; else 1 where the page is not up to date with what it is
+    made `of`."""
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(f"<!-- table: tools/{tool}.py -->\n")
+    _, end, after = rest.partition(END)
+    assert begin and end, f"{page} has no place for what tools/{tool}.py writes"
+    wanted = f"{before}{begin}\n{made}\n{end}{after}"
     if "--write" in arguments:
         page.write_text(wanted, encoding="utf-8")
     elif text != wanted:
-        print(f"{page} is not what {data} says; python tools/{tool}.py --write")
+        print(f"{page} is not what {of} says; python tools/{tool}.py --write")
         return 1
     return 0

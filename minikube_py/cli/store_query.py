@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("resource", choices=FIELD_SETS, metavar="nodes|pods")
+    parser.add_argument("resource", choices=FIELD_SETS, metavar="nodes|pods", help="which of them")
     parser.add_argument("selector", nargs="?", default="", metavar="SELECTOR", help="as kubectl's --field-selector")
     parser.add_argument("--index", metavar="NAME", help="declare an index of this name first, over the fields compared")
     fields_help = "or over these fields, as in `index create`; repeatable"

@@ -1,10 +1,8 @@
 """docs/reference/commands.md names every command there is, and none that is not; indexes.md so the structures."""
 
-import argparse
 import re
 from pathlib import Path
 
-from minikube_py.cli import index_check
 from minikube_py.cli.main import COMMANDS
 from minikube_py.index.catalogue import FAMILY, options_of
 
@@ -16,16 +14,6 @@ def test_every_command_is_on_the_page() -> None:
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name.split()[0] for cell in cells for name in re.findall(r"`([a-zA-Z: -]+)`", cell)}
     assert named == set(COMMANDS)
-
-
-def test_every_flag_of_index_check_and_its_default_is_on_the_page() -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    index_check.configure(parser)
-    (row,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `index check"))
-    flags = {action.option_strings[0]: action.default for action in parser._actions if action.option_strings}
-    assert set(re.findall(r"`(--[a-z-]+)", row)) == set(flags)
-    told = dict(re.findall(r"`(--[a-z-]+)[^`]*`[^;]*?\((\d+)\)", row))
-    assert told == {flag: str(default) for flag, default in flags.items() if type(default) is int}
 
 
 def test_every_structure_and_its_defaults_are_on_the_page_of_indexes() -> None:
