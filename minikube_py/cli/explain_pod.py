@@ -108,7 +108,7 @@ def _nodes(nodes: list[Json]) -> str:
     for node in nodes:
         given = {s["plugin"]: f"{s['raw']} > {s['score']} x {s['weight']}" for s in node.get("scores", ())}
         verdict = "fits" if node["fits"] else f"{node['plugin']}: {', '.join(node['reasons'])}"
-        rows.append([node["node"], verdict, *(given.get(name, "") for name in plugins)])
-        if plugins:
-            rows[-1].append(str(node.get("total", "")))
+        verdict += f" (kept for {', '.join(node['keptFor'])})" if node.get("keptFor") else ""
+        total = [str(node.get("total", ""))] if plugins else []
+        rows.append([node["node"], verdict, *(given.get(name, "") for name in plugins), *total])
     return f"{table(heads, rows, {*plugins, 'TOTAL'})}\n(raw > normalised x weight)" if plugins else table(heads, rows)

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from minikube_py.scheduler.framework import (
-    ASSIGNED_POD,
-    NODE,
-    UNSCHEDULED_POD,
-    Action,
-    ClusterChange,
-    ClusterEvent,
-)
+from minikube_py.scheduler.framework import ASSIGNED_POD, NODE, UNSCHEDULED_POD, Action, ClusterChange, ClusterEvent
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 
 _ACTIONS = {

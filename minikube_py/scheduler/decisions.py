@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from minikube_py.scheduler.dry_run import copied
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.scoring import Choice, NodeScore
@@ -73,11 +74,7 @@ class Decisions:
         started_s: float,
     ) -> None:
         """Call before the pod is assumed: this records the node's state at the time of the choice."""
-        node, seen = choice.node, NodeInfo.__new__(NodeInfo)
-        seen.name, seen.labels, seen.taints = node.name, node.labels, node.taints
-        seen.unschedulable, seen.allocatable = node.unschedulable, node.allocatable
-        seen.requested = node.requested.copy()
-        seen.nonzero_cpu_milli, seen.nonzero_memory_bytes = node.nonzero_cpu_milli, node.nonzero_memory_bytes
+        seen = copied(choice.node)
         self._put(pod.uid, _Placed(pod, at_s, seen, *choice[2:], others, queued_s, started_s))
 
     def failed(self, pod: PodInfo, at_s: float, message: str) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.framework import Code, CycleState, PluginError, Status
+from minikube_py.scheduler.filtering import rejection
+from minikube_py.scheduler.framework import CycleState, PluginError, Status
 from minikube_py.scheduler.lockstep import Lockstep, can_go_together, is_counted_whole
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared
@@ -154,16 +153,5 @@ class Trial:
         return self._filter(node, state)
 
     def _filter(self, node: NodeInfo, state: CycleState) -> Status | None:
-        for name, plugin in self._prepared.filters:
-            if callable(getattr(plugin, "filter", None)):
-                status = plugin.filter(state, self._pod, node)
-            else:
-                # It sees the node unchanged: it may reject wrongly, but never pass wrongly.
-                passed = plugin.filter_nodes(state, self._pod, self._columns.some(np.array([node.slot])))
-                text = f"node(s) didn't satisfy plugin(s) [{name}]"
-                status = None if passed is None or passed[0] else Status(Code.UNSCHEDULABLE, text)
-            if status is not None and not status.is_success:
-                if not status.is_rejected:
-                    raise PluginError(f'running "{name}" filter plugin: {status.message}')
-                return Status(status.code, *status.reasons, plugin=name)
-        return None
+        # A filter of columns alone may reject wrongly, but never pass wrongly.
+        return rejection(self._prepared, state, self._pod, node, self._columns)

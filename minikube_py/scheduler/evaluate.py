@@ -101,7 +101,7 @@ class Evaluator:
         self.begin()
         try:
             rivals = self._nominations.rivals(pod) if self._nominations else _NO_RIVALS
-            if pod.nominated_node and self._nominations:
+            if self.tried_first(pod):
                 return self._choose_nominated(pod, rivals)
             signature = self.profile.sign(pod)
             kept = None if signature is None else self._results.get(signature, pod)
@@ -164,7 +164,7 @@ class Evaluator:
         return pick(totals, self._rng)
 
     def _dry_runs(self, prepared: Prepared, pod: PodInfo) -> DryRuns:
-        return DryRuns(prepared, self.profile.extensions, self.columns, pod, partial(self._rivals_on, pod))
+        return DryRuns(prepared, self.profile.extensions, self.columns, pod, partial(self.rivals_on, pod))
 
     def dry_run(self, pod: PodInfo) -> DryRuns | None:
         """Trials of nodes without some of their pods; None if PreFilter rejects the pod.
@@ -327,7 +327,7 @@ class Evaluator:
         if promised == node.name and all(other.deleting for other in below):
             return False
         emptied = _without(node, below)
-        for rival in self._rivals_on(pod, node):
+        for rival in self.rivals_on(pod, node):
             if rival.uid not in emptied.pods:
                 charge(emptied, rival, 1)
         return _passes(prepared, pod, emptied)
@@ -341,16 +341,21 @@ class Evaluator:
         below = _below(pod, node)
         return any(other.preempted for other in below) and _passes(prepared, pod, _without(node, below))
 
-    def _rivals_on(self, pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
+    def rivals_on(self, pod: PodInfo, node: NodeInfo) -> list[PodInfo]:
         """The pods nominated to the node whose room `pod` must not take."""
         return [o for o in self._nominations.on(node.name) if o.priority >= pod.priority and o.uid != pod.uid]
+
+    def tried_first(self, pod: PodInfo) -> str:
+        """The nominated node, which is taken before a better one; "" if none."""
+        return pod.nominated_node if self._nominations else ""
 
     def promised(self, pod: PodInfo) -> str:
         """The node that the pod is nominated to, or ""."""
         return self._nominations.node_of(pod.uid)
 
     def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
-        """The pod's nominated node, or ""."""
+        """The node-local filters, prepared once per signature; those with bounds, which reject most often, go first.
+        Raises: Rejected, PluginError."""
         signature = self.profile.sign(pod)
         found = None if signature is None else self._asked_of_nodes.get(signature)
         if found is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.scheduler.evaluate import Evaluator
-from minikube_py.scheduler.filtering import ok
+from minikube_py.scheduler.filtering import rejection
 from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, NoNodesAvailable, Status
 from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import Candidate, DefaultPreemption
@@ -40,27 +40,35 @@ class Weighed(NamedTuple):
 
 class Verdict(NamedTuple):
     """One node's result. `rejected`: the status of the first filter that rejected the pod; None if it fits. `total` is
-    None if it does not fit."""
+    None if it does not fit. `kept_for`: the pods nominated to the node, if it is rejected because of them."""
 
     node: NodeInfo
     rejected: Status | None
     total: int | None
     scores: tuple[Weighed, ...] = ()
+    kept_for: tuple[str, ...] = ()
 
 
 def verdicts(evaluator: Evaluator, pod: PodInfo) -> list[Verdict]:
-    """For all nodes: fitting ones first, by rank. Raises: PluginError."""
+    """For all nodes: fitting ones first, by rank; the pod's own nominated node, if it fits, before the others.
+    Raises: PluginError."""
     nodes = [node for node in evaluator.columns.by_slot if node is not None and node.present]
     try:
-        prepared = evaluator.prepare(pod)
+        prepared = evaluator.beside(pod)
     except Rejected as rejected:
         return [Verdict(node, rejected.status, None) for node in nodes]
     turned_down = {node.slot: _rejection(evaluator, prepared, pod, node) for node in nodes}
     fitting = [node for node in nodes if turned_down[node.slot] is None]
     scored = _scored(evaluator, prepared, pod, fitting)
-    scored.sort(key=lambda verdict: -(verdict.total or 0))
+    first = evaluator.tried_first(pod)
+    scored.sort(key=lambda verdict: (verdict.node.name != first, -(verdict.total or 0)))
     others = [(node, turned_down[node.slot]) for node in nodes]
-    return scored + [Verdict(node, status, None) for node, status in others if status is not None]
+    kept_for = {node.slot: evaluator.rivals_on(pod, node) for node in nodes if node.slot in prepared.barred}
+    return scored + [
+        Verdict(node, status, None, kept_for=tuple(rival.key for rival in kept_for.get(node.slot, ())))
+        for node, status in others
+        if status is not None
+    ]
 
 
 def _rejection(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -68,18 +76,9 @@ def _rejection(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, node: Nod
         listed = " ".join(sorted(prepared.pinned_by))
         text = f"node(s) didn't satisfy plugin(s) [{listed}]"
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text, plugin=listed)
-    for name, plugin in prepared.filters:
-        if callable(getattr(plugin, "filter", None)):
-            status = plugin.filter(prepared.state, pod, node)
-        else:
-            some = evaluator.columns.some(np.array([node.slot]))
-            passed = plugin.filter_nodes(prepared.state, pod, some)
-            text = f"node(s) didn't satisfy plugin(s) [{name}]"
-            status = None if passed is None or passed[0] else Status(Code.UNSCHEDULABLE, text)
-        if status is not None and not ok(name, status):
-            rejected: Status = status.by(name)
-            return rejected
-    return None
+    if node.slot in prepared.barred:
+        return prepared.barred[node.slot]
+    return rejection(prepared, prepared.state, pod, node, evaluator.columns)
 
 
 def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Sequence[NodeInfo]) -> list[Verdict]:
@@ -133,6 +132,10 @@ def changes(pod: PodInfo, found: Iterable[Verdict]) -> list[Json]:
 
 
 def _change(pod: PodInfo, reason: str, found: Sequence[Verdict]) -> str:
+    kept = found[0]
+    found = [verdict for verdict in found if not verdict.kept_for]
+    if not found:
+        return f"wait until {', '.join(kept.kept_for)}, nominated to {kept.node.name}, runs there or goes elsewhere"
     status = found[0].rejected
     plugin = status.plugin if status is not None else ""
     if plugin == FIT:
@@ -190,6 +193,8 @@ def judged(run: ProfileRun, pod: PodInfo, limit: int, first: str = "") -> Json:
     fitting = [verdict for verdict in found if verdict.total is not None]
     listed = sorted(found, key=lambda verdict: verdict.node.name != first) if first else found
     top = [verdict.node.name for verdict in fitting if verdict.total == fitting[0].total]
+    if top and top[0] == evaluator.tried_first(pod):
+        top = top[:1]
     document: Json = {
         "pod": pod.key,
         "best": top,
@@ -221,7 +226,7 @@ def _node_json(verdict: Verdict) -> Json:
     if verdict.rejected is not None:
         status = verdict.rejected
         document |= {"plugin": status.plugin, "code": CODE_NAMES[status.code], "reasons": list(status.reasons)}
-        return document
+        return {**document, "keptFor": list(verdict.kept_for)} if verdict.kept_for else document
     return {
         **document,
         "total": verdict.total,
@@ -286,9 +291,10 @@ def waits(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Json:
 
 
 def _unplaced(pod: PodInfo) -> PodInfo:
-    """The pod without its node, which would exclude all others."""
+    """The pod without its node, which would exclude all others, and as if it had not waited for it."""
     found = copy.copy(pod)
-    found.node_name = ""
+    if pod.node_name:
+        found.node_name = found.nominated_node = ""
     return found
 
 

@@ -7,16 +7,8 @@ from typing import Any
 import numpy as np
 
 from minikube_py.scheduler.columns import NodeColumns, Nodes
-from minikube_py.scheduler.framework import (
-    BoolArray,
-    Code,
-    CycleState,
-    Diagnosis,
-    IntArray,
-    PluginError,
-    Status,
-)
-from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.framework import BoolArray, Code, CycleState, Diagnosis, IntArray, PluginError, Status
+from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared
 
 SMALL_CODES = 1 << 16
@@ -29,6 +21,27 @@ def ok(name: str, status: Status | None) -> bool:
     if not status.is_rejected:
         raise PluginError(f'running "{name}" filter plugin: {status.message}')
     return False
+
+
+def rejection(
+    prepared: Prepared, state: CycleState, pod: PodInfo, node: NodeInfo, columns: NodeColumns
+) -> Status | None:
+    """The signed status of the first filter that rejects the pod on the node; None if it passes. A filter without a
+    per-node form sees the node as it is in the columns. Raises: PluginError."""
+    for name, plugin in prepared.filters:
+        if callable(getattr(plugin, "filter", None)):
+            status = plugin.filter(state, pod, node)
+        else:
+            some = plugin.filter_nodes(state, pod, columns.some(np.array([node.slot])))
+            status = None if some is None or some[0] else _unsatisfied(name)
+        if status is not None and not ok(name, status):
+            rejected: Status = status.by(name)
+            return rejected
+    return None
+
+
+def _unsatisfied(name: str) -> Status:
+    return Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]", plugin=name)
 
 
 def passed(name: str, plugin: Any, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray) -> BoolArray | None:
@@ -105,7 +118,7 @@ def _count(diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod:
         for slot, node in zip(slots, rejected.infos(), strict=True):
             _tally(diagnosis, plugin.filter(state, pod, node).by(name), np.array([slot]))
     else:
-        _tally(diagnosis, Status(Code.UNSCHEDULABLE, f"node(s) didn't satisfy plugin(s) [{name}]", plugin=name), slots)
+        _tally(diagnosis, _unsatisfied(name), slots)
 
 
 def _tally(diagnosis: Diagnosis, status: Status, slots: IntArray) -> None:

@@ -22,7 +22,7 @@ from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import CycleState, FitError, NoNodesAvailable
 from minikube_py.scheduler.metrics import Labels
-from minikube_py.scheduler.objects import NodeInfo, PodInfo, project_node, project_pod
+from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME, NodeInfo, PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.scoring import Choice
 
@@ -62,7 +62,8 @@ def run_alone(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
         cache.put_node(project_node({"metadata": metadata, "spec": {}, "status": {"allocatable": shape.capacity}}))
     lent = _Lent(cache, rng)
     handle: Any = lent
-    profile = Profile(config.profiles[0], handle, config.registry)
+    (own,) = (each for each in config.profiles if each.scheduler_name == DEFAULT_SCHEDULER_NAME)
+    profile = Profile(own, handle, config.registry, config.gates)
     evaluator = lent.evaluator = Evaluator(profile, cache.columns, rng, config.percentage_of_nodes_to_score)
     placed: dict[str, str] = {}
     for number, body in enumerate(workload.bodies):

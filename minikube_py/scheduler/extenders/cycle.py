@@ -18,14 +18,7 @@ from minikube_py.scheduler.columns import Emptied
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.extenders.asking import NAME, ExtenderError, Extenders, Given, total
 from minikube_py.scheduler.filtering import diagnose, fitting_of
-from minikube_py.scheduler.framework import (
-    CODE_NAMES,
-    Code,
-    Diagnosis,
-    FitError,
-    IntArray,
-    Status,
-)
+from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, IntArray, Status
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected
 from minikube_py.scheduler.scoring import Choice, normalized, raw_scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,17 @@ def test_a_known_plugin_takes_part_where_the_file_names_it(tmp_path: Path) -> No
     assert read_scheduler(chosen).profiles[0].plugins["score"].enabled == (("Pack", 3),)
     with pytest.raises(ConfigError, match='"Pack" does not exist'):
         read_scheduler(ChosenScheduler(file))
+
+
+def test_the_pods_are_placed_by_the_profile_that_they_name(tmp_path: Path) -> None:
+    """In both forms, whichever profile a file has first."""
+    args = "{scoringStrategy: {type: MostAllocated}}"
+    other = f"{{schedulerName: packing, pluginConfig: [{{name: NodeResourcesFit, args: {args}}}]}}"
+    placed = []
+    for name, profiles in (("alone", "{}"), ("second", f"{other}, {{schedulerName: default-scheduler}}")):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(f"{HEAD}profiles: [{profiles}]")
+        placed.append(options(first=("a", ChosenScheduler(file)), second=("b", ChosenScheduler(file)), seeds=1))
+    for alone in (True, False):
+        first, second = (run_compare(replace(each, alone=alone), lambda _: None).digests for each in placed)
+        assert first == second

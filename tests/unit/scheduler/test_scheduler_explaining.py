@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -16,15 +17,22 @@ from scheduler_world import FakeApi, ManualClock, settle
 from minikube_py.cli.explain_pod import told
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.scheduler import Scheduler
+
+FOLDER = Path(__file__).parents[3] / "examples" / "scheduler"
+REMEMBERING = SchedulerConfig(explained_decisions=8)
 
 
 @asynccontextmanager
-async def scheduling(**nodes: dict[str, Any]) -> AsyncIterator[tuple[FakeApi, Scheduler]]:
+async def scheduling(
+    config: SchedulerConfig = REMEMBERING, /, **nodes: dict[str, Any]
+) -> AsyncIterator[tuple[FakeApi, Scheduler]]:
     api = FakeApi()
     for name, more in nodes.items():
         api.node(name, **more)
-    scheduler = Scheduler(api, ManualClock(), random.Random(3), SchedulerConfig(explained_decisions=8))
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), config)
     await scheduler.start()
     try:
         yield api, scheduler
@@ -172,3 +180,74 @@ def test_the_api_answers_and_refuses() -> None:
         assert ask("GET", "/minikube-py/v1/explain/pods/web")[0] == 404
         cluster.plane.core.ask_scheduler = None
         assert ask("GET", explain)[0] == 503
+
+
+EXAMPLES = {
+    "best_fit.py:BestFit": {"BestFit": 25},
+    "gpu_share.py:GpuShare": {"GpuShare": 50},
+    "io_bandwidth.py:IoBandwidth": {"IoBandwidth": 40},
+}
+"""The examples' plugins, and the scores they give the second of two pods that share a node."""
+
+
+def test_each_example_is_explained() -> None:
+    plugins = {path.name for path in FOLDER.glob("*.py") if "def score(" in path.read_text()}
+    assert plugins == {target.partition(":")[0] for target in EXAMPLES}
+
+
+@pytest.mark.parametrize("target", EXAMPLES)
+async def test_a_remembered_node_is_scored_as_it_was(target: str) -> None:
+    more = {"labels": {"example.com/io-mbps": "100"}, "extended": {"openb.io/gpu-milli": "1000"}}
+    config = read_scheduler(ChosenScheduler(None, (f"{FOLDER / target}",)))
+    pods = {"metadata": {"labels": {"example.com/io-mbps": "30"}}, "extended": {"openb.io/gpu-milli": "250"}}
+    async with scheduling(config, n1={"cpu": "4", **more}, n2={"cpu": "8", "unschedulable": True, **more}) as (
+        api,
+        scheduler,
+    ):
+        for name in ("first", "second", "third"):
+            api.pod(name, cpu="500m", **json.loads(json.dumps(pods)))
+            await settle()
+        scores = {each["plugin"]: each["score"] for each in asked(scheduler, "second")["decision"]["scores"]}
+        assert scores.items() >= EXAMPLES[target].items()
+
+
+async def vacating(api: FakeApi) -> None:
+    """n1 is being vacated for the pod `high`, which wants all of it: one of its two victims is still leaving."""
+    for name in ("low-1", "low-2"):
+        api.pod(name, cpu="2", priority=1, nodeName="n1")
+    await settle()
+    api.pod("high", cpu="4", priority=10, nodeSelector={"name": "n1"})
+    await settle()
+    api.delete("pods", "default/low-1")
+    await settle()
+
+
+async def test_a_node_that_is_kept_for_a_nominated_pod_is_judged_as_the_decision_judges_it() -> None:
+    async with scheduling(n1={"cpu": "4", "labels": {"name": "n1"}}) as (api, scheduler):
+        await vacating(api)
+        assert what_if(scheduler, "higher", cpu="2", priority=20)["best"] == ["n1"]
+        found = what_if(scheduler, "small", cpu="2", priority=5)
+        (node,) = found["nodes"]
+        assert (found["fits"], node["reasons"], node["keptFor"]) == (0, ["Insufficient cpu"], ["default/high"])
+        (change,) = found["changes"]
+        assert change["change"] == "wait until default/high, nominated to n1, runs there or goes elsewhere"
+        assert "Insufficient cpu (kept for default/high)" in "\n".join(told(found))
+        api.pod("small", cpu="2", priority=5)
+        await settle()
+        assert api.where("small") == "" and api.condition("small")["message"].startswith(found["message"])
+
+
+async def test_a_pods_nominated_node_comes_before_a_better_one() -> None:
+    async with scheduling(n1={"cpu": "4", "labels": {"name": "n1"}}, n2={"cpu": "2"}, n3={"cpu": "64"}) as (
+        api,
+        scheduler,
+    ):
+        await vacating(api)
+        for nominated, best, runner_up in (("", "n3", "n2"), ("n2", "n2", "n3")):
+            name = f"other-{nominated}"
+            status = {"nominatedNodeName": nominated}
+            found = what_if(scheduler, name, cpu="1", priority=5, status=status)
+            assert (found["best"], found["runnerUp"]) == ([best], runner_up)
+            api.pod(name, cpu="1", priority=5, status=status)
+            await settle()
+            assert api.where(name) == best
