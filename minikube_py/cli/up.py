@@ -208,7 +208,7 @@ async def _page(plane: Role, server: str, steps: Steps) -> AsyncIterator[None]:
     assert isinstance(plane, ControlPlane)
     page = Page(plane.core, SystemClock(), random.Random(), secrets.token_urlsafe, server)
     plane.core.page = page
-    steps.line(f"  {server}{page.link()}    (a browser opens it once; its certificate is this cluster's own)\n")
+    steps.line(f"  {server}{page.link()}    (for one browser, within an hour; its certificate is this cluster's own)\n")
     try:
         yield
     finally:

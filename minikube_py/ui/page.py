@@ -4,13 +4,13 @@
 |---|---|---|
 | ``, `page.js`, `page.css` | everybody | the page itself; it holds no data and loads nothing from outside |
 | `POST login` | whoever has the link, once | a session for the bearer of the link's code, which is used up |
-| `link` | an administrator of the cluster, with kubectl | another link, for one more browser |
+| `GET link` | an administrator of the cluster, with kubectl | another link, for one more browser |
 | `state?since=N&group=LABEL` | a session | what changed after N: within 2 s, 0.1 s between answers |
 | `node?name=`, `pod?key=` | a session | details; of a pod also what `explain pod` says |
 | `match?where=` | a session | names of the nodes that a field selector finds, inequalities included |
 
-A session reads what this page shows, and nothing else: it is no credential for the API. Nodes and pods are watched only
-while somebody looks; `IDLE_S` after the last question the watches end.
+Sessions and codes are users in no group, to whom no role applies: they read what this page shows, and nothing else of
+the API. Nodes and pods are watched only while somebody looks; `IDLE_S` after the last question the watches end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from urllib.parse import quote
 
 import orjson
 
-from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, path_not_found
+from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, path_not_found, service_unavailable
+from minikube_py.api.meta import new_uid
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.core import ApiServer
 from minikube_py.apiserver.inprocess import InProcessTransport
@@ -33,20 +34,24 @@ from minikube_py.apiserver.rules import MASTERS, User
 from minikube_py.apiserver.scheduling import EXPLAIN_PODS
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import NODES, PODS, RestClient
-from minikube_py.env import Clock, Rng, run_until
+from minikube_py.env import Clock, Rng, ended, run_until
 from minikube_py.ui.view import ZONE, NodeFacts, PodFacts, View, node_facts, pod_facts
 
 IDLE_S: Final = 15.0
 WAIT_MAX_S: Final = 2.0
 BETWEEN_S: Final = 0.1
+FIRST_MAX_S: Final = 10.0
+"""For the first lists; then the page asks again. Less than IDLE_S, so that they go on meanwhile."""
 SESSIONS_MAX: Final = 16
-"""The oldest session ends when another starts."""
+LINKS_MAX: Final = 16
+"""Of both, the oldest ends when another starts."""
+LINK_LIFE_S: Final = 3600
 MATCHED_MAX: Final = 20_000
 RANKED: Final = 6
 """Nodes in the table of a pod: its own, and the current top ones."""
 
 _GUEST: Final = "minikube-py:page-login"
-_VIEWER: Final = "minikube-py:page"
+_VIEWER: Final = User("minikube-py:page")
 _FILES: Final = {
     "": (("page.html",), "text/html; charset=utf-8"),
     "page.js": (("grid.js", "page.js"), "text/javascript; charset=utf-8"),
@@ -69,35 +74,49 @@ class Page:
         self._server = server
         self._core, self._clock, self._rng, self._secret = core, clock, rng, secret
         self._transport = InProcessTransport(core)
+        self._links: dict[User, tuple[str, float]] = {}  # Who may log in -> the code, and when it was made.
         self._sessions: dict[str, None] = {}
         self._view = View()
         self._informers: list[Informer[Any]] = []
         self._idle: asyncio.Task[None] | None = None
         self._asked_s = 0.0
         self._changed = asyncio.Event()
-        self._starting = asyncio.Lock()
 
     def link(self) -> str:
         """A single-use path to the page. Its code is in the fragment, which browsers do not send."""
-        code = self._secret()
-        self._core.access.authenticator.add(code, User(_GUEST, uid=code))
+        if len(self._links) >= LINKS_MAX:
+            self._use_up(next(iter(self._links)))
+        code, guest = self._secret(), User(_GUEST, uid=new_uid(self._rng))
+        self._links[guest] = code, self._clock.monotonic_s()
+        self._core.access.authenticator.add(code, guest)
         return f"{PAGE}#{code}"
+
+    def _use_up(self, guest: User) -> float:
+        """When the link was made. Raises: KeyError."""
+        code, made_s = self._links.pop(guest)
+        self._core.access.authenticator.remove(code)
+        return made_s
 
     async def stop(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        await self._forget()
+            await ended(self._idle)
+        await self._forget(self._informers)
 
     async def answer(self, request: Request) -> Response:
-        """Raises: StatusError 400, 401, 404, 405."""
+        """Raises: StatusError 400, 401, 403, 404, 405, 503."""
         name = request.path.removeprefix(PAGE)
         if name in _FILES:
             return _file(name, request)
+        if request.wanted is not None:
+            await self._core.access.admit(request, None, request.method.lower())
         if name == "login":
             return self._login(request)
         if name == "link":
             if request.user is None or MASTERS not in request.user.groups:
                 raise _not_logged_in()
+            if request.method != "GET":
+                raise method_not_allowed()
             return Response(200, f"{self._server}{self.link()}\n".encode(), "text/plain; charset=utf-8", _HEADERS)
         questions: Mapping[str, Callable[[Mapping[str, str]], Awaitable[Any]]] = {
             "state": self._state,
@@ -107,7 +126,7 @@ class Page:
         }
         if name not in questions:
             raise path_not_found()
-        if request.user is None or request.user.name != _VIEWER:
+        if request.user != _VIEWER:
             raise _not_logged_in()
         if request.method != "GET":
             raise method_not_allowed()
@@ -117,69 +136,64 @@ class Page:
     def _login(self, request: Request) -> Response:
         if request.method != "POST":
             raise method_not_allowed()
-        if request.user is None or request.user.name != _GUEST:
+        if request.user not in self._links or self._use_up(request.user) + LINK_LIFE_S < self._clock.monotonic_s():
             raise _not_logged_in()
         authenticator = self._core.access.authenticator
-        authenticator.remove(request.user.uid)
         if len(self._sessions) >= SESSIONS_MAX:
             oldest = next(iter(self._sessions))
             del self._sessions[oldest]
             authenticator.remove(oldest)
         session = self._secret()
         self._sessions[session] = None
-        authenticator.add(session, User(_VIEWER))
+        authenticator.add(session, _VIEWER)
         return _json({"session": session})
 
     # --- what is watched --------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
+        """No request owns the watches: one that is cancelled leaves them to the next, or to `_until_idle`."""
         self._asked_s = self._clock.monotonic_s()
-        async with self._starting:
-            if any(informer.failure is not None for informer in self._informers):
-                await self._forget()
-            if self._informers:
-                return
-            client, view = RestClient(self._transport), self._view
-            nodes: Informer[NodeFacts] = Informer(client, NODES, node_facts, clock=self._clock, rng=self._rng)
-            nodes.add_handler(
-                Handler(
-                    view.put_node,
-                    lambda _, new: view.put_node(new),
-                    lambda old: view.remove_node(old.name),
-                    self._changed.set,
-                )
-            )
-            pods: Informer[PodFacts] = Informer(client, PODS, pod_facts, clock=self._clock, rng=self._rng)
-            pods.add_handler(
-                Handler(
-                    self._put_pod,
-                    lambda _, new: self._put_pod(new),
-                    lambda old: view.remove_pod(old.key),
-                    self._changed.set,
-                )
-            )
-            self._informers = [nodes, pods]
+        if any(informer.failure is not None for informer in self._informers):
+            await self._forget(self._informers)
+        if not self._informers:
+            self._watch()
+        view, until_s = self._view, self._asked_s + FIRST_MAX_S
+        try:
             for informer in self._informers:
-                informer.start()
-            for informer in self._informers:
-                await informer.wait_synced()
-            view.live = True
-            self._idle = asyncio.get_running_loop().create_task(self._until_idle(), name="page: while somebody watches")
+                await run_until(self._clock, until_s, informer.wait_synced())
+        except TimeoutError:
+            raise service_unavailable("nodes and pods are still being listed") from None
+        view.live = True
 
-    def _put_pod(self, pod: PodFacts) -> None:
-        self._view.put_pod(pod, self._clock.wall_s())
+    def _watch(self) -> None:
+        view, client = self._view, RestClient(self._transport)
 
-    async def _until_idle(self) -> None:
-        while (left_s := self._asked_s + IDLE_S - self._clock.monotonic_s()) > 0:
+        def put_pod(pod: PodFacts) -> None:
+            view.put_pod(pod, self._clock.wall_s())
+
+        put_node, more = view.put_node, self._changed.set
+        nodes: Informer[NodeFacts] = Informer(client, NODES, node_facts, clock=self._clock, rng=self._rng)
+        pods: Informer[PodFacts] = Informer(client, PODS, pod_facts, clock=self._clock, rng=self._rng)
+        nodes.add_handler(Handler(put_node, lambda _, new: put_node(new), lambda old: view.remove_node(old.name), more))
+        pods.add_handler(Handler(put_pod, lambda _, new: put_pod(new), lambda old: view.remove_pod(old.key), more))
+        self._informers = [nodes, pods]
+        for informer in self._informers:
+            informer.start()
+        watching = self._until_idle(self._informers)
+        self._idle = asyncio.get_running_loop().create_task(watching, name="page: while somebody watches")
+
+    async def _until_idle(self, informers: list[Informer[Any]]) -> None:
+        while self._informers is informers and (left_s := self._asked_s + IDLE_S - self._clock.monotonic_s()) > 0:
             await self._clock.sleep(left_s)
-        await self._forget()
+        await self._forget(informers)
 
-    async def _forget(self) -> None:
-        informers, self._informers = self._informers, []
+    async def _forget(self, informers: list[Informer[Any]]) -> None:
+        """The next look starts others, with a view of their own, even before these have ended."""
+        if self._informers is informers:
+            self._informers, self._view = [], View(self._view.sequence + 1)
+            self._changed.set()
         for informer in informers:
             await informer.stop()
-        self._view = View(self._view.sequence + 1)
-        self._changed.set()
 
     # --- questions --------------------------------------------------------------------------------------------------
 
@@ -216,12 +230,13 @@ class Page:
         return {**pod, "explained": explained}
 
     async def _match(self, query: Mapping[str, str]) -> Any:
-        """Upstream's error for an invalid selector."""
+        """`more`: those beyond MATCHED_MAX are left out. Upstream's error for an invalid selector."""
         params = {"fieldSelector": query.get("where", ""), "limit": str(MATCHED_MAX)}
         status, body = await self._read("/api/v1/nodes", params)
         if status != 200:
             raise bad_request(str(body.get("message", "")))
-        return {"names": [each["metadata"]["name"] for each in body["items"]]}
+        names = [each["metadata"]["name"] for each in body["items"]]
+        return {"names": names, "more": bool(body["metadata"].get("continue"))}
 
     async def _read(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
         """As an administrator: the page filters what a session sees."""
@@ -266,5 +281,5 @@ def _found(value: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _not_logged_in() -> StatusError:
-    text = f"open the link printed by `minikube-py up --ui`; it works once; for another: kubectl get --raw {PAGE}link"
+    text = f"open the link that `up --ui` printed: it works once, within an hour. Another: kubectl get --raw {PAGE}link"
     return StatusError(401, "Unauthorized", text, None)

@@ -47,6 +47,34 @@ async def test_the_page_in_a_browser(tmp_path: Path) -> None:
             assert [each for each in tab.errors if "400" not in each] == []
 
 
+async def test_an_open_panel_follows_its_pod_and_its_node(tmp_path: Path) -> None:
+    with up("--nodes", "1", "--ui") as running:
+        assert running.until_said("/ui/#")
+        link = next(found[0] for line in running.lines if (found := re.search(r"https://\S+/ui/#\S+", line)))
+        async with opened(link, tmp_path) as tab:
+            await tab.until("document.querySelector('#counts')?.textContent.includes('nodes1')")
+            spec = {**POD["spec"], "nodeSelector": {"kind": "wanted"}}
+            await create(running, {**POD, "metadata": {"name": "waits"}, "spec": spec})
+            await tab.until("document.querySelector('#waiting').textContent.includes('waits')")
+            await tab.value("open_('pod', 'default/waits')")
+            body = "document.querySelector('#detail-body')"
+            await tab.until(f"{body}.textContent.includes('Why it waits')")
+            await label(running, "node-0", {"kind": "wanted"})
+            await tab.until(f"/^Running on node-0.*Why this node/.test({body}.textContent)")
+            await tab.value("open_('node', 'node-0')")
+            await tab.until(f"/^1 pod.*waits/.test({body}.textContent)")
+            await tab.value(f"{body}.querySelector('button').focus()")
+            await create(running, {**POD, "metadata": {"name": "another"}, "spec": {"containers": SMALL}})
+            await tab.until(f"/^2 pods.*another/.test({body}.textContent)")
+            assert await tab.value("document.activeElement.textContent") == "default/waits", "the focus stays"
+            rates = await tab.value("document.querySelector('#rates').getAttribute('aria-label')")
+            assert re.fullmatch(r"Pods per second over the last minute, now bound \d+/s, running \d+/s", rates), rates
+            assert tab.errors == []
+
+
+SMALL = [{"name": "c", "image": "i"}]
+
+
 async def test_five_thousand_nodes_fit_and_the_arrows_reach_them(tmp_path: Path) -> None:
     with up("--nodes", "1", "--ui") as running:
         assert running.until_said("/ui/#")
@@ -97,12 +125,23 @@ async def drawn_pixels(tab) -> int:  # type: ignore[no-untyped-def]
 
 
 async def create(running, pod) -> None:  # type: ignore[no-untyped-def]
+    await send(running, "POST", "/api/v1/namespaces/default/pods", pod, "application/json")
+
+
+async def label(running, node: str, labels: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+    patch = {"metadata": {"labels": labels}}
+    await send(running, "PATCH", f"/api/v1/nodes/{node}", patch, "application/merge-patch+json")
+
+
+async def send(running, method: str, path: str, body, content_type: str) -> None:  # type: ignore[no-untyped-def]
     access = running.access
-    headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {access.token}", "Content-Type": content_type}
     async with aiohttp.ClientSession() as session:
-        url = f"{access.server}/api/v1/namespaces/default/pods"
-        async with session.post(url, data=orjson.dumps(pod), headers=headers, ssl=running.tls()) as answer:
-            assert answer.status == 201
+        asked = session.request(
+            method, access.server + path, data=orjson.dumps(body), headers=headers, ssl=running.tls()
+        )
+        async with asked as answer:
+            assert answer.status in (200, 201), await answer.text()
 
 
 def test_it_is_refused_for_several_processes(capsys: pytest.CaptureFixture[str]) -> None:

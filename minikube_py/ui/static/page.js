@@ -7,9 +7,9 @@ let session = sessionStorage.getItem("session");
 let drawAsked = false;
 let asking = null;                // ends the request under way
 const rates = [];                 // [seconds, created, bound, running]
-const SHOWN_S = 60;
+const SHOWN_S = 60, DETAIL_MS = 2000, NODE_PODS_SHOWN = 200;
 
-const LINK = "open the link that `minikube-py up --ui` printed, which works once; for another, type: kubectl get --raw /minikube-py/ui/link";
+const LINK = "open the link that `minikube-py up --ui` printed, which works once, within an hour; for another, type: kubectl get --raw /minikube-py/ui/link";
 
 async function ask(path, options = {}) {
   const answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${session}` }, cache: "no-store" });
@@ -137,10 +137,10 @@ async function match() {
   const text = $("where").value.trim(), mine = ++typed;
   if (!text) { grid.matched = null; $("found").textContent = ""; $("where").removeAttribute("aria-invalid"); $("found-key").hidden = true; draw(); return; }
   try {
-    const { names } = await ask(`match?where=${encodeURIComponent(text)}`);
+    const { names, more } = await ask(`match?where=${encodeURIComponent(text)}`);
     if (mine !== typed) return;
     grid.matched = new Set(names);
-    $("found").textContent = `${names.length.toLocaleString("en")} of ${nodes.size.toLocaleString("en")} nodes`;
+    $("found").textContent = `${names.length.toLocaleString("en")}${more ? " or more" : ""} of ${nodes.size.toLocaleString("en")} nodes`;
     $("where").removeAttribute("aria-invalid");
   } catch (error) {
     if (mine !== typed) return;
@@ -172,14 +172,17 @@ function drawRates() {
   pen.textAlign = "left";
   pen.fillStyle = paint.line;
   pen.fillRect(0, height - 14, width, 1);
-  series.forEach(([name, , colour], index) => {
+  const last = ([name]) => `${name} ${Math.round((points.get(name).at(-1) || [0, 0])[1])}/s`;
+  $("rates").setAttribute("aria-label", `Pods per second over the last minute, now ${series.map(last).join(", ")}`);
+  series.forEach((each, index) => {
+    const [name, , colour] = each;
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineWidth = 1.5;
     pen.setLineDash(index ? [4, 3] : []);
     pen.beginPath();
     for (const [at, value] of points.get(name)) pen.lineTo(width * (1 - (now - at) / SHOWN_S), height - 14 - (height - 30) * (value / top));
     pen.stroke();
-    pen.fillText(`${name} ${Math.round((points.get(name).at(-1) || [0, 0])[1])}/s`, width - 180 + 95 * index, 11);
+    pen.fillText(last(each), width - 180 + 95 * index, 11);
   });
   pen.setLineDash([]);
 }
@@ -198,22 +201,47 @@ function perSecond(at, now) {
 // --- one pod, one node ------------------------------------------------------------------------------------------------------
 
 let cameFrom = null;              // what had the focus before the detail panel was opened
+let detail = null;                // {what, name, at: the sequence number when it was asked}, while the panel is open
+let detailAsked = false;
 async function open_(what, name) {
   grid.selected = what === "node" ? name : null;
   if ($("detail").hidden) cameFrom = document.activeElement;
-  const body = $("detail-body");
-  try {
-    const found = await ask(`${what}?${what === "pod" ? "key" : "name"}=${encodeURIComponent(name)}`);
-    body.replaceChildren(...(what === "pod" ? podDetail(found) : nodeDetail(found)));
-  } catch (error) { body.replaceChildren(element("p", error.message)); }
+  const mine = detail = { what, name };
+  await showDetail(mine);
+  if (mine !== detail) return;
   $("detail-title").textContent = `${what} ${name}`;
   $("detail").hidden = false;
   $("detail").scrollIntoView({ block: "nearest" });
   $("close").focus({ preventScroll: true });
   draw();
 }
+
+async function showDetail(mine) {
+  const { what, name } = mine, body = $("detail-body"), fresh = element("div");
+  mine.at = sequence;
+  try {
+    const found = await ask(`${what}?${what === "pod" ? "key" : "name"}=${encodeURIComponent(name)}`);
+    fresh.append(...(what === "pod" ? podDetail(found) : nodeDetail(found)));
+  } catch (error) {
+    if (!error.status) mine.at = -1;          // the server did not answer: asked again
+    if (!error.status && mine.shown) return;
+    fresh.append(element("p", error.message));
+  }
+  mine.shown = true;
+  if (mine !== detail || fresh.innerHTML === body.innerHTML) return;
+  const focused = body.contains(document.activeElement) ? document.activeElement.textContent : "";
+  body.replaceChildren(...fresh.childNodes);
+  if (focused) ([...body.querySelectorAll("button")].find((each) => each.textContent === focused) || $("close")).focus({ preventScroll: true });
+}
+setInterval(async () => {         // An answer may take longer than the interval: the scheduler looks at every node.
+  if (!detail || detail.at === sequence || detailAsked || document.hidden) return;
+  detailAsked = true;
+  await showDetail(detail);
+  detailAsked = false;
+}, DETAIL_MS);
 $("close").addEventListener("click", () => {
   $("detail").hidden = true;
+  detail = null;
   grid.selected = null;
   if (cameFrom && cameFrom.isConnected) cameFrom.focus();
   draw();
@@ -281,12 +309,13 @@ function whyWaiting(pod, why) {
 
 function nodeDetail(node) {
   const list = element("ul", "", { className: "times" });
-  for (const [key, phase, requests] of node.pods.slice(0, 200)) {
+  for (const [key, phase, requests] of node.pods.slice(0, NODE_PODS_SHOWN)) {
     const item = element("li");
     const amounts = Object.entries(requests).filter(([name]) => name !== "pods").map(([name, amount]) => `${name} ${amountText(name, amount)}`);
     item.append(element("button", key, { className: "name", type: "button", onclick: () => open_("pod", key) }), element("span", `${phase} ${amounts.join(", ")}`, { className: "reason" }));
     list.append(item);
   }
+  if (node.pods.length > NODE_PODS_SHOWN) list.append(element("li", `and ${node.pods.length - NODE_PODS_SHOWN} more`));
   return [element("p", node.pods.length === 1 ? "1 pod" : `${node.pods.length.toLocaleString("en")} pods`), list];
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import orjson
@@ -10,6 +12,8 @@ import pytest
 
 from minikube_py.apiserver.auth import ADMIN
 from minikube_py.apiserver.messages import PAGE, Request, Response
+from minikube_py.apiserver.rules import AUTHENTICATED, MASTERS, User
+from minikube_py.client.informer import Informer
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.ui import page as pages
 from minikube_py.ui.page import Page
@@ -29,12 +33,15 @@ class Browser:
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
         core = cluster.plane.core
-        secrets = iter(f"secret-{number}" for number in range(100))
+        secrets = iter(f"secret-{number}" for number in count())
         self.page = core.page = Page(core, cluster.clock, cluster.new_rng(), lambda: next(secrets))
         self.session = ""
 
-    def ask(self, path: str, method: str = "GET", bearer: str = "", **query: str) -> Response:
-        return self._handle(Request(method, path if path[:1] == "/" else PAGE + path, query), bearer or self.session)
+    def ask(
+        self, path: str, method: str = "GET", bearer: str = "", wanted: User | None = None, **query: str
+    ) -> Response:
+        asked = Request(method, path if path[:1] == "/" else PAGE + path, query, wanted=wanted)
+        return self._handle(asked, bearer or self.session)
 
     def _handle(self, request: Request, bearer: str) -> Response:
         core = self.cluster.plane.core
@@ -87,12 +94,46 @@ def test_an_administrator_gets_another_link(browser: Browser) -> None:
     browser.login()
     assert browser.ask("link").status == 401, "a session makes none"
     assert b"kubectl get --raw /minikube-py/ui/link" in browser.ask("link").body
-    browser.cluster.plane.core.access.authenticator.add("of-the-kubeconfig", ADMIN)
+    as_admin(browser)
     answer = browser.ask("link", bearer="of-the-kubeconfig")
     assert answer.status == 200
     code = answer.body.decode().strip().removeprefix(f"{PAGE}#")
     assert browser.ask("login", "POST", code).status == 200
     assert browser.ask("login", "POST", code).status == 401
+
+
+def as_admin(browser: Browser) -> str:
+    browser.cluster.plane.core.access.authenticator.add("of-the-kubeconfig", ADMIN)
+    return "of-the-kubeconfig"
+
+
+def test_only_get_makes_a_link(browser: Browser) -> None:
+    admin = as_admin(browser)
+    for method in ("HEAD", "POST", "PUT", "PATCH", "DELETE"):
+        assert browser.ask("link", method, admin).status == 405, method
+
+
+def test_whom_an_administrator_plays_decides(browser: Browser) -> None:
+    admin, nobody = as_admin(browser), User("nobody", (AUTHENTICATED,))
+    assert browser.ask("link", bearer=admin, wanted=nobody).status == 403
+    assert browser.ask("link", bearer=admin, wanted=User("another", (MASTERS, AUTHENTICATED))).status == 200
+    browser.login()
+    assert browser.ask("state", wanted=nobody).status == 403, "a session plays nobody"
+    assert browser.ask("state", bearer=admin, wanted=User("minikube-py:page")).status == 403, "and nobody a session"
+
+
+def test_unused_links_are_few_and_end_after_an_hour(browser: Browser) -> None:
+    codes = [browser.page.link().partition("#")[2] for _ in range(pages.LINKS_MAX + 1)]
+    assert browser.ask("login", "POST", codes[0]).status == 401, "the oldest ended"
+    assert browser.ask("login", "POST", codes[1]).status == 200
+    browser.cluster.advance(pages.LINK_LIFE_S - 60)
+    assert browser.ask("login", "POST", codes[2]).status == 200
+    browser.cluster.advance(120)
+    for code in codes[3:]:
+        refused = browser.ask("login", "POST", code)
+        assert refused.status == 401 and b"within an hour" in refused.body
+        assert browser.cluster.plane.core.access.authenticator.known(f"Bearer {code}") is None
+    browser.login()
 
 
 def test_without_a_session_nothing_is_shown(browser: Browser) -> None:
@@ -102,10 +143,34 @@ def test_without_a_session_nothing_is_shown(browser: Browser) -> None:
         assert answer.status == 401 and b"up --ui" in answer.body
 
 
-def test_a_session_opens_nothing_but_the_page(browser: Browser) -> None:
+TO_ALL = {
+    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "to-all"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": AUTHENTICATED}],
+}  # fmt: skip
+
+
+def test_a_session_or_a_code_opens_nothing_but_the_page(browser: Browser) -> None:
+    """Not even what every authenticated user, or everybody, may read."""
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    browser.cluster.request("POST", bindings, orjson.dumps(TO_ALL))
     browser.login()
-    for path in ("/api/v1/pods", "/api/v1/namespaces/default/secrets", "/metrics"):
-        assert browser.ask(path).status == 403, path
+    code = browser.page.link().partition("#")[2]
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    paths = (
+        "/api/v1/pods",
+        "/api/v1/namespaces/default/secrets",
+        "/metrics",
+        "/api",
+        "/apis",
+        "/openapi/v3",
+        "/version",
+    )
+    for bearer in (browser.session, code):
+        for path in (*paths, "/healthz", bindings):
+            assert browser.ask(path, bearer=bearer).status == 403, path
+        assert browser.ask(reviews, "POST", bearer).status == 403
+    browser.cluster.request("DELETE", f"{bindings}/to-all")
 
 
 def test_the_oldest_session_ends_where_there_are_too_many(browser: Browser) -> None:
@@ -154,20 +219,104 @@ def test_an_answer_waits_for_a_change(browser: Browser) -> None:
     assert pages.BETWEEN_S <= waited_s <= pages.BETWEEN_S + pages.WAIT_MAX_S
 
 
-def test_nothing_is_watched_when_nobody_looks(browser: Browser) -> None:
-    def watchers() -> float:
-        found = browser.cluster.plane.core.metrics()
-        return sum(value for name, value in found.items() if name.startswith("apiserver_registered_watchers"))
+def watchers(browser: Browser) -> float:
+    found = browser.cluster.plane.core.metrics()
+    return sum(value for name, value in found.items() if name.startswith("apiserver_registered_watchers"))
 
+
+def test_nothing_is_watched_when_nobody_looks(browser: Browser) -> None:
     browser.login()
     browser.cluster.advance(pages.IDLE_S + 1)
-    before = watchers()
+    before = watchers(browser)
     number = browser.json("state", since="0")["sequence"]
-    assert watchers() == before + 2
+    assert watchers(browser) == before + 2
     browser.cluster.advance(pages.IDLE_S + 1)
-    assert watchers() == before
+    assert watchers(browser) == before
     again = browser.json("state", since=str(number))
     assert again["all"], "a page that comes back is sent everything"
+
+
+def test_watches_are_of_no_request(browser: Browser) -> None:
+    """The first question is cancelled during the first lists: its watches serve the next one, and end."""
+    browser.login()
+    browser.cluster.advance(pages.IDLE_S + 1)
+    before = watchers(browser)
+
+    async def cancelled() -> None:
+        user = browser.cluster.plane.core.access.authenticator.known(f"Bearer {browser.session}")
+        asked = Request("GET", f"{PAGE}state", {"since": "0"}, user=user)
+        task = asyncio.ensure_future(browser.cluster.plane.core.handle(asked))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    browser.cluster.run(cancelled)
+    browser.cluster.advance(pages.IDLE_S + 1)
+    assert watchers(browser) == before, "nobody looked any longer"
+    browser.cluster.run(cancelled)
+    created = browser.json("state", since="0")["totals"]["created"]
+    send(browser.cluster, "after-a-cancelled-look")
+    assert browser.json("state", since="0")["totals"]["created"] == created + 1
+
+
+def test_a_look_while_the_watches_end_shows_everything(browser: Browser) -> None:
+    browser.login()
+    browser.json("state", since="0")
+    informers = browser.page._informers
+
+    async def ends() -> Any:
+        user = browser.cluster.plane.core.access.authenticator.known(f"Bearer {browser.session}")
+        ending = asyncio.ensure_future(browser.page._forget(informers))
+        await asyncio.sleep(0)
+        answer = await browser.cluster.plane.core.handle(Request("GET", f"{PAGE}state", {"since": "0"}, user=user))
+        await ending
+        return orjson.loads(answer.body)
+
+    shown = browser.cluster.run(ends)
+    assert len(shown["nodes"]) == 3
+    send(browser.cluster, "afterwards")
+    assert browser.json("state", since="0")["totals"]["created"] == 1
+
+
+def test_a_first_list_that_takes_long_is_asked_for_again(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser.login()
+    browser.cluster.advance(pages.IDLE_S + 1)
+    held = asyncio.Event()
+
+    async def never(self: Informer[Any]) -> None:
+        await held.wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Informer, "wait_synced", never)
+        answer = browser.ask("state", since="0")
+        assert answer.status == 503 and b"still being listed" in answer.body
+    assert len(browser.json("state", since="0")["nodes"]) == 3
+
+
+def test_names_left_out_are_said_to_be(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser.login()
+    assert browser.json("match", where="free.cpu>=0")["more"] is False
+    monkeypatch.setattr(pages, "MATCHED_MAX", 2)
+    found = browser.json("match", where="free.cpu>=0")
+    assert len(found["names"]) == 2 and found["more"] is True
+
+
+@pytest.mark.parametrize("since", ["", "-1", "1.5", "٣", "9" * 19, "0x1", "1e3", " 1", "\x00"])
+def test_a_number_that_is_none_is_refused(browser: Browser, since: str) -> None:
+    browser.login()
+    assert browser.ask("state", since=since).status == 400
+
+
+@pytest.mark.parametrize(
+    "text", ["", "../..", "%2e%2e%2f", "default/none?limit=1", "\x00\ud7ff", "a" * 100_000, "=x", "<b>"]
+)
+def test_names_and_selectors_of_others_are_only_looked_up(browser: Browser, text: str) -> None:
+    browser.login()
+    assert browser.ask("node", name=text).status == browser.ask("pod", key=text).status == 404
+    assert browser.ask("match", where=text).status == (400 if text else 200)
+    state = browser.json("state", since="0", group=text)
+    assert all(row[1] == "" for row in state["nodes"])
 
 
 def test_the_chosen_node_comes_first_though_others_rank_higher_now() -> None:
