@@ -44,6 +44,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 RECORDS = sorted(ROOT.glob("docs/adr/0*.md"))
 
 
+def test_numbers_without_a_decision_are_told() -> None:
+    (told,) = re.findall(r"Numbers (.*?) were never used", (ROOT / "docs/adr/index.md").read_text(encoding="utf-8"))
+    used = {int(each.name[:4]) for each in RECORDS}
+    assert [int(each) for each in re.findall(r"\d{4}", told)] == [
+        number for number in range(1, max(used)) if number not in used
+    ]
+
+
 @pytest.mark.parametrize("record", RECORDS, ids=[each.stem for each in RECORDS])
 def test_a_decision_has_a_number_a_status_and_a_date(record: Path) -> None:
     title, _, status = record.read_text(encoding="utf-8").splitlines()[:3]
