@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from minikube_py import Cluster
 from minikube_py.apiserver import admission
+from minikube_py.apiserver.addresses import DEFAULT_RANGE
 from minikube_py.cli import main
 from minikube_py.cluster import pytest_plugin
 from minikube_py.controllers.base import ControllerConfig
-from minikube_py.kubelet.config import NodeSpec
+from minikube_py.kubelet.config import KubeletConfig, NodeSpec
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "faq.md"
@@ -21,15 +23,19 @@ SECTIONS = dict(
     part.split("\n", 1) for part in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 )
 FOUND = {
-    "containers": ("how-to/inside-a-pod.md", "Containers do not really run"),
+    "Do containers": ("how-to/inside-a-pod.md", "Containers do not really run"),
+    "probes": ("reference/what-works.md", "No probe is run"),
     "version": ("reference/what-works.md", "Kubernetes 1.36"),
     "different": ("performance.md", "envtest"),
     "operator": ("tutorials/testing-an-operator.md", "operator"),
     "define nodes": ("reference/cluster.md", "NodeSpec"),
     "node fail": ("reference/cluster.md", ".down(seconds)"),
+    "add and remove": ("reference/flags.md", "`--claim-share`"),
     "another machine": ("compose.md", "--host 0.0.0.0"),
     "Who may": ("reference/what-works.md", "create token"),
-    "network": ("how-to/inside-a-pod.md", "port-forward"),
+    "load balancers": ("reference/what-works.md", "nobody enforces a NetworkPolicy"),
+    "Which addresses": ("reference/what-works.md", "ServiceCIDR"),
+    "Is there a network": ("how-to/inside-a-pod.md", "port-forward"),
     "back it up": ("reference/commands.md", "store snapshot save FILE"),
     "trust": ("how-to/virtual-time.md", "digest"),
     "volumes": ("reference/what-works.md", "simulated.minikube-py"),
@@ -55,7 +61,7 @@ FOUND = {
 def test_the_place_of_the_answer_still_has_it(word: str) -> None:
     page, phrase = FOUND[word]
     (answer,) = (text for question, text in SECTIONS.items() if word in question)
-    assert f"]({page})" in answer
+    assert re.search(rf"]\({re.escape(page)}(#[a-z-]+)?\)", answer)
     assert phrase in (PAGE.parent / page).read_text(encoding="utf-8")
 
 
@@ -81,7 +87,7 @@ def test_every_admission_plugin_is_listed() -> None:
 
 
 def test_its_storage_class_provisions_volumes() -> None:
-    (storage_class,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (storage_class,) = re.findall(r"```yaml\n(.*?)```", SECTIONS["Do StatefulSets and volumes work?"], re.DOTALL)
     claim = {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -90,6 +96,68 @@ def test_its_storage_class_provisions_volumes() -> None:
         cluster.apply(storage_class)
         cluster.apply(claim)
         assert cluster.wait("persistentvolumeclaim/data", phase="Bound")["spec"]["storageClassName"] == "simulated"
+
+
+def test_probes_and_init_containers_do_nothing() -> None:
+    fails = {"exec": {"command": ["false"]}}
+    first = [
+        {"name": "first", "image": "a", "command": ["false"]},
+        {"name": "beside", "image": "a", "restartPolicy": "Always", "startupProbe": fails},
+    ]
+    last = {"name": "last", "image": "a", "readinessProbe": fails, "livenessProbe": fails, "startupProbe": fails}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
+    with Cluster(clock="virtual", seed=1) as cluster:
+        cluster.apply(pod | {"spec": {"initContainers": first, "containers": [last]}})
+        cluster.wait("pod/web", ready=1)
+        cluster.advance(minutes=10)
+        status = cluster.get("pod/web")["status"]
+    ended, beside = status["initContainerStatuses"]
+    assert ended["state"]["terminated"]["exitCode"] == 0 and beside["state"]["running"]
+    assert status["containerStatuses"][0]["ready"] and status["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_a_node_that_is_created_is_played_and_its_pods_end_with_it() -> None:
+    (node,) = re.findall(r"```yaml\n(.*?)```", SECTIONS["How do I add and remove nodes while it runs?"], re.DOTALL)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
+    with Cluster(nodes=1, clock="virtual", seed=1) as cluster:
+        cluster.apply(node)
+        cluster.wait("node/big-0", condition="Ready")
+        cluster.apply(pod | {"spec": {"nodeSelector": {"pool": "big"}, "containers": [{"name": "c", "image": "a"}]}})
+        cluster.wait("pod/web", ready=1)
+        cluster.delete("node/big-0")
+        cluster.advance(seconds=80)
+        assert not cluster.objects("pods") and [each["metadata"]["name"] for each in cluster.objects("nodes")] == [
+            "node-0"
+        ]
+
+
+def test_nobody_gives_a_load_balancer_its_address_but_a_client() -> None:
+    (patch,) = re.findall(r"-p '(.*?)'", SECTIONS["Do load balancers, Ingress and NetworkPolicy work?"])
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    with Cluster(clock="virtual", seed=1) as cluster:
+        cluster.apply(service | {"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
+        cluster.advance(minutes=10)
+        assert cluster.get("service/web")["status"] == {"loadBalancer": {}}
+        path = "/api/v1/namespaces/default/services/web/status"
+        cluster.request("PATCH", path, body=patch.encode(), content_type="application/merge-patch+json")
+        (given,) = cluster.get("service/web")["status"]["loadBalancer"]["ingress"]
+        assert given["ip"] == "192.0.2.10"
+
+
+def test_its_ranges_of_addresses_are_those_of_the_code() -> None:
+    answer, kubelet = SECTIONS["Which addresses do pods, Services and nodes get?"], KubeletConfig()
+    assert kubelet.service_cidr == DEFAULT_RANGE
+    for each in (kubelet.pod_cidr, kubelet.node_cidr, DEFAULT_RANGE):
+        assert each in answer
+    more = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "more"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    with Cluster(nodes=1, clock="virtual", seed=1) as cluster:
+        cluster.apply(more | {"spec": {"cidrs": ["192.168.7.0/24"]}})
+        cluster.apply(service | {"spec": {"clusterIP": "192.168.7.9", "ports": [{"port": 80}]}})
+        (node,) = cluster.objects("nodes")
+    block, network = ip_network(node["spec"]["podCIDR"]), ip_network(kubelet.pod_cidr)
+    assert block.prefixlen == 24 and block.network_address in network
+    assert not block.overlaps(ip_network(DEFAULT_RANGE))
 
 
 def test_its_shapes_are_nodes() -> None:
