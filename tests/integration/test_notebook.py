@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from patience import PATIENCE_S
+from up_process import program_in
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 
@@ -30,6 +32,7 @@ def shown(notebook: Any) -> list[list[str]]:
 def test_a_notebook_runs_and_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Frozen modules, of which the kernel's debugger would speak in an output.
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    monkeypatch.setenv("PATH", f"{program_in(tmp_path)}:{os.environ['PATH']}")
     notebook = nbformat.read(path, as_version=4)
     before = shown(notebook)
     assert any(before)

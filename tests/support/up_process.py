@@ -21,6 +21,15 @@ READY_WITHIN_S = PATIENCE_S
 ENDS_WITHIN_S = PATIENCE_S
 
 
+def program_in(folder: Path) -> Path:
+    """A new folder there for PATH, with `minikube-py` as an installation has it: of this code, in this Python."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "minikube-py").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m minikube_py "$@"\n')
+    (programs / "minikube-py").chmod(0o755)
+    return programs
+
+
 class Up:
     """Its output is read continuously, so that a full pipe never blocks it."""
 

@@ -1,63 +1,19 @@
 """Every command in a fenced block of every page is read by the real parser: an unknown command, flag or value fails.
-Targets of make are looked up in the Makefile. Consoles of two tutorials are run besides (test_tutorials_typed.py)."""
+Targets of make are looked up in the Makefile. tests/integration/test_docs_programs.py does the same for other programs;
+the tutorials are typed besides."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import shlex
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from doc_commands import ROOT, Line, commands, commands_of
 
 from minikube_py.cli import main as cli
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
-FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-ENDS = ("|", "||", "&&", "&", ";", ">", ">>", "2>", "<")
 PROGRAMS = ("minikube-py", ".venv/bin/minikube-py")
-
-
-class Line(NamedTuple):
-    page: str
-    number: int
-    words: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.number}: {' '.join(self.words)}"
-
-
-def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """Lines of fenced blocks, continued ones as one."""
-    for block in FENCE.finditer(text):
-        if block[1] not in ("", "console", "bash", "sh", "shell"):
-            continue
-        first = text.count("\n", 0, block.start(2)) + 1
-        held = ""
-        for number, line in enumerate(block[2].splitlines(), first):
-            if line.endswith("\\"):
-                held += line[:-1]
-                continue
-            yield number, held + line
-            held = ""
-
-
-def commands(page: str, text: str) -> Iterator[Line]:
-    for number, line in lines_of(text):
-        bare = re.sub(r"\s#\s.*", "", re.sub(r"\$\([^)]*\)", "SUBSTITUTED", line)).strip().removeprefix("$ ")
-        for part in re.split(r"&&|\|\||;|\|", bare):
-            try:
-                words = shlex.split(part)
-            except ValueError:
-                continue
-            while words and re.fullmatch(r"[A-Z_]+=\S*|sudo|time|exec", words[0]):
-                del words[0]
-            end = next((at for at, word in enumerate(words) if word in ENDS), len(words))
-            if words and (words[0] in PROGRAMS or words[0] == "make"):
-                yield Line(page, number, tuple(words[:end]))
 
 
 def is_message(line: Line) -> bool:
@@ -65,10 +21,7 @@ def is_message(line: Line) -> bool:
     return any(word.endswith(":") for word in line.words[1:3])
 
 
-ALL = [
-    line for page in PAGES for line in commands(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"))
-]
-OURS = [line for line in ALL if line.words[0] in PROGRAMS and "..." not in line.words and not is_message(line)]
+OURS = [line for line in commands_of(*PROGRAMS) if "..." not in line.words and not is_message(line)]
 
 
 def modules() -> Iterator[object]:
@@ -96,11 +49,28 @@ def test_a_command_on_a_page_is_read(line: Line, nothing_runs: None, capsys: pyt
     assert code == 0, f"{line}: {capsys.readouterr().err}"
 
 
-@pytest.mark.parametrize("line", [line for line in ALL if line.words[0] == "make"], ids=str)
+@pytest.mark.parametrize("line", commands_of("make"), ids=str)
 def test_a_target_on_a_page_is_there(line: Line) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     asked = {word for word in line.words[1:] if not re.match(r"[A-Z_]+=|-", word)}
     assert asked <= targets, line
+
+
+TYPED = {
+    "a-cost-model-of-your-own.md": "tests/unit/lab/test_model_tutorial.py",
+    "a-scheduler-plugin-of-your-own.md": "tests/unit/lab/test_scheduler_tutorial.py",
+    "an-index-of-your-own.md": "tests/integration/test_tutorials_typed.py",
+    "kill-the-leader.md": "tests/integration/test_tutorials_typed.py",
+    "testing-an-operator.md": "tests/unit/cluster/test_tutorial.py",
+    "your-first-cluster.md": "tests/integration/test_tutorials_typed.py",
+}
+"""The test that types each tutorial."""
+
+
+def test_every_tutorial_is_typed() -> None:
+    assert TYPED.keys() == {page.name for page in ROOT.glob("docs/tutorials/*.md")}
+    for page, test in TYPED.items():
+        assert f'{page}"' in (ROOT / test).read_text(encoding="utf-8"), page
 
 
 @pytest.mark.parametrize("words", ["up --node 3", "store statuss", "upp", "bench query --nodes 0", "compare a"])
