@@ -54,6 +54,10 @@ lint: $(BIN)/.installed-dev  ## ruff, mypy, import contracts, line budgets, lang
 	@$(BIN)/python tools/check_size.py
 	@$(BIN)/python tools/check_language.py
 
+.PHONY: pictures
+pictures: $(BIN)/.installed  ## draws the pictures of docs/studies and docs/img again from the data in docs
+	@$(BIN)/python tools/pictures.py
+
 .PHONY: actionlint
 actionlint:      ## checks the GitHub workflows (needs Go)
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -shellcheck= -pyflakes=

@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", action="store_true", help="only write the report from the journal")
     limit_help = "stop after this time, e.g. 30m, and report what has finished; --resume continues"
     parser.add_argument("--time", type=flags.duration_s, metavar="T", help=limit_help)
-    bench_help = "a JSON file of `bench schedule` or `bench density`: its pods/s through consensus go into the report"
+    bench_help = "a JSON file of `bench schedule` or `bench density`, repeatable: pods/s with intervals in the report"
     parser.add_argument("--bench", type=Path, action="append", default=[], metavar="FILE", help=bench_help)
     unregistered_help = "run a design that is not committed; the report states this"
     parser.add_argument("--unregistered", action="store_true", help=unregistered_help)

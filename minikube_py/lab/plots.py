@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from minikube_py.lab.measure import PERCENTILES
 
-BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096"
+BLUE, ORANGE, GREEN, RED, GREY, PALE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096", "#cbd5e0"
 SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and Ito 2008: safe for the colour-blind.
+MANY = (*SAFE, GREY, "#882255")
+"""With grey and Tol's wine, for as many lines in one picture; beyond, use rows."""
 MARKERS = ("o", "s", "^", "D")
 MISSING = "no plot: matplotlib is not installed; pip install 'minikube_py[lab]'"
 
@@ -50,6 +53,52 @@ def figure(rows: int, columns: int, size_inches: tuple[float, float]) -> tuple[A
     axes = made.subplots(rows, columns, squeeze=False)
     made.subplots_adjust(hspace=0.36, wspace=0.3)
     return made, axes
+
+
+def entitle(made: Any, text: str) -> None:
+    """A figure's message in bold above its panels, in lines as wide as they are; after an empty line in `text`, notes
+    in plain type, whose lines stay as they are."""
+    message, _, notes = text.partition("\n\n")
+    (width, height), room = made.get_size_inches(), made.subplotpars
+    title = made.axes[0].get_title("left")
+    at = room.top + (0.34 + 0.15 * title.count("\n") if title else 0.12) / height
+    if notes:
+        made.text(room.left, at, notes, va="bottom", fontsize=8.5, linespacing=1.35)
+        at += (0.09 + 0.16 * len(notes.split("\n"))) / height
+    lines = textwrap.wrap(" ".join(message.split()), max(40, int(width * (room.right - room.left) / 0.088)))
+    style = {"ha": "left", "va": "bottom", "fontsize": 11, "fontweight": "bold"}
+    made.suptitle("\n".join(lines), x=room.left, y=at, **style)
+
+
+def share_axis(panels: Sequence[Any], which: str) -> None:
+    """One scale along `which` (x or y) for all panels; for y the first alone shows the numbers."""
+    for panel in panels[1:]:
+        (panel.sharex if which == "x" else panel.sharey)(panels[0])
+        if which == "y":
+            panel.tick_params(axis="y", labelleft=False)
+
+
+def label_ends(axes: Any, ends: Sequence[tuple[float, float, str, str]], size: float = 7.5) -> None:
+    """Names lines at the right edge, each with a stroke of its colour: (x, y, name, colour) of its last point. Names
+    that would overlap are moved apart. To call when the limits of the axes are final."""
+    inside = [axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[1] for x, y, *_ in ends]
+    order = sorted(range(len(ends)), key=inside.__getitem__)
+    gaps = [
+        1.3 * size * (1 + ends[at][2].count("\n")) / 72 / axes.get_window_extent().height * axes.figure.dpi
+        for at in order
+    ]
+    up, down = [inside[at] for at in order], [inside[at] for at in order]
+    for at in range(1, len(order)):
+        up[at] = max(up[at], up[at - 1] + (gaps[at] + gaps[at - 1]) / 2)
+        back = len(order) - 1 - at
+        down[back] = min(down[back], down[back + 1] - (gaps[back] + gaps[back + 1]) / 2)
+    for number, place in zip(order, ((one + other) / 2 for one, other in zip(up, down))):
+        x, y, name, colour = ends[number]
+        stroke = {"arrowstyle": "-", "color": colour, "linewidth": 1.2, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+        axes.annotate(
+            name, (x, y), (1.06, place), textcoords="axes fraction", va="center", fontsize=size, arrowprops=stroke,
+            annotation_clip=False,
+        )  # fmt: skip
 
 
 def source_digest(*functions: Callable[..., Any]) -> str:

@@ -57,7 +57,7 @@ async def run_beside(
     folder = report.results_folder(results, "calls-beside", datetime.now())
     written = [report.write_json(folder, "calls-beside", environment, figures)]
     if plots.available():
-        written.append(draw(sides, pods, folder / "calls-beside.png", "; ".join(environment.lines())))
+        written.append(draw(figures, "; ".join(environment.lines()), folder / "calls-beside.png"))
     else:
         print(plots.MISSING)
     report.print_written(written)
@@ -116,25 +116,28 @@ def _rows(side: Counter[tuple[Phase, str, str]], pods: int) -> list[dict[str, An
     ]
 
 
-def draw(sides: Sides, pods: int, path: Path, below: str) -> Path:
-    """A bar for each call that belongs to pods, upstream's above ours."""
-    keys = list(dict.fromkeys(
-        key for phase in OF_PODS for side in sides.values() for key, _ in side.most_common() if key[0] == phase
-    ))  # fmt: skip
-    shown = [key for key in keys if max(side[key] for side in sides.values()) / pods >= 0.05]
-    made, axes = plots.figure(1, 1, (9, 1.4 + 0.42 * len(shown)))
+def draw(figures: Mapping[str, Any], below: str, path: Path) -> Path:
+    """A bar for each call that belongs to pods, upstream's above ours. `figures` as in the JSON file."""
+    sides = {
+        name: {(row["phase"], row["call"], row["resource"]): row["count"] / figures["pods"] for row in rows}
+        for name, rows in figures["calls"].items()
+    }
+    keys = dict.fromkeys(key for phase in OF_PODS for side in sides.values() for key in side if key[0] == phase)
+    shown = [key for key in keys if max(side.get(key, 0) for side in sides.values()) >= 0.05]
+    made, axes = plots.figure(1, 1, (7.6, 1.2 + 0.42 * len(shown)))
     chart, places = axes[0][0], range(len(shown))[::-1]
-    for offset, colour, (name, side) in zip((0.2, -0.2), (plots.GREY, plots.BLUE), sides.items(), strict=True):
-        widths = [side[key] / pods for key in shown]
-        bars = chart.barh([place + offset for place in places], widths, 0.38, color=colour, label=name)
-        chart.bar_label(bars, labels=[f"{width:.2f}" for width in widths], fontsize=7, padding=2)
-    chart.set_yticks(places, [f"{phase}: {text}, {resource}" for phase, text, resource in shown], fontsize=7)
+    for offset, colour, (name, side) in zip((0.2, -0.2), (plots.PALE, plots.SAFE[4]), sides.items(), strict=True):
+        widths, heights = [side.get(key, 0) for key in shown], [place + offset for place in places]
+        bars = chart.barh(heights, widths, 0.38, color=colour, label=name)
+        chart.bar_label(bars, labels=[f"{width:.2f}" for width in widths], fontsize=7.5, padding=2)
+        chart.annotate(name, (0.01, heights[0]), va="center", fontsize=8)
+    words = (f"{phase}: {tables.words(*call.split(': ', 1))} of {resource}" for phase, call, resource in shown)
+    chart.set_yticks(places, [text.replace("events: ", "Events: ", 1) for text in words], fontsize=8)
     chart.set_xlabel("calls to the store for each pod")
     chart.margins(x=0.12)
     chart.grid(axis="y", visible=False)
-    theirs, ours = (sum(side[key] for key in keys) / pods for side in sides.values())
-    title = f"A pod takes {theirs:.1f} calls to the store upstream, {ours:.1f} here (mean of {pods:,})"
-    chart.set_title(title, x=-0.28)
-    chart.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
-    made.text(0.01, -0.04, below, fontsize=6, color=plots.GREY)
+    theirs, ours = (sum(side.get(key, 0) for key in keys) for side in sides.values())
+    title = f"A pod takes {theirs:.1f} calls to the store upstream, {ours:.1f} here"
+    plots.entitle(made, f"{title}\n\nMean of {figures['pods']:,} pods in one run of each")
+    made.text(0.01, -0.06, below, fontsize=6, color=plots.GREY)
     return plots.save(made, path)

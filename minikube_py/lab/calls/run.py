@@ -112,5 +112,4 @@ def _write(
     if not plots.available():
         print(plots.MISSING)
         return paths
-    title = f"{recorder.total:,} calls from API server to store ({figures['run']})"
-    return [*paths, tables.draw(recorder, environment, folder / "calls.png", title)]
+    return [*paths, tables.draw(figures, "; ".join(environment.lines()), folder / "calls.png")]

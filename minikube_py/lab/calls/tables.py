@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from minikube_py.lab import plots
 from minikube_py.lab.calls.published import SOURCE, Line, mix
-from minikube_py.lab.calls.recorder import API_SERVER, Kind, Recorder
+from minikube_py.lab.calls.recorder import API_SERVER, Recorder
 from minikube_py.lab.calls.shapes import all_parts
-from minikube_py.lab.environment import Environment
 from minikube_py.lab.measure import summary_ms
 from minikube_py.lab.report import Table, milliseconds
 
 ROWS_SHOWN: Final = 40
+SEEN_SHARE: Final = 0.002
 COLOURS: Final[Mapping[str, str]] = {
     "user": plots.GREEN,
     "scheduler": plots.BLUE,
@@ -33,16 +33,12 @@ def histogram(recorder: Recorder) -> Table:
     table = Table(title, ("call", "resource", "for", "calls", "share", "p50 ms", "p99 ms"))
     for kind, found in ordered[:ROWS_SHOWN]:
         figures = summary_ms(found)
-        shown = [milliseconds(figures[key]) for key in ("p50_ms", "p99_ms")]
-        table.add(_text(kind), kind.resource, kind.role, f"{len(found):,}", _share(len(found) / total), *shown)
+        shown = [_share(len(found) / total), *(milliseconds(figures[key]) for key in ("p50_ms", "p99_ms"))]
+        table.add(words(kind.operation, kind.shape), kind.resource, kind.role, f"{len(found):,}", *shown)
     rest = sum(len(found) for _, found in ordered[ROWS_SHOWN:])
     if rest:
         table.add("others", f"{len(ordered) - ROWS_SHOWN} kinds", "", f"{rest:,}", _share(rest / total), "", "")
     return table
-
-
-def _text(kind: Kind) -> str:
-    return kind.operation if kind.shape == kind.operation else f"{kind.operation}: {kind.shape}"
 
 
 def by_role(recorder: Recorder) -> Table:
@@ -120,54 +116,75 @@ def figures(recorder: Recorder, duration_s: float) -> dict[str, Any]:
     }
 
 
-def draw(recorder: Recorder, environment: Environment, path: Path, title: str) -> Path:
-    """Calls by shape and role, and the mix beside the published one."""
+def draw(figures: Mapping[str, Any], below: str, path: Path) -> Path:
+    """Calls by shape and role, and the mix beside the published one. `figures` as above; `below`: in small type."""
     shapes: dict[str, Counter[str]] = {}
-    for kind, found in recorder.latencies_s.items():
-        shapes.setdefault(_text(kind), Counter())[kind.role] += len(found)
-    made, axes = plots.figure(1, 2, (14, 0.9 + 0.36 * max(8, len(shapes))))
-    _draw_shapes(axes[0][0], shapes, title)
-    _draw_mix(axes[0][1], [line for line in mix(recorder) if line.published is not None])
-    made.subplots_adjust(wspace=0.42)
-    made.text(0.01, -0.04, "; ".join(environment.lines()), fontsize=7, color=plots.GREY)
+    for kind in figures["kinds"]:
+        text = words(kind["operation"], kind["shape"])
+        shapes.setdefault(text, Counter())[kind["role"]] += kind["count"]
+    made, axes = plots.figure(1, 2, (13, 5.4))
+    made.subplots_adjust(wspace=0.34)
+    title = f"{figures['calls']:,} calls from API server to store ({figures['run']})"
+    _draw_shapes(axes[0][0], _with_others(shapes), title)
+    _draw_mix(axes[0][1], [Line(**line) for line in figures["mix"] if line["published"] is not None])
+    made.text(0.01, -0.04, below, fontsize=7, color=plots.GREY)
     return plots.save(made, path)
 
 
+def words(operation: str, shape: str = "") -> str:
+    """A kind of call for readers: `txn: update (bind)`, `lease grant`."""
+    if shape in ("", operation):
+        return "declare fields" if operation == "declare" else operation.replace("_", " ")
+    what, _, more = shape.partition(": ")
+    return f"{operation}: {what} ({more})" if more else f"{operation}: {what}"
+
+
+def _with_others(shapes: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """By number of calls; those too few to be seen share a row."""
+    ordered = sorted(shapes, key=lambda text: -shapes[text].total())
+    total = sum(shapes[text].total() for text in ordered)
+    few = [text for text in ordered if shapes[text].total() < SEEN_SHARE * total]
+    shown = {text: shapes[text] for text in ordered if text not in few}
+    if few:
+        shown[f"{len(few)} other kinds"] = sum((shapes[text] for text in few), Counter())
+    return shown
+
+
 def _draw_shapes(axes: Any, shapes: Mapping[str, Counter[str]], title: str) -> None:
-    ordered = sorted(shapes, key=lambda text: shapes[text].total())
-    roles = [role for role in COLOURS if any(shapes[text][role] for text in ordered)]
-    left = [0.0] * len(ordered)
-    for role in roles:
-        widths = [shapes[text][role] for text in ordered]
-        # The legend names what can be seen.
-        label = f"for the {role}" if max(widths) > 0.004 * shapes[ordered[-1]].total() else None
-        axes.barh(range(len(ordered)), widths, left=left, color=COLOURS[role], label=label)
-        left = [before + width for before, width in zip(left, widths)]
-    for place, whole in enumerate(left):
-        axes.annotate(f" {int(whole):,}", (whole, place), va="center", fontsize=7)
+    ordered, whole = list(shapes), [counts.total() for counts in shapes.values()]
+    for place, counts in enumerate(shapes.values()):
+        left = 0
+        for role, colour in COLOURS.items():
+            axes.barh([place], [counts[role]], left=left, color=colour, edgecolor="white", linewidth=0.5)
+            left += counts[role]
+        axes.annotate(f" {left:,}", (left, place), va="center", fontsize=8)
+    seen = [role for role in COLOURS if any(counts[role] > SEEN_SHARE * max(whole) for counts in shapes.values())]
+    for row, role in enumerate(seen[::-1]):
+        at = {"ha": "right", "color": COLOURS[role], "fontweight": "bold", "transform": axes.transAxes}
+        axes.text(0.99, 0.03 + 0.06 * row, f"for the {role}", **at)
     axes.set_yticks(range(len(ordered)), ordered)
-    axes.set_xlabel("calls")
+    axes.set_ylim(len(ordered) - 0.4, -0.6)
+    axes.set_xlabel("calls to the store")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.12)
     axes.grid(axis="y", visible=False)
-    most = " and ".join(f"'{text}'" for text in ordered[:-3:-1])
-    axes.set_title(f"{most} are {sum(left[-2:]) / sum(left):.0%} of\n{title}")
-    axes.legend(loc="lower right", fontsize=8)
+    most = " and ".join(f"'{text}'" for text in ordered[:2])
+    axes.set_title(f"{most} are {sum(whole[:2]) / sum(whole):.0%} of\n{title}")
 
 
 def _draw_mix(axes: Any, lines: Sequence[Line]) -> None:
     places = range(len(lines))[::-1]
     for offset, label, colour, values in (
-        (0.2, "Kubernetes 1.34 e2e on etcd", plots.GREY, [line.published or 0.0 for line in lines]),
-        (-0.2, "this run", plots.BLUE, [line.ours or 0.0 for line in lines]),
+        (0.2, "Kubernetes 1.34's end-to-end tests on etcd", plots.PALE, [line.published or 0.0 for line in lines]),
+        (-0.2, "this run", plots.SAFE[4], [line.ours or 0.0 for line in lines]),
     ):
-        bars = axes.barh(
-            [place + offset for place in places], [100 * v for v in values], 0.38, color=colour, label=label
-        )
-        axes.bar_label(bars, labels=[_share(value) for value in values], fontsize=7, padding=2)
-    axes.set_yticks(places, [f"{line.what}\n(of {line.of})" for line in lines], fontsize=7)
+        heights = [place + offset for place in places]
+        bars = axes.barh(heights, [100 * v for v in values], 0.38, color=colour, label=label)
+        axes.bar_label(bars, labels=[_share(value) for value in values], fontsize=7.5, padding=2)
+        axes.annotate(label, (1, heights[0]), va="center", fontsize=7.5)
+    axes.set_yticks(places, [f"{line.what}\n(of {line.of})" for line in lines], fontsize=7.5)
     axes.set_xlabel("% of the calls, ranges or txns")
     axes.margins(x=0.12)
     axes.grid(axis="y", visible=False)
     txns = next(line for line in lines if line.what == "txn")
     axes.set_title(f"Txns are {_share(txns.ours)} of the calls,\nin Kubernetes' own tests {_share(txns.published)}")
-    axes.legend(loc="lower right", fontsize=8)

@@ -12,7 +12,7 @@ from time import thread_time_ns
 from typing import Any, NamedTuple, Protocol
 
 from minikube_py.lab.study.design import Design, Levels, Unit
-from minikube_py.lab.study.experiment import Absent, Account, Report, Study
+from minikube_py.lab.study.experiment import Absent, Account, Rates, Report, Study
 from minikube_py.lab.study.measured import Measured, labels_beside
 
 
@@ -114,7 +114,7 @@ class Contest(Study):
         for name, value in figures.items():
             report["figures"].setdefault(name, []).append(round(float(value), 6))
 
-    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
+    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Rates) -> Account:
         measured = Measured(design, records, labels_beside(self.packaged))
         pictures = measured.draw(folder, self.name)
         return Account(measured.judge(), measured.tables(), measured.rows(), pictures)

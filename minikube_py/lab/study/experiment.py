@@ -31,6 +31,8 @@ SUFFIXES: Final = (".toml", ".yaml", ".yml", ".json")
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 
 Report = dict[str, Any]
+Rates = Mapping[str, Sequence[float]]
+"""Pods/s of the runs of benchmarks, by what was run."""
 Outcome = Literal["held", "falsified", "undecided", "not tested"]
 
 
@@ -86,7 +88,7 @@ class Study:
         """Measures one unit; an exception marks the unit as failed."""
         raise NotImplementedError
 
-    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
+    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Rates) -> Account:
         """From the records alone. `rates`: pods/s recorded by benchmarks of the whole control plane."""
         raise NotImplementedError
 

@@ -25,6 +25,8 @@ from minikube_py.lab.study.statistics import Interval, of_clusters
 TIMED = "_us"
 """Suffix of figures that depend on the order of turns."""
 Prediction = Mapping[str, Any]
+Labels = Mapping[str, str]
+Panels = Sequence[Mapping[str, Any]]
 Cells = dict[str, dict[int, tuple[float, float]]]
 """By cell and seed, the figures of a candidate and of its rival."""
 
@@ -188,49 +190,97 @@ class Measured:
         ]
 
     def _draw(self, asked: Mapping[str, Any], path: Path, labels: Mapping[str, str]) -> Path:
-        block, x, y, where = asked["block"], asked["x"], asked["y"], dict(asked.get("where", {}))
-        records = list(self._of_block(block, where))
+        records = list(self._of_block(asked["block"], asked.get("where", {})))
         panels = _levels(records, [asked["panels"]] if "panels" in asked else [])
-        names = list(asked.get("candidates", self.names(block)))
-        levels = _levels(records, [x])
-        # A connecting line would be wrong for a single level, or for levels that are words.
-        lines = len(levels) > 1 and all(isinstance(level[x], int | float) for level in levels)
-        beside = [(0.12 if lines else 0.6) * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
-        most = 1.0 if labels.get(y, y).startswith("share") else math.inf  # An interval is symmetric, and may exceed it.
-        figure, axes = plots.figure(1, len(panels), (4.2 * len(panels) + (0 if lines else 1.5), 3.8))
-        # Consistent across all pictures of a study; beyond the colours, markers distinguish candidates.
-        every = dict.fromkeys(each for each_block in self.blocks for each in self.names(each_block))
-        place_of = {name: at for at, name in enumerate(every)}
-        for panel, axis in zip(panels, axes[0]):
-            for number, name in enumerate(names):
-                points = []
-                for place, level in enumerate(levels):
-                    if values := self.by_cluster(block, y, name, None, {**where, **panel, **level}):
-                        mean, low, high = self.interval(values, False)
-                        points.append((place + beside[number], (mean, low, min(high, most))))
-                again, ink = divmod(place_of[name], len(plots.SAFE)) if len(levels) > 1 else (0, 0)
-                dashes = ((0, (1, 1.5)) if again else ("-", (0, (4, 3)))[number % 2]) if lines else "none"
-                style = (plots.SAFE[ink], dashes, plots.MARKERS[again])
-                plots.draw_intervals(axis, labels.get(name, name), points, *style)
-            axis.set_title(", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items()))
-            if len(levels) == 1:  # A place for each candidate, and no legend.
-                level = labels.get(str(levels[0][x]), levels[0][x])
-                axis.set_xlabel(f"{labels.get('candidates', 'candidates')} ({labels.get(x, x)}: {level})")
-                axis.set_xticks(beside, [labels.get(name, name) for name in names], rotation=35, ha="right")
-            else:
-                axis.set_xlabel(labels.get(x, x))
-                axis.set_xticks(range(len(levels)), [labels.get(str(level[x]), str(level[x])) for level in levels])
-            axis.tick_params(axis="x", labelsize=7)
-            axis.set_ylabel(labels.get(y, y) + (" (logarithmic)" if asked.get("log") else ""))
-            if asked.get("log"):
-                axis.set_yscale("log")
-            else:
-                axis.set_ylim(bottom=-0.02 * axis.get_ylim()[1])
-        if len(levels) > 1:
-            axes[0][-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5))
+        levels = [level[asked["x"]] for level in _levels(records, [asked["x"]])]
+        names = list(asked.get("candidates", self.names(asked["block"])))
+        # Lines need many levels that are numbers; a few are easier to compare as rows.
+        lines = len(levels) > 4 and all(isinstance(level, int | float) for level in levels)
+        figure = (self._lines if lines else self._rows)(asked, panels, levels, names, labels)
         title = labels.get(f"picture {asked['name']}", asked["caption"])
-        figure.suptitle(f"{title}\nBars: {self.confidence:.0%} confidence intervals over clusters", y=1.06)
+        bars = f"bars: {self.confidence:.0%} confidence intervals over clusters"
+        plots.entitle(figure, f"{title}; {bars}" if "\n\n" in title else f"{title}\n\n{bars.capitalize()}")
         return plots.save(figure, path)
+
+    def _shown(self, asked: Mapping[str, Any], name: str, at: Mapping[str, Any]) -> tuple[float, float, float] | None:
+        """Mean and interval of a candidate; an interval is symmetric, and may exceed what its figure can be."""
+        values = self.by_cluster(asked["block"], asked["y"], name, None, {**asked.get("where", {}), **at})
+        if not values:
+            return None
+        mean, low, high = self.interval(values, False)
+        share = self.labels.get(asked["y"], asked["y"]).startswith("share")
+        return mean, max(low, 0.0) if min(values) >= 0 else low, min(high, 1.0) if share else high
+
+    def _rows(
+        self, asked: Mapping[str, Any], panels: Panels, levels: list[Any], names: list[str], labels: Labels
+    ) -> Any:
+        """Candidates below each other; a panel for each level, and a line of panels for each level of `panels`."""
+        across, down = len(levels), len(panels)
+        size = (max(5.6, 1.9 * across), down * (0.5 + 0.22 * len(names)) + 0.5)
+        figure, axes = plots.figure(down, across, size)
+        figure.subplots_adjust(wspace=0.12, hspace=0.24)
+        plots.share_axis(axes.ravel(), "x")
+        for at, (panel, beside) in enumerate(zip(panels, axes)):
+            plots.share_axis(beside, "y")
+            for level, axis in zip(levels, beside):
+                for place, name in enumerate(names):
+                    if found := self._shown(asked, name, {**panel, asked["x"]: level}):
+                        value, low, high = found
+                        style = {"fmt": "o", "markersize": 4.5, "capsize": 2.5, "color": plots.BLUE}
+                        ends = [[max(0.0, value - low)], [max(0.0, high - value)]]
+                        axis.errorbar([value], [place], xerr=ends, label=labels.get(name, name), **style)
+                words = labels.get(str(level)) or f"{labels.get(asked['x'], asked['x'])} {level}"
+                axis.set_title("" if at else words, fontsize=8.5)
+            beside[0].set_yticks(range(len(names)), [labels.get(name, name) for name in names])
+            beside[0].set_ylim(len(names) - 0.5, -0.5)
+            beside[0].set_ylabel(_told(panel, labels), fontweight="bold", fontsize=8.5)
+        what = labels.get(asked["y"], asked["y"]).replace("\n", " ")
+        if asked.get("log"):
+            axes[0][0].set_xscale("log")
+            what += " (logarithmic)"
+        else:
+            axes[0][0].set_xlim(left=-0.04 * axes[0][0].get_xlim()[1])  # A mark at 0 is whole.
+        bottom = figure.subplotpars.bottom - 0.34 / size[1]
+        figure.supxlabel(what, y=bottom, va="top", fontsize=9)
+        return figure
+
+    def _lines(
+        self, asked: Mapping[str, Any], panels: Panels, levels: list[Any], names: list[str], labels: Labels
+    ) -> Any:
+        """A line for each candidate, named at its end; panels side by side, with one scale."""
+        figure, axes = plots.figure(1, len(panels), (3.4 * len(panels), 3.8))
+        figure.subplots_adjust(wspace=0.08)
+        plots.share_axis(axes[0], "y")
+        # The same in all pictures of a study that have lines.
+        drawn = [each.get("candidates", []) for each in self.design.raw.get("pictures", [])]
+        place_of = {
+            name: at for at, name in enumerate(dict.fromkeys(name for each in [*drawn, names] for name in each))
+        }
+        beside = [0.12 * (at / max(1, len(names) - 1) - 0.5) for at in range(len(names))]
+        ends: list[tuple[float, float, str, str]] = []
+        for panel, axis in zip(panels, axes[0]):
+            for offset, name in zip(beside, names):
+                found = [self._shown(asked, name, {**panel, asked["x"]: level}) for level in levels]
+                points = [(place + offset, each) for place, each in enumerate(found) if each is not None]
+                ink = place_of[name]
+                style = (plots.MANY[ink % len(plots.MANY)], ("-", (0, (4, 2)), (0, (1, 1.5)))[ink % 3])
+                plots.draw_intervals(axis, labels.get(name, name), points, *style, plots.MARKERS[ink % 4])
+                if axis is axes[0][-1] and points:
+                    ends.append((points[-1][0], points[-1][1][0], labels.get(name, name), style[0]))
+            axis.set_title(_told(panel, labels))
+            axis.set_xlabel(labels.get(asked["x"], asked["x"]))
+            axis.set_xticks(range(len(levels)), [labels.get(str(level), str(level)) for level in levels])
+        axes[0][0].set_ylabel(labels.get(asked["y"], asked["y"]) + (" (logarithmic)" if asked.get("log") else ""))
+        if asked.get("log"):
+            axes[0][0].set_yscale("log")
+        else:
+            axes[0][0].set_ylim(bottom=-0.02 * axes[0][0].get_ylim()[1])
+        plots.label_ends(axes[0][-1], ends)
+        return figure
+
+
+def _told(panel: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{labels.get(factor, factor)} {level}" for factor, level in panel.items())
 
 
 def labels_beside(packaged: Path | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ from minikube_py.lab.environment import Environment, describe
 from minikube_py.lab.progress import progress
 from minikube_py.lab.study import runner, study_report
 from minikube_py.lab.study.design import Design, Mode, StudyError
-from minikube_py.lab.study.experiment import Study, find
+from minikube_py.lab.study.experiment import Rates, Study, find
 from minikube_py.lab.study.journal import NAME, Journal, Record
 from minikube_py.lab.study.registration import Registration, load, told
 from minikube_py.lab.study.runner import Results, Task
@@ -98,7 +98,7 @@ def _tell(
     design: Design,
     registration: Registration,
     journal: Journal,
-    rates: dict[str, float],
+    rates: Rates,
 ) -> int:
     records = list(journal.records.values())
     if not any("failed" not in record for record in records):
@@ -106,7 +106,8 @@ def _tell(
         return 1
     environment = Environment(**journal.about["environment"])
     made = study_report.write(study, design, registration, environment, records, options.out, rates)
-    for warning in made.warnings:
+    once = [name for name, runs in rates.items() if len(runs) < 2]
+    for warning in [*made.warnings, *(f"{name}: a single run has no interval, and is not drawn" for name in once)]:
         print(f"note: {warning}", flush=True)
     for each in made.findings:
         print(f"{each.name} | {each.claim} | **{each.outcome}** | {each.evidence}", flush=True)
@@ -116,31 +117,26 @@ def _tell(
     return 0
 
 
-def bench_rates(paths: Sequence[Path]) -> dict[str, float]:
-    """Pods/s of each run recorded by benchmarks, by description. Raises: StudyError."""
-    found: dict[str, float] = {}
+def bench_rates(paths: Sequence[Path]) -> dict[str, list[float]]:
+    """Pods/s of the runs recorded by benchmarks, by description. Raises: StudyError."""
+    found: dict[str, list[float]] = {}
     for path in paths:
-        before = len(found)
+        before = sum(map(len, found.values()))
         try:
             document = orjson.loads(path.read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:
             raise StudyError(f"cannot read {path}: {error}; name a JSON file that a bench wrote") from error
         _collect(document, path.parent.name, found)
-        if len(found) == before:
+        if sum(map(len, found.values())) == before:
             raise StudyError(f"{path} names no pods_per_s; give a file of `bench density` or `bench schedule`")
     return found
 
 
-def _collect(node: object, name: str, found: dict[str, float]) -> None:
+def _collect(node: object, name: str, found: dict[str, list[float]]) -> None:
     if isinstance(node, dict):
         rate = node.get("pods_per_s")
         if isinstance(rate, int | float):
-            wanted = base = _named(node.get("options"), name)
-            count = 1
-            while wanted in found:
-                count += 1
-                wanted = f"{base} ({count})"
-            found[wanted] = float(rate)
+            found.setdefault(_named(node.get("options"), name), []).append(float(rate))
         for key, value in node.items():
             _collect(value, str(key), found)
     elif isinstance(node, list):
@@ -154,5 +150,5 @@ def _named(options: object, name: str) -> str:
         return name
     members = options.get("members") or 1
     of_members = f"{members} store member{'s' if members != 1 else ''}"
-    more = f", {options.get('sampling')} scored, {of_members}, {options.get('utilisation')} full"
-    return f"{options['nodes']:,} nodes, {options['matcher']}{more}"
+    more = f"{options.get('sampling')} scored, {of_members}, {options.get('utilisation')} full"
+    return f"{options['matcher']}, {options['nodes']:,} nodes, {options.get('pods', 0):,} pods, {more}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from minikube_py.lab.environment import Environment
 from minikube_py.lab.report import Table
 from minikube_py.lab.study.audit import warnings_of
 from minikube_py.lab.study.design import Design
-from minikube_py.lab.study.experiment import Account, Finding, Study
+from minikube_py.lab.study.experiment import Account, Finding, Rates, Study
 from minikube_py.lab.study.journal import Record
 from minikube_py.lab.study.registration import Registration, told
 
@@ -49,7 +49,7 @@ def write(
     environment: Environment,
     records: Sequence[Record],
     folder: Path,
-    rates: Mapping[str, float],
+    rates: Rates,
 ) -> Written:
     """Writes the report in all formats to `folder`."""
     account = study.tell(design, records, folder, rates)

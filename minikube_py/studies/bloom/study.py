@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from minikube_py.lab.study.design import Design, Unit
-from minikube_py.lab.study.experiment import CHECKOUT, Account, Report, Study
+from minikube_py.lab.study.experiment import CHECKOUT, Account, Rates, Report, Study
 from minikube_py.studies.bloom import behind, matching, probes, rates, staged
 from minikube_py.studies.bloom.advice import tree
 from minikube_py.studies.bloom.pictures import draw_all
@@ -66,7 +66,7 @@ class Bloom(Study):
     def measure(self, design: Design, unit: Unit) -> Report:
         return MEASURES[unit.block](design, unit)
 
-    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Mapping[str, float]) -> Account:
+    def tell(self, design: Design, records: Sequence[Report], folder: Path, rates: Rates) -> Account:
         evidence = Evidence(design, records)
         pictures = draw_all(evidence, folder, rates)
         return Account(judge(evidence), all_tables(evidence), csv_rows(evidence), pictures, tree(evidence))

@@ -17,6 +17,7 @@ import pytest
 from scipy import stats
 
 from minikube_py.cli.main import main
+from minikube_py.lab import plots
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.study import audit, experiment, runner, statistics, study_report
 from minikube_py.lab.study.design import Design, StudyError
@@ -108,6 +109,30 @@ def test_an_honest_run_has_nothing_to_warn_of(planted: Any) -> None:
     study, design, records = planted()
     assert warnings(study, design, records) == ""
     assert Measured(design, records).judge()[0].outcome != "not tested"
+
+
+@pytest.mark.parametrize("levels", [[50, 400], [10, 20, 30, 40, 50]])
+def test_a_few_levels_are_panels_with_rows_and_many_are_points_of_lines(
+    levels: list[int], planted: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "first-fit.toml"
+    path.write_text(path.read_text().replace("[50, 400]", str(levels)))
+    kept: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: kept.append(figure) or path)
+    _, design, records = planted()
+    Measured(design, records).draw(folder, "first-fit")
+    (figure,) = kept
+    figure.style_of_ours.__exit__(None, None, None)
+    lines = len(levels) == 5
+    assert len(figure.axes) == (1 if lines else 2)
+    for axes in figure.axes:
+        bars, names = axes.get_legend_handles_labels()
+        assert sorted(names) == ["scan", "sorted"] and axes.get_legend() is None
+        assert [len(each[0].get_xdata()) for each in bars] == [5 if lines else 1] * 2
+    written = [each.get_text() for each in figure.axes[0].texts if lines] or [
+        each.get_text() for each in figure.axes[0].get_yticklabels()
+    ]
+    assert sorted(written) == ["scan", "sorted"]
 
 
 def test_a_candidate_that_answers_wrongly_is_left_out(planted: Any) -> None:

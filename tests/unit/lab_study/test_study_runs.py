@@ -103,7 +103,7 @@ def test_the_report_is_written_in_all_its_forms(ran: tuple[Design, Journal, Path
     design, journal, folder = ran
     registration = Registration("c0ffee" * 6, "2026-01-01")
     records = list(journal.records.values())
-    files = study_report.write(Bloom(), design, registration, ENVIRONMENT, records, folder, {"one": 5.0}).files
+    files = study_report.write(Bloom(), design, registration, ENVIRONMENT, records, folder, {"one": [5.0, 6.0]}).files
     text = (folder / "bloom-report.md").read_text()
     assert "c0ffeec0ffee" in text
     assert "6 of 6 units (100 %)" in text
@@ -324,10 +324,10 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
 def test_pods_a_second_are_found_in_what_a_bench_wrote(tmp_path: Path) -> None:
     density, schedule, empty = tmp_path / "density.json", tmp_path / "schedule.json", tmp_path / "empty.json"
     density.write_text(json.dumps({"saturation": {"pods_per_s": 900.5}, "latency": {"pods_per_s": 5}}))
-    options = {"nodes": 1000, "matcher": "kd-tree", "sampling": "all", "members": 3, "utilisation": 0.97}
+    options = {"nodes": 1000, "pods": 1500, "matcher": "kd-tree", "sampling": "all", "members": 3, "utilisation": 0.97}
     schedule.write_text(json.dumps({"outcomes": [{"options": options, "pods_per_s": 3}] * 2}))
-    name = "1,000 nodes, kd-tree, all scored, 3 store members, 0.97 full"
-    expected = {"saturation": 900.5, "latency": 5.0, name: 3.0, f"{name} (2)": 3.0}
+    name = "kd-tree, 1,000 nodes, 1,500 pods, all scored, 3 store members, 0.97 full"
+    expected = {"saturation": [900.5], "latency": [5.0], name: [3.0, 3.0]}
     assert bench_rates([density, schedule]) == expected
     assert bench_rates([]) == {}
     empty.write_text("{}")

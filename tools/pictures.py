@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Draws the pictures of the docs again from the data in docs, and writes the reports of the studies that show them.
+
+    python tools/pictures.py            every picture, in its place
+    python tools/pictures.py FOLDER     into FOLDER instead
+
+Those of tutorials, of the notebook and of the live page are made by what they show; the demo's by `make demo`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from minikube_py.cli.main import main as minikube_py  # noqa: E402
+from minikube_py.lab.calls import beside_report  # noqa: E402
+from minikube_py.lab.environment import Environment  # noqa: E402
+
+DOCS = ROOT / "docs"
+STUDIES = {"bloom": "medium", "emptiness": "quick", "prediction": "full"}
+"""The mode of each study's committed run."""
+
+
+def study(name: str, mode: str, folder: Path) -> None:
+    data = DOCS / "studies/data"
+    size = [] if mode == "full" else [f"--{mode}"]
+    with tempfile.TemporaryDirectory() as out:
+        journal = gzip.decompress((data / f"{name}-{mode}.jsonl.gz").read_bytes())
+        (Path(out) / "cells.jsonl").write_bytes(journal)
+        if minikube_py(["lab", "study", name, *size, "--out", out, "--report"]):
+            raise SystemExit(f"there is no report of {name}")
+        for path in Path(out).glob(f"{name}-*"):
+            if (DOCS / "studies" / path.name).exists():
+                shutil.copy(path, folder / path.name)
+
+
+def calls(folder: Path) -> None:
+    for name, draw in (("calls-beside", beside_report.draw),):
+        figures = json.loads((DOCS / f"data/{name}.json").read_text(encoding="utf-8"))
+        below = "; ".join(Environment(**figures["environment"]).lines())
+        draw(figures, below, folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    elsewhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    for each, of in STUDIES.items():
+        study(each, of, elsewhere or DOCS / "studies")
+    calls(elsewhere or DOCS / "img")
