@@ -33,7 +33,7 @@ $(BIN)/.installed-dev: $(BIN)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab,explain,dev$(EXTRAS:%=,%)]'
 	@touch $@
 
-demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under two minutes
+demo: $(BIN)/.installed  ## a control plane, a real trace, a range query: under a minute, once installed
 	@$(BIN)/minikube-py demo
 
 test: $(BIN)/.installed-dev  ## all tests of the project

@@ -1,7 +1,7 @@
 """Bring a control plane up, replay the 8,152 pods of the openb trace on its 1,213 GPU nodes, and ask meanwhile
 which nodes have at least 4 free CPUs, 16Gi and one whole GPU: by the index, and by listing everything.
 
-Ends with tables, a JSON file and a picture. Takes under two minutes on two cores."""
+Ends with tables, a JSON file and a picture. Takes under a minute on two cores."""
 
 from __future__ import annotations
 
