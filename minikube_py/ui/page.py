@@ -47,6 +47,7 @@ LINKS_MAX: Final = 16
 """Of both, the oldest ends when another starts."""
 LINK_LIFE_S: Final = 3600
 MATCHED_MAX: Final = 20_000
+ROWS_AT_ONCE: Final = 500
 RANKED: Final = 6
 """Nodes in the table of a pod: its own, and the current top ones."""
 
@@ -81,6 +82,8 @@ class Page:
         self._idle: asyncio.Task[None] | None = None
         self._asked_s = 0.0
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """One answer is made at a time, in slices, however many wait: so the loop serves others, too."""
 
     def link(self) -> str:
         """A single-use path to the page. Its code is in the fragment, which browsers do not send."""
@@ -205,13 +208,14 @@ class Page:
             while self._view.sequence == since:
                 self._changed.clear()
                 await run_until(self._clock, until_s, self._changed.wait())
-        view = self._view
-        return {
-            **view.changes(since, query.get("group", ZONE)),
-            **view.summary(),
-            "now": self._clock.wall_s(),
-            "store": _raft(self._core.storage.metrics()),
-        }
+        async with self._turn:
+            view, rows = self._view, []
+            answer = {**view.changes(since), "now": self._clock.wall_s(), "store": _raft(self._core.storage.metrics())}
+            for at in range(0, len(answer["nodes"]), ROWS_AT_ONCE):
+                found = view.rows(answer["nodes"][at : at + ROWS_AT_ONCE], query.get("group", ZONE))
+                rows += [orjson.dumps(found)[1:-1]] if found else []
+                await asyncio.sleep(0)
+            return {**answer, **view.summary(), "nodes": orjson.Fragment(b"[%b]" % b",".join(rows))}
 
     async def _node(self, query: Mapping[str, str]) -> Any:
         return _found(self._view.node(query.get("name", "")))
@@ -240,10 +244,16 @@ class Page:
 
     async def _read(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
         """As an administrator: the page filters what a session sees."""
-        response = await self._core.handle(Request("GET", path, query, user=ADMIN, accept=_METADATA_ONLY))
-        body = response.whole()
-        response.sent()
-        return response.status, orjson.loads(body)
+        async with self._turn:
+            response = await self._core.handle(Request("GET", path, query, user=ADMIN, accept=_METADATA_ONLY))
+            parts = []
+            try:
+                for part in response.pieces or (response.body,):
+                    parts.append(part)
+                    await asyncio.sleep(0)
+            finally:
+                response.sent()
+            return response.status, orjson.loads(b"".join(parts))
 
 
 def _file(name: str, request: Request) -> Response:

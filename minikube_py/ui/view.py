@@ -6,8 +6,8 @@ costs what changed, not the total.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from minikube_py.fields.pod_requests import PODS, is_finished
@@ -112,6 +112,8 @@ class View:
         self._latest: dict[str, None] = {}
         """Names in the order of their last change."""
         self._gone: deque[tuple[int, str]] = deque(maxlen=GONE_MAX)
+        self._values: dict[str, Counter[str]] = {}
+        """Label -> how many nodes have each value."""
         self._moments: dict[str, dict[str, float]] = {}
         self._waits: dict[str, deque[float]] = {
             name: deque(maxlen=LATENCIES_MAX) for name in ("created to bound", "bound to running", "created to running")
@@ -126,16 +128,29 @@ class View:
     def put_node(self, facts: NodeFacts) -> None:
         node = self._nodes.setdefault(facts.name, _Node())
         if node.facts != facts:
+            self._count_labels(node.facts, facts)
             node.facts = facts
             self._touch(facts.name, node)
 
     def remove_node(self, name: str) -> None:
         node = self._nodes[name]
+        self._count_labels(node.facts, None)
         node.facts = None
         self.sequence += 1
         self._gone.append((self.sequence, name))
         self._latest.pop(name, None)
         self._drop_if_empty(name, node)
+
+    def _count_labels(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        before, after = (each.labels if each is not None else {} for each in (old, new))
+        for labels, by in ((after, 1), (before, -1)) if before != after else ():
+            for label, value in labels.items():
+                values = self._values.setdefault(label, Counter())
+                values[value] += by
+                if not values[value]:
+                    del values[value]
+                if not values:
+                    del self._values[label]
 
     def put_pod(self, new: PodFacts, wall_s: float) -> None:
         old = self.pods.get(new.key)
@@ -213,9 +228,9 @@ class View:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def changes(self, since: int, label: str = ZONE) -> Json:
-        """Nodes that changed after `since`, as [name, value of `label`, ready, open, pods, {resource: [used,
-        allocatable]}]. `all`: everything is sent, at the start or to a page too far behind; `labels` are then the
+    def changes(self, since: int) -> Json:
+        """Names of the nodes that changed after `since`; `rows` says more, also after further events: what they change
+        has a later number. `all`: everything is sent, at the start or to a page too far behind; `labels` are then the
         nodes' labels, fewest values first."""
         lost = self._gone[0][0] if len(self._gone) == GONE_MAX else 0
         everything = since <= self._start or since < lost or since > self.sequence
@@ -223,7 +238,7 @@ class View:
         return {
             "sequence": self.sequence,
             "all": everything,
-            "nodes": [self._row(name, label) for name in (self._latest if everything else self._changed(since))],
+            "nodes": list(self._latest if everything else self._changed(since)),
             "gone": [] if everything else list(gone),
             "labels": self._labels() if everything else [],
         }
@@ -235,12 +250,11 @@ class View:
             yield name
 
     def _labels(self) -> list[str]:
-        values: dict[str, set[str]] = {}
-        for name in self._latest:
-            facts = self._nodes[name].facts
-            for label, value in (facts.labels if facts is not None else {}).items():
-                values.setdefault(label, set()).add(value)
-        return sorted(values, key=lambda label: (len(values[label]), label))[:LABELS_MAX]
+        return sorted(self._values, key=lambda label: (len(self._values[label]), label))[:LABELS_MAX]
+
+    def rows(self, names: Iterable[str], label: str = ZONE) -> list[list[Any]]:
+        """[name, value of `label`, ready, open, pods, {resource: [used, allocatable]}] of those that still exist."""
+        return [self._row(name, label) for name in names if name in self._latest]
 
     def _row(self, name: str, label: str) -> list[Any]:
         node = self._nodes[name]

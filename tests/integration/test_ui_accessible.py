@@ -21,6 +21,9 @@ from up_process import up
 AXE = gzip.decompress((Path(__file__).parent / "axe" / "axe-4.14.1.min.js.gz").read_bytes()).decode()
 WAITS = {**POD, "metadata": {"name": "too-large"}, "spec": {"containers": [
     {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2000"}}}]}}  # fmt: skip
+SHOWN = (
+    "[...document.querySelectorAll('.legend .key')].filter((each) => each.offsetWidth).map((each) => each.innerText)"
+)
 FIRST_PAINT_REQUESTS, FIRST_PAINT_BYTES = 3, 40_000
 """The page, its style and its script: at the slowest loopback they take milliseconds."""
 
@@ -66,12 +69,13 @@ async def test_axe_finds_nothing_and_the_keyboard_reaches_everything(tmp_path: P
             for colours in ("light", "dark"):
                 await scheme(tab, colours)
                 await tab.value("$('close').click(); $('where').value = ''; match()")
+                assert not await tab.value(f"{SHOWN}.includes('found')")
                 found += await violations(tab, f"{colours}, at the start")
                 await tab.value("document.querySelector('#where').value = 'free.cpu>=!'; match()")
                 await tab.until("document.querySelector('#where').getAttribute('aria-invalid') === 'true'")
                 found += await violations(tab, f"{colours}, a wrong selector")
                 await tab.value("document.querySelector('#where').value = 'free.cpu>=20'; match()")
-                await tab.until("!document.querySelector('#found-key').hidden")
+                await tab.until(f"{SHOWN}.includes('found')")
                 for what, name in (("pod", "default/large"), ("pod", "default/too-large"), ("node", "node-0")):
                     await tab.value(f"open_('{what}', '{name}')")
                     await tab.until("!document.querySelector('#detail').hidden")

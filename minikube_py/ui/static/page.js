@@ -211,7 +211,8 @@ async function open_(what, name) {
   if (mine !== detail) return;
   $("detail-title").textContent = `${what} ${name}`;
   $("detail").hidden = false;
-  $("detail").scrollIntoView({ block: "nearest" });
+  const { top } = $("detail").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) $("detail").scrollIntoView();
   $("close").focus({ preventScroll: true });
   draw();
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -17,6 +18,7 @@ from minikube_py.client.informer import Informer
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.ui import page as pages
 from minikube_py.ui.page import Page
+from minikube_py.ui.view import View
 
 POD = {
     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
@@ -292,6 +294,33 @@ def test_a_first_list_that_takes_long_is_asked_for_again(browser: Browser, monke
         answer = browser.ask("state", since="0")
         assert answer.status == 503 and b"still being listed" in answer.body
     assert len(browser.json("state", since="0")["nodes"]) == 3
+
+
+def test_answers_are_made_one_at_a_time_and_in_slices(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser.login()
+    browser.json("state", since="0")
+    made: list[str] = []
+
+    def rows(view: View, names: list[str], label: str) -> list[Any]:
+        made.extend(names)
+        return []
+
+    async def sleep(delay_s: float) -> None:
+        made.append("turn")
+        await asyncio.sleep(delay_s)
+
+    async def many() -> None:
+        core = browser.cluster.plane.core
+        user = core.access.authenticator.known(f"Bearer {browser.session}")
+        asked = [Request("GET", f"{PAGE}state", {"since": "0"}, user=user) for _ in range(3)]
+        answers = await asyncio.gather(*map(core.handle, asked))
+        assert all(orjson.loads(answer.body)["nodes"] == [] for answer in answers)
+
+    monkeypatch.setattr(pages, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    monkeypatch.setattr(pages, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(View, "rows", rows)
+    browser.cluster.run(many)
+    assert made == 3 * [each for name in browser.page._view._latest for each in (name, "turn")]
 
 
 def test_names_left_out_are_said_to_be(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ def test_what_was_sent_adds_up_to_what_is_there(events: list[tuple[Any, ...]]) -
     view, there, pods = View(), set[str](), dict[str, dict[str, Any]]()
     shown: dict[str, list[Any]] = {}
     seen = 0
+    begun: dict[str, Any] | None = None
     view.live = True
     for at, (event, *rest) in enumerate(events):
         if event == "put node":
@@ -77,10 +78,15 @@ def test_what_was_sent_adds_up_to_what_is_there(events: list[tuple[Any, ...]]) -
             del pods[rest[0]]
             view.remove_pod(f"default/{rest[0]}")
         elif event == "look":
-            seen = apply(view.changes(seen), shown)
-    apply(view.changes(seen), shown)
+            # Rows are made while further events come.
+            if begun is not None:
+                seen = apply(view, begun, shown)
+            begun = view.changes(seen)
+    if begun is not None:
+        seen = apply(view, begun, shown)
+    apply(view, view.changes(seen), shown)
     everything: dict[str, list[Any]] = {}
-    apply(view.changes(0), everything)
+    apply(view, view.changes(0), everything)
     assert shown == everything and shown.keys() == there
     for name, row in shown.items():
         facts = [pod_facts(each) for each in pods.values() if pod_facts(each).node == name]
@@ -94,10 +100,10 @@ def test_what_was_sent_adds_up_to_what_is_there(events: list[tuple[Any, ...]]) -
     assert {key for key, _, _ in view.summary()["waiting"]} == waiting
 
 
-def apply(answer: dict[str, Any], shown: dict[str, list[Any]]) -> int:
+def apply(view: View, answer: dict[str, Any], shown: dict[str, list[Any]]) -> int:
     if answer["all"]:
         shown.clear()
-    for row in answer["nodes"]:
+    for row in view.rows(answer["nodes"]):
         shown[row[0]] = row
     for name in answer["gone"]:
         shown.pop(name, None)
@@ -112,7 +118,7 @@ def test_a_page_that_is_too_far_behind_is_sent_everything() -> None:
         view.put_node(node_facts(node(f"n{number}")))
         view.remove_node(f"n{number}")
     answer = view.changes(behind)
-    assert answer["all"] and [row[0] for row in answer["nodes"]] == ["stays"]
+    assert answer["all"] and answer["nodes"] == ["stays"]
     assert View(100).changes(60)["all"] and view.changes(view.sequence + 1)["all"], "numbers of other views"
 
 
@@ -120,9 +126,23 @@ def test_a_node_is_described() -> None:
     view = View()
     view.put_node(node_facts(node("n", "4", ready=False, zone="z1", closed=True)))
     view.put_pod(pod_facts(pod("p", "n", "Running", "1500m")), 1.0)
-    assert view.changes(0)["nodes"] == [["n", "z1", False, False, 1, {"cpu": [1500, 4000], "pods": [1, 110]}]]
+    assert view.rows(view.changes(0)["nodes"]) == [
+        ["n", "z1", False, False, 1, {"cpu": [1500, 4000], "pods": [1, 110]}]
+    ]
     assert view.node("n") == {"name": "n", "pods": [["default/p", "Running", {"cpu": 1500, "pods": 1}]]}
     assert view.node("other") is None and view.pod("default/other") is None
+
+
+def test_labels_are_those_of_the_nodes_that_there_are() -> None:
+    view = View()
+    for name, zone in (("a", "z1"), ("b", "z2"), ("c", "z2")):
+        view.put_node(node_facts(node(name, zone=zone)))
+    assert view.changes(0)["labels"] == [views.ZONE]
+    view.put_node(node_facts(node("a")))
+    view.remove_node("b")
+    assert view.changes(0)["labels"] == [views.ZONE]
+    view.put_node(node_facts(node("c")))
+    assert view.changes(0)["labels"] == [] and not view._values
 
 
 def test_moments_and_waits_are_those_that_were_seen() -> None:
