@@ -7,6 +7,12 @@ means that the outcome cannot be determined; no layer may turn it into one of th
 from __future__ import annotations
 
 
+def to_install(extra: str) -> str:
+    """What to run where a package of an extra is missing. The project is on no package index, where its name could be
+    anyone's, so that only a checkout is named."""
+    return f"run pip install '.[{extra}]' in the source folder of minikube_py"
+
+
 class MinikubeError(Exception):
     """Root of all errors of this package."""
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from minikube_py import own_code
 from minikube_py.cli import flags
 from minikube_py.cli.table import table
+from minikube_py.errors import to_install
 
 if TYPE_CHECKING:
     from minikube_py.lab.conformance.check import Part, Verdict
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 def without(error: ModuleNotFoundError, command: str) -> int:
     if error.name != "hypothesis":
         raise error
-    print(f"minikube-py {command} check: needs hypothesis; pip install 'minikube_py[lab]'", file=sys.stderr)
+    print(f"minikube-py {command} check: needs hypothesis; {to_install('lab')}", file=sys.stderr)
     return 1
 
 

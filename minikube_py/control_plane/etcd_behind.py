@@ -12,6 +12,7 @@ from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_urls import parse_urls
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.env import Clock
+from minikube_py.errors import to_install
 from minikube_py.etcd.keys import PREFIX
 from minikube_py.ports.addresses import join_address
 
@@ -50,7 +51,7 @@ class EtcdBehind:
             from minikube_py.etcd.client import Endpoints
             from minikube_py.etcd.storage import EtcdStorage
         except ModuleNotFoundError as error:
-            raise SetupError(f"--etcd-servers needs {error.name}: pip install 'minikube_py[etcd]'") from None
+            raise SetupError(f"--etcd-servers needs {error.name}: {to_install('etcd')}") from None
         secure, places = self._places()
         endpoints = Endpoints(
             tuple([join_address(*place) for place in places]),

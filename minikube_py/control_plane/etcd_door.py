@@ -17,6 +17,7 @@ from minikube_py.control_plane.etcd_urls import parse_urls
 from minikube_py.control_plane.listen import free_address, start_http
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import TlsFiles
+from minikube_py.errors import to_install
 from minikube_py.ports.addresses import join_address
 from minikube_py.ports.descriptors import PROCESS
 
@@ -58,7 +59,7 @@ class EtcdOptions:
             from minikube_py.etcd.node import Node
             from minikube_py.etcd.server import EtcdServer
         except ModuleNotFoundError as error:
-            raise SetupError(f"etcd's API needs {error.name}: pip install 'minikube_py[etcd-api]'") from None
+            raise SetupError(f"etcd's API needs {error.name}: {to_install('etcd-api')}") from None
         secure, places = parse_urls(self.urls, FLAG)
         tls = self.context("h2") if secure else None
         limits = Limits(progress_s=max(self.progress_s, PROGRESS_LEAST_S))

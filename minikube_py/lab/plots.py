@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minikube_py.errors import to_install
 from minikube_py.lab.measure import PERCENTILES
 
 BLUE, ORANGE, GREEN, RED, GREY, PALE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#718096", "#cbd5e0"
@@ -16,7 +17,7 @@ SAFE = (BLUE, ORANGE, GREEN, RED, "#56b4e9", "#cc79a7", "#000000")  # Okabe and 
 MANY = (*SAFE, GREY, "#882255")
 """With grey and Tol's wine, for as many lines in one picture; beyond, use rows."""
 MARKERS = ("o", "s", "^", "D")
-MISSING = "no plot: matplotlib is not installed; pip install 'minikube_py[lab]'"
+MISSING = f"no plot: matplotlib is not installed; {to_install('lab')}"
 
 STYLE: dict[Any, Any] = {
     "figure.dpi": 130,

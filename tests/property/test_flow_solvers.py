@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
+from minikube_py.errors import to_install
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow import solvers
 from minikube_py.scheduler.flow.problem import COST_MAX, Infeasible, Problem, faults, reduced
@@ -113,7 +114,7 @@ def _of(supply: list[int], arcs: list[tuple[int, int, int, int]]) -> Problem:
 @pytest.mark.parametrize("name", solvers.NAMES)
 def test_what_cannot_flow_is_said_by_every_solver(name: str) -> None:
     if name not in available() and name != solvers.AUTO:
-        pytest.skip(f"{name} is not installed: pip install 'minikube_py[flow,flow-ortools]'")
+        pytest.skip(f"{name} is not installed: {to_install('flow,flow-ortools')}")
     for supply in ([3, 0, -3], [1, 1, -3], [-1, 0, 1]):
         with pytest.raises(Infeasible):
             solver_named(name).solve(_of(supply, [(0, 1, 2, 1), (1, 2, 2, 1)]))
@@ -123,13 +124,13 @@ def test_numpy_alone_is_always_there_and_others_say_what_they_need(monkeypatch: 
     monkeypatch.setattr(solvers, "find_spec", lambda name: None)
     assert list(available()) == ["numpy"]
     assert solver_named("auto") is NUMPY
-    with pytest.raises(ConfigError, match=r"solver lemon needs pylmcf; pip install 'minikube_py\[flow\]'"):
+    with pytest.raises(ConfigError, match=r"solver lemon needs pylmcf; run pip install '\.\[flow\]' in the source"):
         solver_named("lemon")
     with pytest.raises(ConfigError, match=r"there is no solver 'simplex'; the solvers are: auto, numpy, "):
         solver_named("simplex")
 
 
-@pytest.mark.skipif(find_spec("pylmcf") is None, reason="pylmcf is not installed: pip install 'minikube_py[flow]'")
+@pytest.mark.skipif(find_spec("pylmcf") is None, reason=f"pylmcf is not installed: {to_install('flow')}")
 def test_what_lemon_has_no_room_for_is_solved_all_the_same() -> None:
     machines = 300
     arcs = [(0, 2 + i, 1, (i * 7919) % COST_MAX) for i in range(machines)]

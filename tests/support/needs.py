@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 import pytest
 import upstream
 
+from minikube_py.errors import to_install
+
 
 def absent(reason: str) -> NoReturn:
     if os.environ.get("CI"):
@@ -67,7 +69,7 @@ def require_kubectls() -> dict[int, Path]:
 
 def require_numba() -> None:
     if importlib.util.find_spec("numba") is None:
-        absent("numba is not installed; pip install 'minikube_py[compiled]'")
+        absent(f"numba is not installed; {to_install('compiled')}")
 
 
 def published_trace() -> Path:

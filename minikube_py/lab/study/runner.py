@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from minikube_py.errors import to_install
 from minikube_py.lab.study.design import Design, StudyError, Unit
 from minikube_py.lab.study.experiment import find
 from minikube_py.lab.study.journal import Journal, Record
@@ -78,7 +79,7 @@ def on_ray(address: str) -> Iterator[Callable[[Sequence[Task]], Results]]:
     try:
         import ray
     except ImportError as error:
-        raise StudyError("ray is not installed; pip install 'minikube_py[sweep]', or leave --ray out") from error
+        raise StudyError(f"ray is not installed; {to_install('sweep')}, or leave --ray out") from error
     try:
         # The package is shipped, so that the cluster's hosts run this code.
         ray.init(address=address, log_to_driver=False, runtime_env={"py_modules": [str(PACKAGE)]})

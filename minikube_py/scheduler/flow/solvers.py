@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from minikube_py.errors import to_install
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.problem import Infeasible, Problem, reduced
 from minikube_py.scheduler.flow.shortest_paths import successive_shortest_paths
@@ -99,5 +100,5 @@ def solver_named(name: str) -> Solver:
         return there[name]
     if name in _WITH_PACKAGE:
         package, extra, _ = _WITH_PACKAGE[name]
-        raise ConfigError(f"solver {name} needs {package}; pip install 'minikube_py[{extra}]', or take numpy")
+        raise ConfigError(f"solver {name} needs {package}; {to_install(extra)}, or take numpy")
     raise ConfigError(f"there is no solver {name!r}; the solvers are: {', '.join(NAMES)}")

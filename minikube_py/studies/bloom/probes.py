@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from minikube_py.errors import to_install
 from minikube_py.index.structure import MISSING, IntArray
 from minikube_py.lab.study.design import Design, Unit
 from minikube_py.studies.bloom import compiled
@@ -96,7 +97,7 @@ def measure(design: Design, unit: Unit) -> Report:
             kind.append(np.array([0 if low == MISSING else low for low in request], dtype=np.int64))
     ways = [compiled.PYTHON, compiled.NUMPY, *filter(None, [compiled.compiled()])]
     found = {way.name: _one(way, table, fits, none, TIME_LIMIT_S[design.mode]) for way in ways}
-    absent = {} if len(ways) == 3 else {"compiled": "numba is not installed; pip install 'minikube_py[sweep]'"}
+    absent = {} if len(ways) == 3 else {"compiled": f"numba is not installed; {to_install('sweep')}"}
     wrong = int(len({tuple(sorted(each["opened"].items())) for each in found.values()}) > 1)
     return {"ways": found, "absent": absent, "candidates": {}, "wrong": wrong, "shards": cluster.shards}
 
