@@ -22,7 +22,7 @@ def public(of: type) -> set[str]:
 
 
 def lacking(words: str) -> set[str]:
-    (listed,) = re.findall(rf"{words} has not: ((?:`\w+`(?:, )?)+)", PAGE)
+    (listed,) = re.findall(rf"{words} does not have ((?:`\w+`(?:, )?)+)", PAGE)
     return set(re.findall(r"\w+", listed))
 
 
