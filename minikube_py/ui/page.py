@@ -210,12 +210,13 @@ class Page:
                 await run_until(self._clock, until_s, self._changed.wait())
         async with self._turn:
             view, rows = self._view, []
-            answer = {**view.changes(since), "now": self._clock.wall_s(), "store": _raft(self._core.storage.metrics())}
+            answer = {**view.changes(since), **view.summary(since), "now": self._clock.wall_s()}
             for at in range(0, len(answer["nodes"]), ROWS_AT_ONCE):
                 found = view.rows(answer["nodes"][at : at + ROWS_AT_ONCE], query.get("group", ZONE))
                 rows += [orjson.dumps(found)[1:-1]] if found else []
                 await asyncio.sleep(0)
-            return {**answer, **view.summary(), "nodes": orjson.Fragment(b"[%b]" % b",".join(rows))}
+            store = _raft(self._core.storage.metrics())
+            return {**answer, "store": store, "nodes": orjson.Fragment(b"[%b]" % b",".join(rows))}
 
     async def _node(self, query: Mapping[str, str]) -> Any:
         return _found(self._view.node(query.get("name", "")))

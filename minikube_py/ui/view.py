@@ -107,6 +107,8 @@ class View:
         self.sequence = self._start = start
         self.pods: dict[str, PodFacts] = {}
         self.pending: dict[str, None] = {}
+        self._pending_at = 0
+        """The number of the last change of a waiting pod."""
         self.totals = {"created": 0, "bound": 0, "running": 0, "deleted": 0}
         self._nodes: dict[str, _Node] = {}
         self._latest: dict[str, None] = {}
@@ -159,20 +161,25 @@ class View:
             self._take(old)
         if old is None or (old.node, old.requests) != (new.node, new.requests):
             self._give(new)
-        if new.node or new.phase in ("Succeeded", "Failed") or new.terminating:
-            self.pending.pop(new.key, None)
-        else:
-            self.pending[new.key] = None
         self._note(old, new, wall_s)
         self.sequence += 1
+        if new.node or new.phase in ("Succeeded", "Failed") or new.terminating:
+            self._drop_pending(new.key)
+        else:
+            self.pending[new.key], self._pending_at = None, self.sequence
 
     def remove_pod(self, key: str) -> None:
         old = self.pods.pop(key)
         self._take(old)
-        self.pending.pop(key, None)
         self._moments.pop(key, None)
         self.totals["deleted"] += 1
         self.sequence += 1
+        self._drop_pending(key)
+
+    def _drop_pending(self, key: str) -> None:
+        if key in self.pending:
+            del self.pending[key]
+            self._pending_at = self.sequence
 
     def _give(self, pod: PodFacts) -> None:
         if pod.node:
@@ -232,8 +239,7 @@ class View:
         """Names of the nodes that changed after `since`; `rows` says more, also after further events: what they change
         has a later number. `all`: everything is sent, at the start or to a page too far behind; `labels` are then the
         nodes' labels, fewest values first."""
-        lost = self._gone[0][0] if len(self._gone) == GONE_MAX else 0
-        everything = since <= self._start or since < lost or since > self.sequence
+        everything = self._everything(since)
         gone = (name for at, name in self._gone if at > since and name not in self._latest)
         return {
             "sequence": self.sequence,
@@ -242,6 +248,10 @@ class View:
             "gone": [] if everything else list(gone),
             "labels": self._labels() if everything else [],
         }
+
+    def _everything(self, since: int) -> bool:
+        lost = self._gone[0][0] if len(self._gone) == GONE_MAX else 0
+        return since <= self._start or since < lost or since > self.sequence
 
     def _changed(self, since: int) -> Iterator[str]:
         for name in reversed(self._latest):
@@ -263,15 +273,18 @@ class View:
         amounts = {each: [_shown(node.used.get(each, 0)), _shown(amount)] for each, amount in facts.allocatable.items()}
         return [name, facts.labels.get(label, ""), facts.ready, facts.open, len(node.pods), amounts]
 
-    def summary(self) -> Json:
-        """Counts, waiting pods and latencies in seconds, as the page's panels show them."""
+    def summary(self, since: int = 0) -> Json:
+        """Counts, waiting pods (None: none has changed after `since`) and latencies in seconds."""
         if self._latency_s is None:
             self._latency_s = {name: quantiles(waits) for name, waits in self._waits.items() if waits}
-        shown = [self.pods[key] for key, _ in zip(self.pending, range(PENDING_SHOWN_MAX))]
+        waiting = None
+        if self._everything(since) or self._pending_at > since:
+            shown = [self.pods[key] for key, _ in zip(self.pending, range(PENDING_SHOWN_MAX))]
+            waiting = [[pod.key, pod.reason, pod.created] for pod in shown]
         return {
             "pods": len(self.pods),
             "pending": len(self.pending),
-            "waiting": [[pod.key, pod.reason, pod.created] for pod in shown],
+            "waiting": waiting,
             "totals": self.totals,
             "latency_s": self._latency_s,
         }

@@ -80,11 +80,8 @@ function showStore(store) {
   showPairs($("store"), [["role", leading ? "leader" : "follower"], ["members", text(members)], ["term", text(term)], ["elections won, as seen here", text(store.raft_leaders_seen_total)], ["commit index", text(committed)], ["applied index", text(applied)], ["entries to apply", text(committed - applied)], ["replication lag, entries", members > 1 ? (leading ? text(store.raft_lag_entries) : "known to the leader") : "no other member"]]);
 }
 
-let waitingShown = "";
 function showWaiting(state) {
-  const text = JSON.stringify([state.pending, state.waiting]);
-  if (text === waitingShown) return;
-  waitingShown = text;
+  if (state.waiting === null) return;         // as before
   const items = state.waiting.map(([key, reason, created]) => {
     const item = element("li");
     const name = element("button", key, { className: "name", type: "button", onclick: () => open_("pod", key) });

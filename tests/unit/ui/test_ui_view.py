@@ -133,6 +133,21 @@ def test_a_node_is_described() -> None:
     assert view.node("other") is None and view.pod("default/other") is None
 
 
+def test_waiting_pods_come_when_they_change() -> None:
+    view = View()
+    view.put_node(node_facts(node("n")))
+    view.put_pod(pod_facts(pod("waits")), 0.0)
+    view.put_pod(pod_facts(pod("runs", "n")), 0.0)
+    seen = view.sequence
+    view.put_pod(pod_facts(pod("runs", "n", "Running")), 1.0)
+    assert view.summary(seen)["waiting"] is None and view.summary(seen)["pending"] == 1
+    view.put_pod(pod_facts(pod("waits", reason="no node")), 2.0)
+    assert view.summary(seen)["waiting"] == [["default/waits", "no node", "2026-01-01T00:00:00Z"]]
+    seen = view.sequence
+    view.put_pod(pod_facts(pod("waits", "n")), 3.0)
+    assert view.summary(seen)["waiting"] == [] and view.summary(view.sequence + 1)["waiting"] == []
+
+
 def test_labels_are_those_of_the_nodes_that_there_are() -> None:
     view = View()
     for name, zone in (("a", "z1"), ("b", "z2"), ("c", "z2")):
