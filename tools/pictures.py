@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from minikube_py.cli.main import main as minikube_py  # noqa: E402
-from minikube_py.lab.calls import beside_report  # noqa: E402
+from minikube_py.lab.calls import beside_report, tables  # noqa: E402
 from minikube_py.lab.environment import Environment  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -42,7 +42,7 @@ def study(name: str, mode: str, folder: Path) -> None:
 
 
 def calls(folder: Path) -> None:
-    for name, draw in (("calls-beside", beside_report.draw),):
+    for name, draw in (("calls", tables.draw), ("calls-beside", beside_report.draw)):
         figures = json.loads((DOCS / f"data/{name}.json").read_text(encoding="utf-8"))
         below = "; ".join(Environment(**figures["environment"]).lines())
         draw(figures, below, folder / f"{name}.png")

@@ -10,16 +10,20 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
 import orjson
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from minikube_py.lab import plots
+from minikube_py.lab.calls import beside_report, tables
+from minikube_py.lab.environment import Environment
 from minikube_py.lab.study.contest import Contest
 from minikube_py.lab.study.measured import Measured, labels_beside
 from minikube_py.studies.bloom import pictures
@@ -28,7 +32,10 @@ from minikube_py.studies.bloom.study import Bloom
 from minikube_py.studies.emptiness.study import Emptiness
 from minikube_py.studies.prediction.study import Prediction
 
-DATA = Path(__file__).resolve().parents[3] / "docs/studies/data"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+DATA = DOCS / "studies/data"
+DRAWN_WITH = "3.11.2"
+"""The version whose bytes the pictures are; others draw the same a little otherwise."""
 FILTERS = ("Bloom, probed", "prefix Bloom", "Rosetta", "Grafite", "Memento")
 EXACT = ("scan", "plain columns", "sorted runs", "max-tree", "k-d tree", "bitmaps", "zones", "joint zones")
 
@@ -233,14 +240,14 @@ def lines_of(name: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def figures() -> list[Any]:
-    """Every picture of every study, as a figure of matplotlib."""
-    kept: list[Any] = []
+def pictured() -> dict[str, Any]:
+    """By file name every picture of every study and of the recorded calls, as a figure of matplotlib."""
+    kept: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patched:
 
         def keep(figure: Any, path: Path) -> Path:
             figure.style_of_ours.__exit__(None, None, None)
-            kept.append(figure)
+            kept[path.name] = figure
             return path
 
         patched.setattr(plots, "save", keep)
@@ -249,13 +256,21 @@ def figures() -> list[Any]:
             labels = labels_beside(study.packaged)
             Measured(study.load(mode), lines_of(f"{study.name}-{mode}.jsonl.gz"), labels).draw(Path(), study.name)
         pictures.draw_all(Evidence(Bloom().load("medium"), lines_of("bloom-medium.jsonl.gz")), Path(), {})
+        for name, draw in (("calls", tables.draw), ("calls-beside", beside_report.draw)):
+            recorded = json.loads((DOCS / f"data/{name}.json").read_text(encoding="utf-8"))
+            draw(recorded, "; ".join(Environment(**recorded["environment"]).lines()), Path(f"{name}.png"))
     return kept
 
 
 @pytest.fixture(scope="module")
-def drawn(figures: list[Any]) -> dict[str, Shown]:
-    """By its message, what each of them shows."""
-    return {each.title: each for each in map(shown, figures)}
+def figures(pictured: dict[str, Any]) -> list[Any]:
+    return list(pictured.values())
+
+
+@pytest.fixture(scope="module")
+def drawn(pictured: dict[str, Any]) -> dict[str, Shown]:
+    """By its message, what each picture of a study shows."""
+    return {each.title: each for each in (shown(of) for name, of in pictured.items() if not name.startswith("calls"))}
 
 
 def test_every_picture_was_drawn_and_has_a_judge(drawn: dict[str, Shown]) -> None:
@@ -266,11 +281,28 @@ def test_every_picture_was_drawn_and_has_a_judge(drawn: dict[str, Shown]) -> Non
     assert set(JUDGES) == {message(title) for title in titles} == set(drawn)
 
 
+@pytest.mark.skipif(matplotlib.__version__ != DRAWN_WITH, reason=f"drawn with matplotlib {DRAWN_WITH}")
+def test_every_picture_in_the_docs_is_drawn_from_the_data_in_docs(pictured: dict[str, Any], tmp_path: Path) -> None:
+    for name, figure in pictured.items():
+        figure.style_of_ours = nullcontext()
+        found = plots.save(figure, tmp_path / name).read_bytes()
+        folder = "img" if name.startswith("calls") else "studies"
+        assert found == (DOCS / folder / name).read_bytes(), f"{name} was drawn by other code; run `make pictures`"
+
+
+def test_recorded_calls_have_names_for_readers(pictured: dict[str, Any]) -> None:
+    for name in ("calls.png", "calls-beside.png"):
+        for axes in pictured[name].axes:
+            written = [each.get_text() for each in [*axes.get_yticklabels(), *axes.texts]]
+            assert len(written) > 6 and not [each for each in written if "_" in each.replace("minikube_py", "")]
+            assert axes.get_legend() is None
+
+
 def test_no_text_lies_over_another_or_over_another_panel(figures: list[Any]) -> None:
     for figure in figures:
         renderer = FigureCanvasAgg(figure).get_renderer()
         figure.draw(renderer)
-        boxes = {each: each.get_window_extent(renderer) for each in [*figure.texts, figure._suptitle]}
+        boxes = {each: each.get_window_extent(renderer) for each in [*figure.texts, figure._suptitle] if each}
         for axes in figure.axes:
             ticks = [tick.label1 for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]
             texts = [axes._left_title, axes.xaxis.label, axes.yaxis.label, *axes.texts, *ticks]
@@ -293,11 +325,11 @@ def test_panels_of_one_figure_have_one_scale_and_lines_have_their_own_colour(fig
             for way in ("get_xlim", "get_ylim"):
                 labels = {(each.get_xlabel(), getattr(each, way)()) for each in beside}
                 alike = {label for label, _ in labels}
-                assert len(labels) == len(alike), (figure._suptitle.get_text(), way)
+                assert len(labels) == len(alike), (figure.axes[0].get_title("left"), way)
         for axes in figure.axes:
             lines = [line for line in axes.get_lines() if line.get_linestyle() != "None" and len(line.get_xdata()) > 2]
             colours = [line.get_color() for line in lines]
-            assert len(set(colours)) >= len(colours) - 1, figure._suptitle.get_text()  # A bound may be black.
+            assert len(set(colours)) >= len(colours) - 1  # A bound may be black.
 
 
 def panels_in_rows(figure: Any) -> list[list[Any]]:
