@@ -12,7 +12,7 @@ from doc_commands import Line, commands, commands_of
 from needs import absent, original_program, require_kubectls
 from patience import PATIENCE_S
 
-PROGRAMS = ("kubectl", "docker", "etcdctl", "etcdutl")
+PROGRAMS = ("kubectl", "docker", "etcdctl", "etcdutl", "kube-scheduler")
 LINES = [line for line in commands_of(*PROGRAMS) if "..." not in line.words]
 
 

@@ -54,7 +54,7 @@ def commands(page: str, text: str) -> Iterator[Line]:
             # What follows a redirection names a file.
             next_at = next((at for at, word in enumerate(rest) if word in NEXT), len(rest))
             words = rest[next_at + 1 :]
-            while part and re.fullmatch(r"[A-Z_]+=\S*|sudo|time|exec", part[0]):
+            while part and re.fullmatch(r"[A-Z_]+=\S*|sudo|time|exec|nice", part[0]):
                 del part[0]
             if part:
                 yield Line(page, number, tuple(part))

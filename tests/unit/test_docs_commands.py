@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 from collections.abc import Iterator
 
 import pytest
@@ -54,6 +55,29 @@ def test_a_target_on_a_page_is_there(line: Line) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     asked = {word for word in line.words[1:] if not re.match(r"[A-Z_]+=|-", word)}
     assert asked <= targets, line
+
+
+@pytest.mark.parametrize("line", commands_of("python", "tools/upstream"), ids=str)
+def test_a_script_on_a_page_is_there_and_has_its_flags(line: Line) -> None:
+    words = [word for word in line.words if word != "python"]
+    if words[0].startswith("-"):
+        return  # A module of Python's or pytest.
+    script = ROOT / words[0]
+    assert script.is_file()
+    beside = "".join(path.read_text(encoding="utf-8") for path in script.parent.glob("*.py"))
+    text = script.read_text(encoding="utf-8") + beside
+    for flag in {word.partition("=")[0] for word in words if word.startswith("--")}:
+        assert f'"{flag}"' in text, flag
+    if script.name == "upstream":
+        assert f'"{words[1]}"' in text
+
+
+@pytest.mark.parametrize("line", commands_of("pip", ".venv/bin/pip"), ids=str)
+def test_an_extra_on_a_page_is_one(line: Line) -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert line.words[1] == "install"
+    for listed in re.findall(r"\[(.*?)\]", " ".join(line.words)):
+        assert set(listed.split(",")) <= known.keys()
 
 
 TYPED = {
