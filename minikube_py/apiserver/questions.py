@@ -130,8 +130,8 @@ class Questions:
         asked.left.discard(name)
         if "error" in document:
             text = str(document["error"])
-            wrong = document.get("code") == 400
-            asked.found.set_exception(bad_request(text) if wrong else StatusError(500, "InternalError", text, None))
+            refusal = {"400": bad_request, "503": service_unavailable}.get(str(document.get("code")))
+            asked.found.set_exception(refusal(text) if refusal else StatusError(500, "InternalError", text, None))
         elif document.get("answer") is not None or not asked.left:
             asked.found.set_result(document.get("answer"))
 

@@ -56,13 +56,11 @@ def _decided(answer: Json) -> list[str]:
     lines = [f"{answer['pod']} {where}"]
     if (group := answer.get("group")) is not None:
         lines.append(f"of its group {group['name']} {group['pods']} pods are there, {group['scheduled']} have a node")
-    if (held := answer.get("heldBack")) is not None:
-        lines.append(f"held back by {held['plugin']}: {held['reason']}")
     decision = answer["decision"]
     if answer.get("flow"):
         lines.append(_flow(answer["flow"]))
     if decision is None:
-        return [*lines, "" if held is not None else "the details of that decision are no longer kept", ""]
+        return [*lines, "" if answer.get("heldBack") else "the details of that decision are no longer kept", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
     head = f"scheduler decision {decision['decision']}; the numbers of all decisions for this pod: {numbers}"
     if not decision["node"]:
@@ -82,6 +80,8 @@ def _flow(flow: Json) -> str:
 def told(answer: Json) -> list[str]:
     """The current nodes, and what would have to change."""
     lines = [f"now {answer['fits']} of {answer['of']} nodes fit"]
+    if (held := answer.get("heldBack")) is not None:
+        lines.insert(0, f"held back by {held['plugin']}: {held['reason']}")
     if answer.get("extendersNotAsked"):
         lines.append(f"not asked, and may decide differently: extenders {', '.join(answer['extendersNotAsked'])}")
     if answer["best"]:

@@ -53,6 +53,8 @@ class Answering:
 def _answer(scheduler: Scheduler, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"answer": scheduler.ask(asked["question"], asked["subject"], asked["params"])}
+    except StatusError as error:
+        return {"error": error.message, "code": error.code}
     except ValueError as error:
         return {"error": str(error), "code": 400}
     except Exception as error:

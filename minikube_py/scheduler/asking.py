@@ -17,7 +17,7 @@ from minikube_py.scheduler.objects import NodeInfo, QueuedPodInfo
 from minikube_py.scheduler.waiting import Waiting
 
 if TYPE_CHECKING:
-    from minikube_py.scheduler.queue import Rules
+    from minikube_py.scheduler.rules import Rules
 
 NO_ROW: Final = -1
 
@@ -112,18 +112,23 @@ class Groups:
         return group
 
     def _key(self, queued: QueuedPodInfo, gated: bool) -> object:
-        """Pods with equal keys are helped by the same changes: by spec, priority and nomination if only node-local
-        filters rejected them; gated pods unless their gate inspects the pod itself, which `update` handles."""
-        pod = queued.pod
+        """Pods with equal keys are helped by the same changes: by what the node-local filters read, priority and
+        nomination if only such filters rejected them; gated pods if their gate says so."""
+        pod, rules = queued.pod, self._rules.get(queued.pod.scheduler_name)
+        if rules is None:
+            return pod.uid
         if gated:
             # A pod that was tried before is woken by what rejected it then.
             tried = queued.unschedulable_plugins != {queued.gating_plugin}
-            return pod.uid if tried else (pod.scheduler_name, queued.gating_plugin, pod.group)
-        rules = self._rules.get(pod.scheduler_name)
-        if queued.pending_plugins or rules is None or not queued.unschedulable_plugins <= rules.local_plugins:
+            gate = None if tried else rules.gate_key(queued.gating_plugin, pod)
+            return pod.uid if gate is None else (pod.scheduler_name, queued.gating_plugin, gate)
+        if queued.pending_plugins or not queued.unschedulable_plugins <= rules.local_plugins:
+            return pod.uid
+        read = rules.reads(pod)
+        if read is None:
             return pod.uid
         may_preempt = pod.priority, pod.preemption_policy, rules.promised(pod)
-        return (pod.scheduler_name, pod.spec, may_preempt, frozenset(queued.unschedulable_plugins))
+        return (pod.scheduler_name, read, may_preempt, frozenset(queued.unschedulable_plugins))
 
 
 class _Class:

@@ -236,6 +236,8 @@ class CachedResults:
         raws = {raw.scorer: raw.scores for raw in kept.raws}
         for scorer in prepared.scorers:
             raw = raw_scores(scorer, prepared.state, pod, nodes, mask)
+            if scorer.normalize is None:
+                _check_range(scorer, raw, mask)
             if scorer in raws:
                 raws[scorer][slots] = 0 if raw is None else raw
             elif raw is not None:

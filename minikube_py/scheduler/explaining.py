@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from minikube_py.api.errors import service_unavailable
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.filtering import rejection
-from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, NoNodesAvailable, Status
+from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, NoNodesAvailable, PluginError, Status
 from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import Candidate, DefaultPreemption
 from minikube_py.scheduler.preparing import Prepared, Rejected
@@ -247,15 +248,26 @@ def decision_json(number: int, explanation: Explanation) -> Json:
 
 
 def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, params: Mapping[str, str]) -> Json:
-    """Raises: PluginError; ValueError if a parameter is not an integer, or the decision is not recorded."""
+    """Raises: PluginError; ValueError if a parameter is no integer, or the decision is not recorded; StatusError 503
+    if the pod is the first to need a kind, which is then read."""
     limit = int(params.get("limit") or 0)
+    needed = run.profile.kinds_needed(pod)
+    if not scheduler.kinds.known(needed):
+        plurals = ", ".join(sorted({kind.resource.plural for kind in needed}))
+        raise service_unavailable(f"the scheduler has not read {plurals} yet: ask again in a moment")
     with _undisturbed(scheduler, run, pod):
-        document = judged(run, _unplaced(pod), limit, pod.node_name)
+        try:
+            document = judged(run, pod if question == "what-if" else _unplaced(pod), limit, pod.node_name)
+        except PluginError as error:
+            nothing = {"best": [], "runnerUp": "", "fits": 0, "of": scheduler.columns.count, "nodes": []}
+            document = {"pod": pod.key, **nothing, "message": str(error), "changes": [], "preemption": None}
     if scheduler.extenders:
         # Extenders may count a query as granted.
         document["extendersNotAsked"] = [each.url_prefix for each in scheduler.extenders.configs]
     if question == "what-if":
-        return document
+        held = run.profile.run_pre_enqueue(pod)
+        told = {} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}}
+        return {**document, **told}
     document |= {"node": pod.node_name, "nowS": round(scheduler.clock.monotonic_s(), 6)}
     decisions = scheduler.decisions
     numbers = decisions.numbers_of(pod.uid)

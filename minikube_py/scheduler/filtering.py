@@ -116,7 +116,10 @@ def _count(diagnosis: Diagnosis, name: str, plugin: Any, state: CycleState, pod:
             _tally(diagnosis, meaning(code).by(name), slots[codes == code])
     elif callable(getattr(plugin, "filter", None)):
         for slot, node in zip(slots, rejected.infos(), strict=True):
-            _tally(diagnosis, plugin.filter(state, pod, node).by(name), np.array([slot]))
+            status = plugin.filter(state, pod, node)
+            if status is None or ok(name, status):
+                raise PluginError(f'running "{name}" filter plugin: filter_nodes rejects {node}, filter does not')
+            _tally(diagnosis, status.by(name), np.array([slot]))
     else:
         _tally(diagnosis, _unsatisfied(name), slots)
 

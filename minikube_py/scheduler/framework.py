@@ -361,6 +361,8 @@ class NeedsKinds(Protocol):
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
+    """`gate_key(pod) -> hashable`, if present: the hints answer alike for rejected pods with equal keys."""
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None: ...
 
 

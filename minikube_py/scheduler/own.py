@@ -1,28 +1,38 @@
 """A custom plugin: loaded by `FILE.py:CLASS`, `MODULE:CLASS` or entry point name, and run beside the others.
 
-Only `filter` or `score` for one node is required. An exception in such a plugin becomes an Error status with upstream's
-message and the line where it happened; the scheduler and the other pods continue.
+It needs the methods of one extension point; to look at nodes, only `filter` or `score` for one node. An exception in
+such a plugin, or a result that means nothing, becomes an Error status with upstream's message and the line where it
+happened; the scheduler and the other pods continue (ADR 0108).
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
+from minikube_py.errors import MinikubeError
 from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
-from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, PluginError, PluginFactory
-from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, PluginError, PluginFactory
+from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
+from minikube_py.scheduler.own_results import CHECKS, Nonsense
+from minikube_py.scheduler.plugins.queueing import PrioritySort
 
 logger = logging.getLogger(__name__)
 
-_DERIVING: Final = (("filter_nodes", "filter"), ("score_nodes", "score"))
+_NEEDING: Final = {
+    "filter_nodes": ("filter", "the form for one node"),
+    "score_nodes": ("score", "the form for one node"),
+    "reserve": ("unreserve", "what gives back"),
+    "add_pod": ("remove_pod", "its reverse"),
+    "remove_pod": ("add_pod", "its reverse"),
+}
+"""By method, another that it needs, and what that is."""
 
 
 class Scope(StrEnum):
@@ -65,14 +75,15 @@ def _make(name: str, kind: Callable[..., Any], args: Mapping[str, Any], handle: 
         raise ConfigError(f'plugin "{name}" takes no args; give it `def __init__(self, args)`, or remove its args')
     try:
         plugin = kind(*(args, handle)[:count])
+        guarded = Guarded(name, plugin)
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(f'initializing plugin "{name}": {told(error)}') from error
-    for many, one in _DERIVING:
-        if callable(getattr(plugin, many, None)) and not callable(getattr(plugin, one, None)):
-            raise ConfigError(f'plugin "{name}" has {many} and no {one}: write the form for one node as well')
-    return Guarded(name, plugin)
+    for method, (other, what) in _NEEDING.items():
+        if callable(getattr(plugin, method, None)) and not callable(getattr(plugin, other, None)):
+            raise ConfigError(f'plugin "{name}" has {method} and no {other}: write {what} as well')
+    return guarded
 
 
 def _parameters(kind: Callable[..., Any]) -> int:
@@ -87,23 +98,41 @@ def _parameters(kind: Callable[..., Any]) -> int:
 
 
 _FAILED: Final = {
+    "pre_enqueue": 'running PreEnqueue plugin "{}": {}',
+    "sort_key": 'running QueueSort plugin "{}": {}',
+    "less": 'running QueueSort plugin "{}": {}',
     "pre_filter": 'running PreFilter plugin "{}": {}',
     "add_pod": 'running AddPod on PreFilter plugin "{}": {}',
     "remove_pod": 'running RemovePod on PreFilter plugin "{}": {}',
     "filter": 'running "{}" filter plugin: {}',
     "filter_nodes": 'running "{}" filter plugin: {}',
     "reject_codes": 'running "{}" filter plugin: {}',
+    "post_filter": 'running PostFilter plugin "{}": {}',
+    "post_filter_through": 'running PostFilter plugin "{}": {}',
     "pre_score": 'running PreScore plugin "{}": {}',
     "score": 'running Score plugins: plugin "{}" failed with: {}',
     "score_nodes": 'running Score plugins: plugin "{}" failed with: {}',
     "normalize_scores": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
     "reserve": 'running Reserve plugin "{}": {}',
     "permit": 'running Permit plugin "{}": {}',
+    "has_pre_bind": 'running PreBind plugin "{}": {}',
+    "pre_bind": 'running PreBind plugin "{}": {}',
+    "bind": 'running Bind plugin "{}": {}',
+    "events_to_register": 'initializing plugin "{}": {}',
 }
 """Upstream's messages for failing plugin methods."""
 
-_WITHOUT: Final[Mapping[str, Any]] = {"unreserve": None, "post_bind": None, "kinds_needed": (), "sign_pod": None}
-"""Methods that cannot fail, and their results if they raise."""
+_RAISED: Final = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit)
+"""What may come out of code that awaits nothing; CancelledError and SystemExit would end the scheduler in silence."""
+_ASYNC: Final = frozenset(("pre_bind", "bind", "post_filter_through"))
+_WITHOUT: Final[Mapping[str, Any]] = {
+    "kinds_needed": (),
+    "sign_pod": None,
+    "bounds": (),
+    "unreserve": None,
+    "post_bind": None,
+}
+"""Methods that cannot fail, and their results if they do."""
 
 
 class Guarded:
@@ -115,6 +144,8 @@ class Guarded:
         self.scope = self._scope()
         self.node_local = self.scope is Scope.NODE
         self.normalize = getattr(plugin, "normalize", None)
+        if not (self.normalize is None or isinstance(self.normalize, Normalize)):
+            raise ConfigError(f'plugin "{name}": normalize is {self.normalize!r}; a Normalize is expected')
         # Scores of a bounded plugin are not checked.
         self.bounded = False
         self._plain = self.normalize is None and not callable(getattr(plugin, "normalize_scores", None))
@@ -138,50 +169,113 @@ class Guarded:
         return scope
 
     def guarded(self, method: str, own: Callable[..., Any]) -> Callable[..., Any]:
+        """Raises: ConfigError if it is async and must not be."""
+        if method in _ASYNC:
+            return partial(self._run_async, method, own)
+        if method in CHECKS and inspect.iscoroutinefunction(own):
+            raise ConfigError(f'plugin "{self.name}": {method} is async; only {", ".join(sorted(_ASYNC))} may be')
         if method in _WITHOUT:
             return partial(self._or_nothing, method, own)
-        if method not in _FAILED:
-            return own
-        checks = {"score": self._check_score, "score_nodes": self._check_scores, "filter_nodes": self._check_mask}
-        return partial(self._run, method, own, checks.get(method))
+        return partial(self._run, method, own) if method in CHECKS else own
 
-    def _run(self, method: str, own: Callable[..., Any], check: Callable[..., Any] | None, *given: Any) -> Any:
-        """Raises: PluginError."""
+    def _run(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
+        """Raises: PluginError; ConfigError from `events_to_register`."""
+        try:
+            return self._checked(method, own(*given), given)
+        except _RAISED as error:
+            kind = ConfigError if method == "events_to_register" else PluginError
+            raise kind(self._said(method, error)) from error
+
+    async def _run_async(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
+        """Raises: PluginError; MinikubeError unchanged, since a binding whose answer is lost is not one that failed."""
         try:
             found = own(*given)
-        except Exception as error:
-            raise PluginError(_FAILED[method].format(self.name, told(error))) from error
-        return found if check is None else check(found, given[-1])
+            return self._checked(method, await found if inspect.isawaitable(found) else found, given)
+        except MinikubeError:
+            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something else was cancelled that it waited for.
+            raise PluginError(self._said(method, error)) from error
+        except _RAISED as error:
+            raise PluginError(self._said(method, error)) from error
 
     def _or_nothing(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         try:
-            return own(*given)
-        except Exception:
-            logger.exception("%s of plugin %s", method, self.name)
+            return self._checked(method, own(*given), given)
+        except _RAISED as error:
+            logger.error("plugin %s: %s", self.name, _why(method, error), exc_info=error)
             return _WITHOUT[method]
 
-    def _check_score(self, score: Any, node: Any) -> int:
-        if isinstance(score, bool) or not isinstance(score, int | np.integer):
-            text = f"score returned {score!r} for node {node.name}; an int is expected"
-            raise PluginError(_FAILED["score"].format(self.name, text))
-        if self._plain and not 0 <= score <= MAX_NODE_SCORE:
-            text = f'plugin "{self.name}" returns an invalid score {score}'
-            raise PluginError(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
-        return int(score)
+    def _checked(self, method: str, found: Any, given: Sequence[Any]) -> Any:
+        checked = CHECKS[method](found, *given)
+        if method == "score" and self._plain and not 0 <= checked <= MAX_NODE_SCORE:
+            text = f'plugin "{self.name}" returns an invalid score {checked}'
+            raise _OutOfRange(f"{text}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing")
+        return checked
 
-    def _check_scores(self, scores: Any, nodes: Any) -> Any:
-        return self._check_array("score_nodes", scores, nodes, "i")
+    def _said(self, method: str, error: BaseException) -> str:
+        text = str(error) if isinstance(error, _OutOfRange) else _FAILED[method].format(self.name, _why(method, error))
+        # What is no UTF-8 could not be written to the pod.
+        return text.encode(errors="replace").decode()
 
-    def _check_mask(self, mask: Any, nodes: Any) -> Any:
-        return self._check_array("filter_nodes", mask, nodes, "b")
 
-    def _check_array(self, method: str, found: Any, nodes: Any, kind: str) -> Any:
-        fits = isinstance(found, np.ndarray) and found.dtype.kind == kind and found.shape == (len(nodes),)
-        if found is None or fits:
-            return found
-        wanted = "ints" if kind == "i" else "bools"
-        text = f"{method} wants a numpy array of {len(nodes)} {wanted}, one a node, or None"
-        raise PluginError(_FAILED[method].format(self.name, text))
+def _why(method: str, error: BaseException) -> str:
+    return f"{method} {error}" if isinstance(error, Nonsense) else told(error)
+
+
+class _OutOfRange(PluginError):
+    """Has upstream's whole message."""
+
+
+class Order:
+    """The queue's sort key by a plugin: what it returns for a queued pod can be compared. Where the plugin fails, pods
+    are in the order of PrioritySort."""
+
+    def __init__(self, plugin: Any) -> None:
+        self._plugin = plugin
+        self._has_key = callable(getattr(plugin, "sort_key", None))
+        self._told = False
+
+    def __call__(self, queued: QueuedPodInfo) -> Place:
+        try:
+            return Place(self, queued, self._plugin.sort_key(queued) if self._has_key else None)
+        except Exception as error:
+            self._tell(queued, error)
+            return Place(self, queued, None)
+
+    def is_before(self, one: Place, other: Place) -> bool:
+        try:
+            if not self._has_key:
+                return bool(self._plugin.less(one.queued, other.queued))
+            if one.key is not None and other.key is not None:
+                return bool(one.key < other.key)
+        except Exception as error:
+            self._tell(one.queued, error)
+        return PrioritySort().less(one.queued, other.queued)
+
+    def _tell(self, queued: QueuedPodInfo, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            text = "the order of pod %s fails, told once; such pods are in the order of PrioritySort: %s"
+            logger.error(text, queued.pod.key, error)
+
+
+class Place:
+    __slots__ = ("_order", "key", "queued")
+
+    def __init__(self, order: Order, queued: QueuedPodInfo, key: Any) -> None:
+        self._order, self.queued, self.key = order, queued, key
+
+    def __lt__(self, other: Place) -> bool:
+        return self._order.is_before(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and not (self < other or other < self)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def signature(pod: PodInfo) -> object:

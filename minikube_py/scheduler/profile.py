@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cmp_to_key, partial
+from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from minikube_py.api.errors import aggregate
@@ -32,7 +33,9 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
+from minikube_py.scheduler.own import Order
 from minikube_py.scheduler.plugins.node_resources import ArgsError
+from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.preparing import Plugins, Scorer
 from minikube_py.scheduler.registry import UPSTREAM_POINTS, factory
 
@@ -118,6 +121,8 @@ class Profile:
             name: plugin for name, plugin in self.looking.pre_filters.items() if isinstance(plugin, PreFilterExtensions)
         }
         self._signers = tuple(p for p in self.local.by_name().values() if callable(getattr(p, "sign_pod", None)))
+        filtering = {*self.local.pre_filters.values(), *self.local.filters.values()}
+        self._filter_signers = tuple(plugin for plugin in self._signers if plugin in filtering)
 
     @classmethod
     def named(
@@ -170,9 +175,12 @@ class Profile:
             if errors:
                 raise ConfigError(f'initializing plugin "{name}": {aggregate(str(error) for error in errors)}')
         try:
-            self._made[name] = make(args, self._handle)
+            made = self._made[name] = make(args, self._handle)
         except ArgsError as error:
             raise ConfigError(f'initializing plugin "{name}": {error}') from error
+        if not any(takes_part(made, point) for point in POINTS) and not getattr(made, "places_in_rounds", False):
+            methods = ", ".join(method for each in _METHODS.values() for method in each)
+            raise ConfigError(f'plugin "{name}" takes part in no extension point: it has none of {methods}')
 
     def _check(self, sorters: Sequence[str], binders: Sequence[str]) -> None:
         if len(sorters) != 1:
@@ -191,10 +199,7 @@ class Profile:
 
     def _sort_key(self) -> Callable[[QueuedPodInfo], Any]:
         plugin = self._queue_sort
-        if callable(getattr(plugin, "sort_key", None)):
-            key: Callable[[QueuedPodInfo], Any] = plugin.sort_key
-            return key
-        return cmp_to_key(lambda a, b: -1 if plugin.less(a, b) else (1 if plugin.less(b, a) else 0))
+        return plugin.sort_key if isinstance(plugin, PrioritySort) else Order(plugin)
 
     @property
     def queue_sort_name(self) -> str:
@@ -240,6 +245,11 @@ class Profile:
             parts.append(part)
         return tuple(parts)
 
+    def reads(self, pod: PodInfo) -> object:
+        """A hashable of all that the node-local filters read of the pod; None if unknown."""
+        parts = [plugin.sign_pod(pod) for plugin in self._filter_signers]
+        return None if None in parts else (pod.spec, *parts)
+
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         for name, plugin in self.pre_enqueue_plugins.items():
             try:
@@ -281,9 +291,12 @@ class Profile:
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """In reverse order, all plugins, whether or not they reserved."""
+        """In reverse order, all plugins, whether or not they reserved. Never raises: the node is released anyway."""
         for plugin in reversed(self.reservers.values()):
-            plugin.unreserve(state, pod, node_name)
+            try:
+                plugin.unreserve(state, pod, node_name)
+            except Exception:
+                logger.exception("Unreserve of plugin %s for pod %s", plugin.name, pod.key)
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, dict[str, float]]:
         """The status, and for Wait, each plugin's timeout in seconds."""
@@ -295,6 +308,8 @@ class Profile:
                 continue
             if status.code is not Code.WAIT:
                 return _of_point("Permit", name, status), {}
+            if isnan(timeout_s):
+                return Status(Code.ERROR, f'running Permit plugin "{name}": its timeout is no number', plugin=name), {}
             waits[name] = timeout_s
             told = Status(Code.WAIT, *status.reasons, WAITED_FOR)
         return told, waits

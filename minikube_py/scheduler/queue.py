@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from minikube_py.scheduler.asking import Group, Groups, Unasked
 from minikube_py.scheduler.framework import (
@@ -24,15 +24,10 @@ from minikube_py.scheduler.framework import (
     INT64_MAX,
     WILDCARD,
     ClusterChange,
-    EventRegistration,
     QueueingHint,
-    Status,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
-
-if TYPE_CHECKING:
-    from minikube_py.scheduler.evaluate import Evaluator
-    from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.rules import Rules
 
 logger = logging.getLogger(__name__)
 
@@ -56,42 +51,6 @@ QUESTIONS_MAX = 1024
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF = "PopFromBackoffQ"
-
-
-class Rules:
-    """A profile's callbacks for the queue. `fits(pod, node)`: whether it passes all node-local filters on the current
-    node, or on the node without the pods that it may preempt. `needs(pod)`: the free amounts required for that, valid
-    for every node while the pod waits. `promised(pod)`: its nominated node."""
-
-    __slots__ = ("events", "fits", "hints", "local_plugins", "needs", "pre_enqueue", "promised")
-
-    def __init__(
-        self,
-        events: Iterable[tuple[str, EventRegistration]],
-        fits: Callable[[PodInfo, str], bool],
-        local_plugins: frozenset[str],
-        pre_enqueue: Callable[[PodInfo], Status],
-        needs: Callable[[PodInfo], Mapping[str, int]] = lambda pod: NO_NEEDS,
-        promised: Callable[[PodInfo], str] = lambda pod: "",
-    ) -> None:
-        self.hints: dict[str, list[EventRegistration]] = {}
-        for plugin, registration in events:
-            self.hints.setdefault(plugin, []).append(registration)
-        self.fits = fits
-        self.local_plugins = local_plugins
-        self.pre_enqueue = pre_enqueue
-        self.needs = needs
-        self.promised = promised
-
-    @classmethod
-    def of(cls, profile: Profile, evaluator: Evaluator, more: Iterable[tuple[str, EventRegistration]]) -> Rules:
-        """`more`: additional events that wake its pods."""
-        events = [*profile.events(), *more]
-        local, gates = profile.local_plugins, profile.run_pre_enqueue
-        return cls(events, evaluator.helps, local, gates, evaluator.needs, evaluator.promised)
-
-
-NO_NEEDS: Mapping[str, int] = {}
 
 
 class SchedulingQueue:

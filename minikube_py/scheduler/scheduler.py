@@ -60,8 +60,9 @@ from minikube_py.scheduler.permit import WaitingPods
 from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.profile import Profile, require_one_order
-from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
+from minikube_py.scheduler.queue import NEVER, SchedulingQueue
 from minikube_py.scheduler.reports import REASON_ERROR, REASON_UNSCHEDULABLE, Conditions, SchedulerEvents
+from minikube_py.scheduler.rules import Rules
 from minikube_py.scheduler.scoring import Choice
 
 logger = logging.getLogger(__name__)
@@ -570,14 +571,13 @@ class Scheduler:
         """Why the pod (`namespace/name` or uid) is where it is, or nowhere; None if the decision was not this
         scheduler's, or is no longer recorded."""
         known = self._pods.store.get(pod)
-        uid = known.uid if known is not None else pod
-        name = known.scheduler_name if known is not None else ""
+        uid, name = (known.uid, known.scheduler_name) if known is not None else (pod, "")
         run = self.profiles.get(name) or next(iter(self.profiles.values()))
         return self._decisions.explain(uid, run.evaluator)
 
     def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> dict[str, Any] | None:
         """User queries: "explain" a pod by its key, or "what-if" for a pod object. None if the pod is not this
-        scheduler's. Raises: PluginError, ValueError for an invalid parameter."""
+        scheduler's. Raises: as `answer`."""
         pod = project_pod(subject) if question == "what-if" else self._pods.store.get(subject)
         run = self.profiles.get(pod.scheduler_name) if pod is not None else None
         return None if run is None or pod is None else answer(self, run, pod, question, params)

@@ -33,7 +33,8 @@ from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.profile import Profile
-from minikube_py.scheduler.queue import Rules, SchedulingQueue
+from minikube_py.scheduler.queue import SchedulingQueue
+from minikube_py.scheduler.rules import Rules
 
 ZONES = 8
 SAMPLINGS = {"all": 100, "upstream": 0}

@@ -15,7 +15,8 @@ from scheduler_laws import check_queue
 from minikube_py.scheduler.framework import EVENT_ASSIGNED_POD_DELETE, SUCCESS, ClusterChange, Code, Status
 from minikube_py.scheduler.objects import PodInfo, PodSpec, QueuedPodInfo
 from minikube_py.scheduler.plugins.queueing import PrioritySort
-from minikube_py.scheduler.queue import NEVER, Rules, SchedulingQueue
+from minikube_py.scheduler.queue import NEVER, SchedulingQueue
+from minikube_py.scheduler.rules import Rules
 
 NAMES = [f"p{i}" for i in range(5)]
 SPECS = [PodSpec((("cpu", i),)) for i in range(2)]

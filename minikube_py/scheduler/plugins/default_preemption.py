@@ -73,6 +73,9 @@ class DefaultPreemption:
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
+    def gate_key(self, pod: PodInfo) -> object:
+        return ()
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """A pod is not tried while its victims are being evicted."""
         return UNDER_WAY if self._handle.is_preempting(pod.uid) else None

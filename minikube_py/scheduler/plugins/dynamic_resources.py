@@ -218,6 +218,10 @@ class DynamicResources:
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
 
+    def gate_key(self, pod: PodInfo) -> object:
+        """While a claim has no name yet, only the pod's own update helps; then it matters which claims there are."""
+        return () if any(claim.problem for claim in pod.claims) else None
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not pod.claims:
             return None

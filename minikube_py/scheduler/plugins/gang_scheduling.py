@@ -63,6 +63,9 @@ class GangScheduling:
 
     # --- points -----------------------------------------------------------------------------------------------------
 
+    def gate_key(self, pod: PodInfo) -> object:
+        return pod.group
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not pod.group:
             return None

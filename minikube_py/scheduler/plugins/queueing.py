@@ -31,6 +31,10 @@ class SchedulingGates:
         gone = ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
         return (EventRegistration(gone, own_update),)
 
+    def gate_key(self, pod: PodInfo) -> object:
+        """Only a pod's own update helps, which the queue puts to that pod alone."""
+        return ()
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not pod.gates:
             return None

@@ -30,15 +30,7 @@ from minikube_py.scheduler.volumes.binding import BindingFailed, Chosen, assume,
 from minikube_py.scheduler.volumes.finding import FindingError, Found, PodClaims, find, sorted_claims
 from minikube_py.scheduler.volumes.storage import Storage
 from minikube_py.scheduler.volumes.translation import TranslationError
-from minikube_py.scheduler.volumes.views import (
-    CAPACITIES,
-    CLAIMS,
-    CLASSES,
-    DRIVERS,
-    NODE_DRIVERS,
-    VOLUMES,
-    ClaimView,
-)
+from minikube_py.scheduler.volumes.views import CAPACITIES, CLAIMS, CLASSES, DRIVERS, NODE_DRIVERS, VOLUMES, ClaimView
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns

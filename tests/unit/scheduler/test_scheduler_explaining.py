@@ -14,6 +14,7 @@ import pytest
 from scheduler_objects import pod_object
 from scheduler_world import FakeApi, ManualClock, settle
 
+from minikube_py.api.errors import StatusError
 from minikube_py.cli.explain_pod import told
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.scheduler.config import SchedulerConfig
@@ -251,3 +252,24 @@ async def test_a_pods_nominated_node_comes_before_a_better_one() -> None:
             api.pod(name, cpu="1", priority=5, status=status)
             await settle()
             assert api.where(name) == best
+
+
+async def test_what_a_pod_needs_is_read_before_the_answer() -> None:
+    volume = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    async with scheduling(n1={"cpu": "4"}) as (api, scheduler):
+        metadata = {"name": "c", "namespace": "default", "uid": "c", "annotations": {}}
+        api.put("persistentvolumeclaims", {"metadata": metadata, "spec": {"volumeName": "v"}, "status": {}})
+        with pytest.raises(StatusError, match=r"has not read .*persistentvolumeclaims.* yet: ask again"):
+            what_if(scheduler, "p", **volume)
+        await settle()
+        assert "not found" not in json.dumps(what_if(scheduler, "p", **volume)["message"])
+
+
+async def test_what_holds_a_pod_back_before_the_queue_is_told() -> None:
+    async with scheduling(n1={"cpu": "4"}, n2={"cpu": "4"}) as (_, scheduler):
+        found = what_if(scheduler, "gated", schedulingGates=[{"name": "later"}])
+        held = "waiting for scheduling gates: [later]"
+        assert found["heldBack"] == {"plugin": "SchedulingGates", "reason": held}
+        assert told(found)[0] == f"held back by SchedulingGates: {held}"
+        found = what_if(scheduler, "named", nodeName="n2")
+        assert (found["best"], found["fits"], found["nodes"][0]["node"]) == (["n2"], 1, "n2")

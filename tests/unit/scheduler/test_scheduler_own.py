@@ -88,6 +88,21 @@ WRONG = [
     ("scope", LAST.replace("def __init__", "scope = 'RACK'\n    def __init__"), "mine.py:Last", "write NODE, TOPOLOGY"),
     ("no keys", LAST.replace("def __init__", "scope = 'TOPOLOGY'\n    def __init__"), "mine.py:Last", "topology_keys"),
     ("vectors alone", LAST.replace("score(", "score_nodes("), "mine.py:Last", "has score_nodes and no score"),
+    (
+        "no unreserve",
+        LAST + "    def reserve(self, *_):\n        pass\n",
+        "mine.py:Last",
+        "reserve and no unreserve: write what gives b",
+    ),
+    (
+        "no remove_pod",
+        LAST + "    def add_pod(self, *_):\n        pass\n",
+        "mine.py:Last",
+        "has add_pod and no remove_pod",
+    ),
+    ("async", LAST.replace("def score", "async def score"), "mine.py:Last", "score is async; only bind, "),
+    ("normalize", LAST.replace("def __init__", "normalize = 100\n    def __init__"), "mine.py:Last", "a Normalize is"),
+    ("no point", LAST.replace("score(", "scores("), "mine.py:Last", "takes part in no extension point: it has none of"),
     ("constructor", LAST.replace("args.get", "args.take"), "mine.py:Last", 'initializing plugin "Last": Attribute'),
     ("no place", LAST, "Last", "write FILE.py:CLASS, MODULE:CLASS, or the name of an entry point"),
     ("no module", LAST, "nowhere.at.all:Last", "No module named 'nowhere'; write MODULE:CLASS or FILE.py:CLASS"),
@@ -212,6 +227,103 @@ class Leaky:
     await scheduler.stop()
 
 
+BY_POINT = {
+    "pre_enqueue": "self, pod",
+    "less": "self, one, other",
+    "permit": "self, state, pod, node_name",
+    "post_bind": "self, state, pod, node_name",
+}
+
+
+@pytest.mark.parametrize("method", BY_POINT)
+def test_one_point_is_enough(tmp_path: Path, method: str) -> None:
+    mine = file(tmp_path, f"class One:\n    def {method}({BY_POINT[method]}):\n        return None\n")
+    sort = "plugins: {queueSort: {disabled: [{name: '*'}], enabled: [{name: One}]}}" if method == "less" else ""
+    config = file(tmp_path, f"{HEAD}profiles: [{{{sort}}}]", "c.yaml")
+    assert chosen(f"{mine}:One", config=config).registry.keys() == {"One"}
+
+
+async def test_small_integers_do_not_wrap(tmp_path: Path) -> None:
+    text = """
+import numpy as np
+class Bytes:
+    scope = "CLUSTER"
+    def score(self, state, pod, node):
+        return 10 * int(node.name[1:])
+    def score_nodes(self, state, pod, nodes):
+        return np.array([10 * int(node.name[1:]) for node in nodes.infos()], np.int8)
+"""
+    config = file(tmp_path, HEAD + "profiles: [{plugins: {score: {enabled: [{name: Bytes, weight: 20}]}}}]", "c.yaml")
+    async with scheduling(chosen(f"{file(tmp_path, text)}:Bytes", config=config), *(f"n{i}" for i in range(11))) as api:
+        api.pod("p", cpu="1")
+        await settle()
+        assert api.where("p") == "n10"
+
+
+async def test_both_forms_must_agree_on_who_is_turned_down(tmp_path: Path) -> None:
+    text = """
+import numpy as np
+class Two:
+    def filter(self, state, pod, node):
+        return None
+    def filter_nodes(self, state, pod, nodes):
+        return np.zeros(len(nodes), np.bool_)
+"""
+    async with scheduling(chosen(f"{file(tmp_path, text)}:Two"), "n1") as api:
+        api.pod("p", cpu="1")
+        await settle()
+        wanted = 'running "Two" filter plugin: filter_nodes rejects NodeInfo(n1), filter does not'
+        assert api.condition("p")["message"] == wanted
+
+
+LABELLED = """
+from minikube_py.scheduler.framework import Code, Status
+
+class Labelled:
+    scope = "NODE"
+    def filter(self, state, pod, node):
+        fits = node.labels.get("for") == pod.labels.get("app")
+        return None if fits else Status(Code.UNSCHEDULABLE, "node(s) were not for it")
+"""
+AFTER = """
+from minikube_py.scheduler.framework import *
+
+class After:
+    def __init__(self, args, handle):
+        self.handle = handle
+    def pre_enqueue(self, pod):
+        if "after" not in pod.labels:
+            return None
+        first = self.handle.pod("default/" + pod.labels["after"])
+        placed = first is not None and first.node_name
+        return None if placed else Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "not yet")
+    def events_to_register(self):
+        def helps(pod, change):
+            return QueueingHint.QUEUE if change.new.name == pod.labels.get("after") else QueueingHint.SKIP
+        return [EventRegistration(ClusterEvent(ASSIGNED_POD, Action.ADD), helps)]
+"""
+
+
+async def test_waiting_pods_of_one_spec_are_woken_by_what_the_filters_read(tmp_path: Path) -> None:
+    async with scheduling(chosen(f"{file(tmp_path, LABELLED)}:Labelled"), "n1") as api:
+        for app in ("a", "b"):
+            api.pod(app, metadata={"labels": {"app": app}})
+            await settle()
+        api.node("n2", labels={"for": "b"})
+        await settle()
+        assert (api.where("a"), api.where("b")) == ("", "n2")
+
+
+async def test_gated_pods_are_asked_one_by_one(tmp_path: Path) -> None:
+    async with scheduling(chosen(f"{file(tmp_path, AFTER)}:After"), "n1") as api:
+        for name, first in (("x", "one"), ("y", "two")):
+            api.pod(name, metadata={"labels": {"after": first}})
+            await settle()
+        api.pod("two")
+        await settle()
+        assert (api.where("x"), api.where("y")) == ("", "n1")
+
+
 def test_an_array_of_another_shape_is_refused(tmp_path: Path) -> None:
     text = """
 import numpy as np
@@ -223,7 +335,7 @@ class Short:
 """
     plugin = find(f"{file(tmp_path, text)}:Short").make({}, None)  # type: ignore[arg-type]
     assert plugin.filter(CycleState(), pod(), node("n")) is None  # type: ignore[attr-defined]
-    with pytest.raises(PluginError, match="wants a numpy array of 2 bools"):
+    with pytest.raises(PluginError, match="a numpy array of 2 bools, one a node, or None, is expected"):
         plugin.filter_nodes(CycleState(), pod(), [0, 0])  # type: ignore[attr-defined]
 
 

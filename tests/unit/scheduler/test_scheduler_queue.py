@@ -31,9 +31,9 @@ from minikube_py.scheduler.queue import (
     NEVER,
     QUESTIONS_MAX,
     UNSCHEDULABLE,
-    Rules,
     SchedulingQueue,
 )
+from minikube_py.scheduler.rules import Rules
 
 GATES = SchedulingGates()
 

@@ -18,7 +18,8 @@ from minikube_py.scheduler.framework import (
     ClusterChange,
 )
 from minikube_py.scheduler.profile import Profile
-from minikube_py.scheduler.queue import FLUSHED_AT_ONCE, QUESTIONS_AT_ONCE, UNASKED_MAX, Rules, SchedulingQueue
+from minikube_py.scheduler.queue import FLUSHED_AT_ONCE, QUESTIONS_AT_ONCE, UNASKED_MAX, SchedulingQueue
+from minikube_py.scheduler.rules import Rules
 from minikube_py.scheduler.waiting import Waiting
 
 WAITING = 10_000

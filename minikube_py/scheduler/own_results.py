@@ -1,0 +1,203 @@
+"""What a custom plugin's method may return; anything else is refused, with the type that is expected.
+
+A check gets the result and the arguments of the call. It returns the result as the framework wants it, or raises
+Nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from math import isnan
+from reprlib import repr as short
+from typing import Any, Final
+
+import numpy as np
+
+from minikube_py.scheduler.framework import (
+    INT64_MAX,
+    MAX_NODE_SCORE,
+    Bound,
+    Code,
+    EventRegistration,
+    IntArray,
+    PermitResult,
+    PostFilterResult,
+    PreFilterResult,
+    Status,
+)
+from minikube_py.scheduler.kinds import NeededKind
+
+SCORE_MAX: Final = INT64_MAX // MAX_NODE_SCORE
+"""Before normalisation, which multiplies."""
+_NUMBER: Final = (int, float, np.integer, np.floating)
+
+
+class Nonsense(Exception):
+    """The text says what was returned and what is expected."""
+
+    def __init__(self, found: object, wanted: str, where: str = "") -> None:
+        try:
+            said = short(found)
+        except Exception:
+            said = f"a {type(found).__name__}"
+        super().__init__(f"returned {said}{where}; {wanted} is expected")
+
+
+def _anything(found: Any, *given: Any) -> None:
+    return None
+
+
+def _status(found: Any, *given: Any) -> Status | None:
+    if found is None or (isinstance(found, Status) and _is_whole(found)):
+        return found
+    raise Nonsense(found, "a Status or None")
+
+
+def _is_whole(status: Status) -> bool:
+    texts = (*status.reasons, status.plugin)
+    return isinstance(status.code, Code) and all(isinstance(text, str) and _is_unicode(text) for text in texts)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pair(found: Any, kind: type, wanted: str) -> tuple[Any, Status | None]:
+    if isinstance(found, tuple) and len(found) == 2 and (found[0] is None or isinstance(found[0], kind)):
+        return found[0], _status(found[1])
+    raise Nonsense(found, wanted)
+
+
+def _pre_filtered(found: Any, *given: Any) -> tuple[PreFilterResult | None, Status | None]:
+    result, status = _pair(found, PreFilterResult, "(PreFilterResult or None, Status or None)")
+    if result is None or result.node_names is None:
+        return result, status
+    if not isinstance(result.node_names, Set):
+        raise Nonsense(result, "a frozenset of node names, or None,")
+    return PreFilterResult(frozenset(result.node_names)), status
+
+
+def _post_filtered(found: Any, *given: Any) -> tuple[PostFilterResult | None, Status]:
+    result, status = _pair(found, PostFilterResult, "(PostFilterResult or None, Status)")
+    if status is None or not (result is None or isinstance(result.nominated_node, str | None)):
+        raise Nonsense(found, "(PostFilterResult or None, Status)")
+    return result, status
+
+
+def _permitted(found: Any, *given: Any) -> PermitResult:
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise Nonsense(found, "a PermitResult")
+    status, timeout_s = found
+    if not isinstance(timeout_s, _NUMBER) or isnan(timeout_s):
+        raise Nonsense(found, "a PermitResult whose timeout is a number of seconds")
+    return PermitResult(_status(status), float(timeout_s))
+
+
+def _score(found: Any, *given: Any) -> int:
+    if isinstance(found, bool) or not isinstance(found, int | np.integer) or abs(int(found)) > SCORE_MAX:
+        raise Nonsense(found, "an int", f" for node {given[-1].name}")
+    return int(found)
+
+
+def _array(found: Any, kinds: str, shape: tuple[int, ...], what: str) -> Any:
+    if isinstance(found, np.ndarray) and found.dtype.kind in kinds and found.shape == shape:
+        return found
+    raise Nonsense(found, f"a numpy array of {shape[0]} {what}")
+
+
+def _mask(found: Any, *given: Any) -> Any:
+    return None if found is None else _array(found, "b", (len(given[-1]),), "bools, one a node, or None,")
+
+
+def _ints(found: Any, shape: tuple[int, ...], what: str) -> IntArray:
+    whole: IntArray = _array(found, "iu", shape, what).astype(np.int64, copy=False)
+    if whole.size and max(abs(int(whole.min())), abs(int(whole.max()))) > SCORE_MAX:
+        raise Nonsense(found, f"a numpy array of ints up to {SCORE_MAX}")
+    return whole
+
+
+def _scores(found: Any, *given: Any) -> IntArray | None:
+    return None if found is None else _ints(found, (len(given[-1]),), "ints, one a node, or None,")
+
+
+def _normalized(found: Any, *given: Any) -> IntArray:
+    return _ints(found, given[-1].shape, "ints, one a score,")
+
+
+def _codes(found: Any, *given: Any) -> tuple[IntArray, Callable[[int], Status]]:
+    if not (isinstance(found, tuple) and len(found) == 2 and callable(found[1])):
+        raise Nonsense(found, "(a code for each node, a function from a code to its Status)")
+    codes, meaning = _ints(found[0], (len(given[-1]),), "codes, one a node,"), found[1]
+    known: dict[int, Status] = {}
+    for code in np.unique(codes).tolist():
+        status = _status(meaning(code))
+        if code < 0 or status is None or not status.is_rejected:
+            raise Nonsense((code, status), "a code of at least 0, and a Status that rejects")
+        known[code] = status
+    return codes, known.__getitem__
+
+
+def _each(kind: type, wanted: str) -> Callable[..., Any]:
+    def check(found: Any, *given: Any) -> Sequence[Any]:
+        if isinstance(found, Iterable) and not isinstance(found, str | bytes):
+            listed = list(found)
+            if all(isinstance(each, kind) for each in listed):
+                return listed
+        raise Nonsense(found, wanted)
+
+    return check
+
+
+def _hashable(found: Any, *given: Any) -> Any:
+    try:
+        hash(found)
+    except Exception:
+        raise Nonsense(found, "a hashable") from None
+    return found
+
+
+def _truth(found: Any, *given: Any) -> bool:
+    if not isinstance(found, bool | np.bool_):
+        raise Nonsense(found, "a bool")
+    return bool(found)
+
+
+def _ordered(found: Any, *given: Any) -> Any:
+    if found is None or found != found:
+        raise Nonsense(found, "a key that can be compared")
+    return found
+
+
+CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
+    "pre_enqueue": _status,
+    "sort_key": _ordered,
+    "less": _truth,
+    "pre_filter": _pre_filtered,
+    "add_pod": _status,
+    "remove_pod": _status,
+    "filter": _status,
+    "filter_nodes": _mask,
+    "reject_codes": _codes,
+    "post_filter": _post_filtered,
+    "post_filter_through": _post_filtered,
+    "pre_score": _status,
+    "score": _score,
+    "score_nodes": _scores,
+    "normalize_scores": _normalized,
+    "reserve": _status,
+    "unreserve": _anything,
+    "permit": _permitted,
+    "has_pre_bind": _truth,
+    "pre_bind": _status,
+    "bind": _status,
+    "post_bind": _anything,
+    "events_to_register": _each(EventRegistration, "a sequence of EventRegistration"),
+    "kinds_needed": _each(NeededKind, "a sequence of NeededKind"),
+    "bounds": _each(Bound, "Bounds"),
+    "sign_pod": _hashable,
+}
+"""By method."""
