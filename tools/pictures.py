@@ -4,7 +4,8 @@
     python tools/pictures.py            every picture, in its place
     python tools/pictures.py FOLDER     into FOLDER instead
 
-Those of tutorials, of the notebook and of the live page are made by what they show; the demo's by `make demo`.
+Those of the scheduling tutorial, of the notebook and of the live page are made by what they show; the demo's by
+`make demo`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from minikube_py.cli.main import main as minikube_py  # noqa: E402
 from minikube_py.lab.calls import beside_report, tables  # noqa: E402
+from minikube_py.lab.conformance import bench  # noqa: E402
 from minikube_py.lab.environment import Environment  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -48,8 +50,15 @@ def calls(folder: Path) -> None:
         draw(figures, below, folder / f"{name}.png")
 
 
+def tutorial(folder: Path) -> None:
+    checked = json.loads((DOCS / "data/index-check.json").read_text(encoding="utf-8"))
+    costs = [bench.Cost(**each) for each in checked["costs"]]
+    bench.draw(costs, checked["structure"], folder / "an-index-of-your-own.svg")
+
+
 if __name__ == "__main__":
     elsewhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     for each, of in STUDIES.items():
         study(each, of, elsewhere or DOCS / "studies")
     calls(elsewhere or DOCS / "img")
+    tutorial(elsewhere or DOCS / "img")

@@ -23,6 +23,7 @@ from matplotlib.text import Text
 
 from minikube_py.lab import plots
 from minikube_py.lab.calls import beside_report, tables
+from minikube_py.lab.conformance import bench
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.study.contest import Contest
 from minikube_py.lab.study.measured import Measured, labels_beside
@@ -36,6 +37,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 DATA = DOCS / "studies/data"
 DRAWN_WITH = "3.11.2"
 """The version whose bytes the pictures are; others draw the same a little otherwise."""
+OF_IMG = ("calls", "an-index")
 FILTERS = ("Bloom, probed", "prefix Bloom", "Rosetta", "Grafite", "Memento")
 EXACT = ("scan", "plain columns", "sorted runs", "max-tree", "k-d tree", "bitmaps", "zones", "joint zones")
 
@@ -241,7 +243,7 @@ def lines_of(name: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def pictured() -> dict[str, Any]:
-    """By file name every picture of every study and of the recorded calls, as a figure of matplotlib."""
+    """By file name every picture that is drawn from data in docs, as a figure of matplotlib."""
     kept: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patched:
 
@@ -259,6 +261,8 @@ def pictured() -> dict[str, Any]:
         for name, draw in (("calls", tables.draw), ("calls-beside", beside_report.draw)):
             recorded = json.loads((DOCS / f"data/{name}.json").read_text(encoding="utf-8"))
             draw(recorded, "; ".join(Environment(**recorded["environment"]).lines()), Path(f"{name}.png"))
+        checked = json.loads((DOCS / "data/index-check.json").read_text(encoding="utf-8"))
+        bench.draw([bench.Cost(**each) for each in checked["costs"]], "ordered", Path("an-index-of-your-own.svg"))
     return kept
 
 
@@ -270,7 +274,7 @@ def figures(pictured: dict[str, Any]) -> list[Any]:
 @pytest.fixture(scope="module")
 def drawn(pictured: dict[str, Any]) -> dict[str, Shown]:
     """By its message, what each picture of a study shows."""
-    return {each.title: each for each in (shown(of) for name, of in pictured.items() if not name.startswith("calls"))}
+    return {each.title: each for each in (shown(of) for name, of in pictured.items() if not name.startswith(OF_IMG))}
 
 
 def test_every_picture_was_drawn_and_has_a_judge(drawn: dict[str, Shown]) -> None:
@@ -286,7 +290,7 @@ def test_every_picture_in_the_docs_is_drawn_from_the_data_in_docs(pictured: dict
     for name, figure in pictured.items():
         figure.style_of_ours = nullcontext()
         found = plots.save(figure, tmp_path / name).read_bytes()
-        folder = "img" if name.startswith("calls") else "studies"
+        folder = "img" if name.startswith(OF_IMG) else "studies"
         assert found == (DOCS / folder / name).read_bytes(), f"{name} was drawn by other code; run `make pictures`"
 
 
@@ -377,3 +381,15 @@ def test_a_title_that_does_not_hold_is_found(drawn: dict[str, Shown]) -> None:
     fronts = drawn["Of these fronts only the skyline lets through none of the full shards"]
     panels = [(title, {**each, "joint bitset, 8 steps": each["skyline (exact)"]}) for title, each in fronts.panels]
     assert not skyline_alone(fronts._replace(panels=panels))
+
+
+def test_an_index_is_faster_or_slower_only_beyond_the_noise() -> None:
+    def cost(name: str, find_us: float) -> bench.Cost:
+        return bench.Cost(name, 10, {"none": find_us}, {"none": 1}, 1.0, 1.0, 1, 1)
+
+    own, other = cost("mine", 10.0), "other"
+    told = {us: bench.beside_best([own, cost(other, us)], own, "none")[0] for us in (8.0, 9.2, 10.0, 10.9, 11.1)}
+    assert told == {
+        8.0: "1.2 times slower than", 9.2: "about as fast as", 10.0: "about as fast as", 10.9: "about as fast as",
+        11.1: "1.1 times faster than",
+    }  # fmt: skip
