@@ -7,11 +7,18 @@ import re
 
 import flags_page
 import pytest
+from doc_commands import PAGES
 
 from minikube_py.cli import forms
 from minikube_py.cli import main as cli
 
 PARSERS = list(flags_page.parsers())
+OTHERS = {
+    "--check", "--enable-priority-and-fairness", "--encryption-provider-config", "--fairness", "--field-selector",
+    "--full-trace", "--max-request-bytes", "--runtime-config", "--scale", "--shrink", "--storage-media-type",
+    "--synced", "--unsafe-no-fsync", "--user", "--watch",
+}  # fmt: skip
+"""Of kubectl, kube-apiserver, etcd, docker-compose, pytest, tools/upstream and scripts of tests; not of a command."""
 
 
 def test_the_page_is_what_the_parsers_say() -> None:
@@ -38,6 +45,18 @@ def test_the_parsers_are_those_of_the_help(command: str, capsys: pytest.CaptureF
     (parser,) = (parser for name, _, parser in PARSERS if name == command)
     flags = {each for action in parser._actions for each in action.option_strings if each.startswith("--")}
     assert helped <= flags and len(helped) > 5
+
+
+def test_prose_names_flags_that_there_are() -> None:
+    known = OTHERS | {flag for _, _, parser in PARSERS for each in parser._actions for flag in each.option_strings}
+    told = {
+        (page.name, flag)
+        for page in PAGES
+        if not {"adr", "studies"} & set(page.parts)
+        for flag in re.findall(r"`(?:minikube-py [a-z -]*)?(--[a-z][a-z-]+)", page.read_text(encoding="utf-8"))
+    }
+    assert len(told) > 200
+    assert not [each for each in sorted(told) if each[1] not in known and not each[1].startswith("--minikube-")]
 
 
 def test_how_a_flag_is_written() -> None:
