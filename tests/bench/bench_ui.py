@@ -138,7 +138,8 @@ def during(*works: Any) -> Iterator[None]:
 
 
 async def window(cluster: Cluster, arm: str, window_s: float) -> dict[str, Any]:
-    works = {"closed": [], "open": [cluster.look()], "panel": [cluster.look(), cluster.look_at_a_pod()]}[arm]
+    works = [cluster.look()] if arm != "closed" else []
+    works += [cluster.look_at_a_pod()] if arm == "panel" else []
     with during(*works):
         await asyncio.sleep(SETTLED_S[arm])
         cpu_s, began_s, created, answers = cluster.cpu_s(), time.monotonic(), cluster.created, cluster.answers
