@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minikube_py.cli import flags, forms, virtual
+from minikube_py.cli import flags, forms, input_files, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 from minikube_py.errors import WrongUsage
@@ -129,7 +128,7 @@ def _configure_flow(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_perf(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="such as misc/performance-config.yaml")
+    parser.add_argument("file", type=input_files.file, metavar="FILE", help="such as misc/performance-config.yaml")
     workload_help = "TEST or TEST/WORKLOAD, * and ? stand for any; repeatable (default: all by --labels)"
     parser.add_argument("--workload", action="append", default=[], metavar="NAME", help=workload_help)
     labels_help = (
@@ -161,6 +160,7 @@ def _density(arguments: argparse.Namespace) -> int:
         in_flight=arguments.in_flight,
         seed=arguments.seed,
     )
+    chosen = flags.run_by(arguments)
     steps = started()
 
     def density(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, bool]:
@@ -171,7 +171,7 @@ def _density(arguments: argparse.Namespace) -> int:
             results=arguments.results,
             step=steps.done,
             virtual=cluster,
-            chosen=flags.chosen(arguments),
+            chosen=chosen,
         )
 
     if virtual.asked(arguments):
@@ -225,7 +225,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
         ask_store=arguments.ask_store,
         in_flight=arguments.in_flight,
         seed=arguments.seed,
-        chosen=flags.chosen(arguments),
+        chosen=flags.run_by(arguments),
     )
     if arguments.sampling and arguments.scheduler_config:
         raise WrongUsage("--scheduler-config sets how many nodes are scored; remove --sampling")
@@ -243,7 +243,9 @@ def _perf(arguments: argparse.Namespace) -> int:
     labels, topic = arguments.labels, arguments.topic or runs.topic_of(arguments.file)
     if labels is None:
         labels = "" if arguments.workload or arguments.list else runs.DEFAULT_LABELS
-    plan = runs.Plan(arguments.file, arguments.workload, labels, topic, arguments.seed, flags.chosen(arguments))
+    plan = runs.Plan(arguments.file, arguments.workload, labels, topic, arguments.seed, flags.run_by(arguments))
+    with input_files.wrong_value("FILE"):
+        plan.runs()
     if arguments.list:
         runs.show(plan)
         return 0

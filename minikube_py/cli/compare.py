@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikube_py import own_code
-from minikube_py.cli import flags, virtual
+from minikube_py.cli import flags, input_files, virtual
 from minikube_py.cli.table import table
 from minikube_py.errors import WrongUsage
 
@@ -31,8 +31,8 @@ PODS, NODES = 1000, 150
 
 def configure(parser: argparse.ArgumentParser) -> None:
     what = f"a KubeSchedulerConfiguration; `{DEFAULT}` for upstream's default plugins"
-    parser.add_argument("first", metavar="A", help=what)
-    parser.add_argument("second", metavar="B", help="another")
+    parser.add_argument("first", type=_configuration, metavar="A", help=what)
+    parser.add_argument("second", type=_configuration, metavar="B", help="another")
     parser.add_argument("--trace", choices=["openb"], default="openb", help="whose pods and nodes (default: openb)")
     many = flags.whole_number(1, 10_000)
     parser.add_argument("--seeds", type=many, default=10, metavar="N", help="how many runs of each (default: 10)")
@@ -62,6 +62,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(parser=parser)
 
 
+def _configuration(text: str) -> str:
+    return text if text == DEFAULT else str(input_files.file(text))
+
+
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab import plots, report
     from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, run_compare
@@ -81,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
         alone=arguments.scheduler_only,
         recorded=arguments.page is not None,
     )
+    for flag, (_, chosen) in (("A", options.first), ("B", options.second)):
+        flags.require_scheduler(chosen, flag, needed="default-scheduler")
     report.require_writable(arguments.results)
     comparison = run_compare(options, lambda text: print(f"  {text}", file=sys.stderr, flush=True))
     document = as_json(comparison)

@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab.demo import run_demo
 
+    chosen = flags.run_by(arguments)
     steps = started()
 
     def demo(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, None]:
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             step=steps.done,
             virtual=cluster,
-            chosen=flags.chosen(arguments),
+            chosen=chosen,
         )
 
     if virtual.asked(arguments):

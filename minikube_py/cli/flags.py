@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from minikube_py.cli.input_files import file, file_or_folder, wrong_value
 from minikube_py.control_plane.secret_files import AUTHORITY, SERVER, SERVER_KEY, STORE_TOKEN
 from minikube_py.errors import MinikubeError
 from minikube_py.own_code import absolute, find_class
@@ -268,7 +269,7 @@ def add_audit(parser: Flags) -> None:
 
     usual, many = LogOptions(""), whole_number(0, 1_000_000)
     policy_help = "the audit.k8s.io/v1 Policy that says which requests are logged (default: none)"
-    parser.add_argument("--audit-policy-file", type=Path, metavar="F", help=policy_help)
+    parser.add_argument("--audit-policy-file", type=file, metavar="F", help=policy_help)
     path_help = "write audit events to this file, - for standard output (default: nowhere)"
     parser.add_argument("--audit-log-path", metavar="F", help=path_help)
     format_help = "the form of audit events: one line of JSON each (default: json)"
@@ -292,6 +293,11 @@ def audit(arguments: argparse.Namespace) -> Auditing:
 
     policy, path = arguments.audit_policy_file, arguments.audit_log_path
     log = None
+    if policy is not None:
+        from minikube_py.apiserver.audit_policy import read_policy
+
+        with wrong_value("--audit-policy-file"):
+            read_policy(policy)
     if path:
         path = path if path == STANDARD_OUTPUT else str(Path(path).absolute())
         sizes = arguments.audit_log_maxsize, arguments.audit_log_maxbackup, arguments.audit_log_maxage
@@ -304,17 +310,23 @@ def add_stages(parser: Flags) -> None:
         "KWOK stages for pods, nodes and other objects: a file, or a folder of files; repeatable "
         "(default: pods run at once)"
     )
-    parser.add_argument("--stages", type=Path, action="append", default=[], metavar="PATH", help=help_text)
+    parser.add_argument("--stages", type=file_or_folder, action="append", default=[], metavar="PATH", help=help_text)
 
 
 def stages(arguments: argparse.Namespace) -> tuple[Path, ...]:
-    """Of `add_stages`; absolute, as other processes may read them."""
-    return tuple(path.absolute() for path in arguments.stages)
+    """Of `add_stages`; absolute, as other processes may read them. Raises: WrongUsage."""
+    paths = tuple(path.absolute() for path in arguments.stages)
+    if paths:
+        from minikube_py.stages.files import load
+
+        with wrong_value("--stages"):
+            load(paths)
+    return paths
 
 
 def add_scheduler_config(parser: Flags, *more: str) -> None:
     help_text = "the scheduler's KubeSchedulerConfiguration, YAML or JSON (default: upstream's default plugins)"
-    parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=Path, metavar="F", help=help_text)
+    parser.add_argument("--scheduler-config", *more, dest="scheduler_config", type=file, metavar="F", help=help_text)
     plugin_help = (
         "a plugin of your own, FILE.py:CLASS, MODULE:CLASS or the name of an entry point; takes part at all its points "
         "unless the configuration names it; repeatable"
@@ -334,20 +346,42 @@ def admit_structures(arguments: argparse.Namespace) -> None:
             admit(target)
 
 
-def chosen(arguments: argparse.Namespace) -> ChosenScheduler:
-    """The value of the `add_scheduler_config` flags."""
+def chosen(arguments: argparse.Namespace, name: str = "", needed: str = "") -> ChosenScheduler:
+    """The value of the `add_scheduler_config` flags; `name`, `needed` as of `read_scheduler`. Raises: WrongUsage."""
     from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
-    file = arguments.scheduler_config
-    return ChosenScheduler(file.absolute() if file else None, tuple(arguments.plugins))
+    path = arguments.scheduler_config
+    found = ChosenScheduler(path.absolute() if path else None, tuple(arguments.plugins))
+    require_scheduler(found, "--scheduler-config", name, needed, getattr(arguments, "feature_gates", frozenset()))
+    return found
+
+
+def run_by(arguments: argparse.Namespace) -> ChosenScheduler:
+    """As `chosen`, for a run whose pods name no scheduler."""
+    return chosen(arguments, needed="default-scheduler")
+
+
+def require_scheduler(
+    chosen: ChosenScheduler, flag: str, name: str = "", needed: str = "", gates: FeatureGates = frozenset()
+) -> None:
+    """`flag`: of its file. Raises: WrongUsage."""
+    # A supervisor loads no scheduler unless it has to judge one.
+    if chosen.file is None and not chosen.plugins:
+        return
+    from minikube_py.scheduler.configuration.files import own_plugins, read_scheduler
+
+    with wrong_value("--plugin"):
+        own_plugins((*chosen.plugins, *chosen.known))
+    with wrong_value(flag if chosen.file is not None else "--plugin"):
+        read_scheduler(chosen, name=name, needed=needed, gates=gates)
 
 
 def named_file(text: str) -> tuple[str, Path]:
     """NAME=FILE, as a kind of argument."""
-    name, equals, file = text.partition("=")
-    if not name or not equals or not file:
+    name, equals, path = text.partition("=")
+    if not name or not equals or not path:
         raise argparse.ArgumentTypeError(f"{text!r}: write NAME=FILE")
-    return name, Path(file).absolute()
+    return name, file(path).absolute()
 
 
 def add_leader_election(parser: argparse.ArgumentParser, lease: str) -> None:

@@ -5,9 +5,8 @@ registered. With --claim-share several processes simulate different nodes: the f
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from minikube_py.cli import flags, forms
+from minikube_py.cli import flags, forms, input_files
 
 CLAIMED, FIXED = "--claim-share", "a fixed share"
 HONOURED = {
@@ -23,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_kubeconfig(parser)
     flags.add_nodes(parser, 1, "how many nodes of the default shape; with --claim-share, how many each process plays")
     shapes_help = "a JSON list of nodes to register instead: {name, capacity: {resource: quantity}, labels}"
-    parser.add_argument("--shapes", type=Path, metavar="F", help=shapes_help)
+    parser.add_argument("--shapes", type=input_files.file, metavar="F", help=shapes_help)
     flags.add_stages(parser)
     share_help = "play only this share of the nodes (by name), as one of several such processes (default: 0/1)"
     share = flags.checked("control_plane.role_clients:parse_share")
@@ -51,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.client.lease_lock import Timing
     from minikube_py.control_plane.process import run_role
-    from minikube_py.control_plane.role_clients import Claim, KubeletRole
+    from minikube_py.control_plane.role_clients import Claim, KubeletRole, read_shapes
 
     given = getattr(arguments, "claim_share", False)
     forms.require(arguments, CLAIMED if given else FIXED, HONOURED)
@@ -60,8 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         timing = Timing(arguments.claim_lease_duration, arguments.claim_renew_deadline, arguments.claim_retry_period)
         claim = Claim(arguments.claim_prefix, arguments.claim_identity, timing)
     nodes, shapes, share = arguments.nodes, arguments.shapes, arguments.share or "0/1"
+    stages = flags.stages(arguments)
+    if shapes is not None:
+        with input_files.wrong_value("--shapes"):
+            read_shapes(shapes)
     return run_role(
         "kubelet",
-        lambda: KubeletRole(arguments.kubeconfig, nodes, shapes, share, claim, flags.stages(arguments)),
+        lambda: KubeletRole(arguments.kubeconfig, nodes, shapes, share, claim, stages),
         flags.process(arguments, "kubelet"),
     )

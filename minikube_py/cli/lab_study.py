@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, input_files
 from minikube_py.cli.terminal import started
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     limit_help = "stop after this time, e.g. 30m, and report what has finished; --resume continues"
     parser.add_argument("--time", type=flags.duration_s, metavar="T", help=limit_help)
     bench_help = "a JSON file of `bench schedule` or `bench density`, repeatable: pods/s with intervals in the report"
-    parser.add_argument("--bench", type=Path, action="append", default=[], metavar="FILE", help=bench_help)
+    parser.add_argument("--bench", type=input_files.file, action="append", default=[], metavar="FILE", help=bench_help)
     unregistered_help = "run a design that is not committed; the report states this"
     parser.add_argument("--unregistered", action="store_true", help=unregistered_help)
 

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from minikube_py.cli import flags, forms, virtual
+from minikube_py.cli import flags, forms, input_files, virtual
 from minikube_py.cli.running import run_interruptible
 from minikube_py.cli.terminal import started
 from minikube_py.errors import InvalidRequest, WrongUsage
@@ -37,7 +37,8 @@ HONOURED: Final = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", nargs="?", choices=["openb"], help="which trace")
-    parser.add_argument("--from", dest="log", type=Path, metavar="LOG", help="a recorded history: its seed and inputs")
+    log_help = "a recorded history: its seed and inputs"
+    parser.add_argument("--from", dest="log", type=input_files.file, metavar="LOG", help=log_help)
     until_help = "with --from: 12.5 (seconds), revision=40, created=pods/default/a (changed=, deleted=), REASON[/NAME]"
     parser.add_argument("--until", metavar="EVENT", help=until_help)
     port_help = "with --from: port of the API server (default: any free one)"
@@ -56,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pods_help = "only the first N pods (default: all)"
     parser.add_argument("--pods", type=flags.whole_number(1, 10_000_000), metavar="N", help=pods_help)
     tables_help = "read the tables of `minikube-py trace convert` from here (default: those packaged)"
-    parser.add_argument("--tables", type=Path, metavar="DIR", help=tables_help)
+    parser.add_argument("--tables", type=input_files.folder, metavar="DIR", help=tables_help)
     flags.add_scheduler_config(parser)
     flags.add_etcd_behind(parser)
     flags.add_run(parser, virtual=True)
@@ -83,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         tables=arguments.tables,
         day=arguments.day,
     )
+    chosen = flags.run_by(arguments)
     steps = started()
 
     def replay(cluster: VirtualCluster | None = None) -> Coroutine[Any, Any, None]:
@@ -94,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             step=steps.done,
             virtual=cluster,
-            chosen=flags.chosen(arguments),
+            chosen=chosen,
             etcd=flags.etcd_behind(arguments),
         )
 
@@ -113,8 +115,9 @@ def _look(log: Path, until: str | None, port: int) -> int:
     from minikube_py.cluster.input_log import InputLog, Moment, Verified, summary
 
     moment = None if until is None else Moment.parse(until)
+    with input_files.wrong_value("--from"):
+        history = InputLog.read(log)
     steps = started()
-    history = InputLog.read(log)
     engine = history.start(port)
     try:
         verified = Verified()

@@ -29,17 +29,18 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_clients import SchedulerRole
 
+    chosen = flags.chosen(arguments, arguments.scheduler_name)
     if arguments.write_config_to is not None:
         from minikube_py.scheduler.configuration.files import write_scheduler
 
-        write_scheduler(flags.chosen(arguments), arguments.write_config_to, arguments.feature_gates)
+        write_scheduler(chosen, arguments.write_config_to, arguments.feature_gates)
         return 0
     election = flags.election(arguments)
     return run_role(
         "scheduler",
         lambda: SchedulerRole(
             arguments.kubeconfig,
-            flags.chosen(arguments),
+            chosen,
             arguments.seed,
             election,
             arguments.matcher,

@@ -12,9 +12,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, input_files
 from minikube_py.cli.table import size_text
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import WrongUsage
 
 SAVE = """Write a snapshot of a running store to a file. It contains all writes acknowledged before the command
 began. The file appears under its name only when it is complete."""
@@ -30,10 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     save.add_argument("file", type=Path, metavar="FILE", help="where to write it; replaced if it exists")
     flags.add_store_access(save)
     verify = commands.add_parser("verify", help="check a file", description=VERIFY, allow_abbrev=False)
-    verify.add_argument("file", type=Path, metavar="FILE", help="the snapshot")
+    verify.add_argument("file", type=input_files.file, metavar="FILE", help="the snapshot")
     verify.add_argument("--json", action="store_true", help="print JSON")
     restore = commands.add_parser("restore", help="make a data folder", description=RESTORE, allow_abbrev=False)
-    restore.add_argument("file", type=Path, metavar="FILE", help="the snapshot")
+    restore.add_argument("file", type=input_files.file, metavar="FILE", help="the snapshot")
     data_help = "the new member's folder, which must be empty"
     restore.add_argument("--data-dir", type=Path, required=True, metavar="D", help=data_help)
     restore.add_argument("--name", default="", metavar="NAME", help="the new member's name")
@@ -101,7 +101,7 @@ def _restore(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
     initial = parse_initial_cluster(arguments.initial_cluster) if arguments.initial_cluster else ()
     if initial and arguments.name not in dict(initial):
-        raise MinikubeError(f"--name {arguments.name or '(none)'} is not in --initial-cluster")
+        raise WrongUsage(f"--name {arguments.name or '(none)'} is not in --initial-cluster")
     peer = dict(initial).get(arguments.name, "")
     new = NewMember(arguments.name, peer, arguments.advertise_client, expected_members(initial, arguments.name))
     cluster_id, member_id = restore(arguments.file, arguments.data_dir, new, random.Random())

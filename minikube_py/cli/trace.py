@@ -11,6 +11,7 @@ import argparse
 import os
 from pathlib import Path
 
+from minikube_py.cli import input_files
 from minikube_py.lab import trace
 from minikube_py.lab.packing import lists
 from minikube_py.lab.prediction import fit, generator
@@ -26,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     convert.formatter_class = argparse.RawDescriptionHelpFormatter
     source_help = f"folder of the published CSV files (default: ${ENVIRONMENT})"
-    convert.add_argument("--from", dest="source", type=Path, metavar="DIR", help=source_help)
+    convert.add_argument("--from", dest="source", type=input_files.folder, metavar="DIR", help=source_help)
     target_help = "where to write the tables (default: .)"
     convert.add_argument("--to", dest="target", type=Path, default=Path("."), metavar="DIR", help=target_help)
     lists_help = "write the table of all pod lists, which `lab packing` replays, instead of nodes and pods"

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from minikube_py.cli import flags, forms
+from minikube_py.cli import flags, forms, input_files
 from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import COMPONENTS, LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_scheduling(parser.add_argument_group("scheduling"))
     store = parser.add_argument_group("store")
     restore_help = "restore this snapshot at the start; only into a folder without a store"
-    store.add_argument("--restore", type=Path, metavar="F", help=restore_help)
+    store.add_argument("--restore", type=input_files.file, metavar="F", help=restore_help)
     flags.add_room(store)
     flags.add_structures(store)
     etcd_help = (
@@ -105,6 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
     etcd = flags.etcd_behind(arguments)
     temporary = arguments.data_dir is None
     folder = Path(tempfile.mkdtemp(prefix="minikube-py-")) if temporary else arguments.data_dir.absolute()
+    chosen = flags.chosen(arguments)
+    for name, file in arguments.scheduler:
+        beside = chosen._replace(file=file)
+        flags.require_scheduler(beside, "--scheduler", name=name, gates=arguments.feature_gates)
     config = ControlPlaneConfig(
         data_dir=folder,
         host=arguments.host,
@@ -115,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         matcher=arguments.matcher,
         structures=tuple(arguments.structures),
         enabled_plugins=arguments.enable_admission_plugins,
-        chosen=flags.chosen(arguments),
+        chosen=chosen,
         more_schedulers=tuple(arguments.scheduler),
         names=parse_hosts(",".join(arguments.tls_san), "--tls-san"),
         components=tuple(name for name in COMPONENTS if name not in arguments.without),

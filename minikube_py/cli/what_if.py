@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
+from minikube_py.cli import input_files
 from minikube_py.cli.explain_pod import add_limit, told
 from minikube_py.cli.index import Api, add_access
 from minikube_py.env import read_file
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="POD.yaml", help="a Pod, YAML or JSON")
+    parser.add_argument("file", type=input_files.file, metavar="POD.yaml", help="a Pod, YAML or JSON")
     namespace_help = "its namespace, if the file has none (default: default)"
     parser.add_argument("-n", "--namespace", default="default", metavar="NS", help=namespace_help)
     add_limit(parser)
@@ -30,14 +30,13 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.api import yaml_text
     from minikube_py.cli.running import run_interruptible
 
-    try:
-        pod, _ = yaml_text.read(read_file(arguments.file))
-    except OSError as error:
-        raise InvalidRequest(f"{arguments.file}: {error.strerror}") from None
-    except yaml_text.YamlError as error:
-        raise InvalidRequest(f"{arguments.file}: {error}") from None
-    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
-        raise InvalidRequest(f"{arguments.file} is not a Pod")
+    with input_files.wrong_value("POD.yaml"):
+        try:
+            pod, _ = yaml_text.read(read_file(arguments.file))
+        except yaml_text.YamlError as error:
+            raise InvalidRequest(f"{arguments.file}: {error}") from None
+        if not isinstance(pod, dict) or pod.get("kind") != "Pod":
+            raise InvalidRequest(f"{arguments.file} is not a Pod")
     answer = run_interruptible(_ask(arguments, pod))
     lines = [f"{answer['pod']} of {arguments.file}: nothing was created", "", *told(answer)]
     print(json.dumps(answer, indent=2) if arguments.json else "\n".join(lines))

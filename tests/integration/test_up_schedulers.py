@@ -80,7 +80,7 @@ def test_every_command_refuses_a_wrong_file(
     file = tmp_path / "f"
     file.write_text(HEAD + "profils: []")
     folder = ["--data-dir", str(tmp_path / "d")]
-    assert main.main([*command, *folder, "--scheduler-config", str(file)]) == 1
+    assert main.main([*command, *folder, "--scheduler-config", str(file)]) == 2
     assert f'{file}: strict decoding error: unknown field "profils"' in capsys.readouterr().err
 
 

@@ -35,7 +35,7 @@ def read_scheduler(
 
     Raises: ConfigError, with upstream's message; BadCode, InvalidRequest of the matcher."""
     matcher = admit(matcher)
-    file, own, known = chosen.file, _found(chosen.plugins), _found(chosen.known)
+    file, own, known = chosen.file, own_plugins(chosen.plugins), own_plugins(chosen.known)
     if file is None:
         config = with_own(SchedulerConfig(gates=gates), own)
         return replace(checked(config) if own else config, matcher=matcher)
@@ -52,7 +52,7 @@ def read_scheduler(
     return replace(config, profiles=profiles, matcher=matcher)
 
 
-def _found(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
+def own_plugins(plugins: Iterable[str]) -> dict[str, OwnPlugin]:
     """By name. Raises: ConfigError."""
     found: dict[str, OwnPlugin] = {}
     for target in plugins:
@@ -87,7 +87,7 @@ def with_own(
 def write_scheduler(chosen: ChosenScheduler, to: Path, gates: FeatureGates = NO_GATES) -> None:
     """Writes the effective configuration as YAML. Raises: ConfigError."""
     body = EMPTY if chosen.file is None else _read(chosen.file)
-    own = _found(chosen.plugins)
+    own = own_plugins(chosen.plugins)
     try:
         to.write_bytes(yaml_text.write(written(body, lambda config: with_own(config, own), gates)))
     except OSError as error:

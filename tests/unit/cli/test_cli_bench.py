@@ -45,7 +45,7 @@ def test_lists_are_read_and_defaults_stand(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_unknown_flag_is_reported_by_the_part_whose_help_lists_the_known(
     part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["bench", part, *(["file.yaml"] if part == "scheduler-perf" else []), "--nope", "3"]
+    words = ["bench", part, *([__file__] if part == "scheduler-perf" else []), "--nope", "3"]
     assert cli.main(words) == 2
     said = f"minikube-py bench {part}: unrecognized arguments: --nope 3; see minikube-py bench {part} --help\n"
     assert capsys.readouterr().err == said

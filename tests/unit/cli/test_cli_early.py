@@ -20,7 +20,7 @@ from minikube_py.control_plane.listen import free_address
         ("lab packing --seeds 42 --journal /dev/null/a/x", 1, "choose another folder with --journal"),
         ("lab prediction --write /dev/null/a/x", 1, "choose another folder with --write"),
         ("lab prediction --png /dev/null/a/x", 1, "choose another folder with --png"),
-        ("trace convert --from /nowhere --to /dev/null/a", 1, "choose another folder with --to"),
+        ("trace convert --from / --to /dev/null/a", 1, "choose another folder with --to"),
     ],
 )
 def test_what_cannot_be_written(words: str, code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ ANY_TEXT = {
     "a name, a path or a pattern": """
         --audit-log-path --etcd-prefix --workload --labels --topic --ray --name --advertise --scheduler-name
         --leader-elect-resource-name --leader-elect-resource-namespace --leader-elect-identity --claim-prefix
-        --claim-identity --secrets-dir --index -n name to study first second test
+        --claim-identity --secrets-dir --index -n name to study test
         """,
     "what a server answers, which refuses it": "--on --fields --sum --memory-limit where selector",
     "judged by the command, which raises WrongUsage": "--etcd-servers --until --option",
@@ -80,7 +80,7 @@ def test_every_flag_judges_its_text_or_takes_any() -> None:
         ("trace convert --lists --usage", "argument --usage: not allowed with argument --lists"),
         ("kubeconfig --data-dir d --secrets-dir s", "argument --secrets-dir: not allowed with argument --data-dir"),
         ("lab study nope", "there is no study 'nope': there are bloom, "),
-        ("replay --from x --until ===", "'===' names no moment; write 12.5"),
+        (f"replay --from {__file__} --until ===", "'===' names no moment; write 12.5"),
         ("store --data-dir d --listen nope", "argument --listen: nope: not an address; write host:port"),
         ("store --data-dir d --initial-cluster nope", "argument --initial-cluster: 'nope' is not"),
         ("store --data-dir d --listen-client-urls nope", "argument --listen-client-urls: 'nope': write https://HOST"),

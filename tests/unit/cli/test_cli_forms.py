@@ -22,21 +22,21 @@ REFUSED = {
     "up --etcd-servers http://127.0.0.1:1 --quota-backend-bytes 1Gi": f"--quota-bytes {OWN_STORE}",
     "up --etcd-servers http://127.0.0.1:1 --reserve-bytes 1Mi": f"--reserve-bytes {OWN_STORE}",
     "up --etcd-servers http://127.0.0.1:1 --members 3": f"--members {OWN_STORE}",
-    "up --etcd-servers http://127.0.0.1:1 --restore f": f"--restore {OWN_STORE}",
+    "up --etcd-servers http://127.0.0.1:1 --restore FILE": f"--restore {OWN_STORE}",
     "up --etcd-servers http://127.0.0.1:1 --etcd-port 0": f"--etcd-port {OWN_STORE}",
     "up --etcd-cafile f": "need --etcd-servers",
-    "bench scheduler-perf f --list --seed 3": "--seed needs a run; this is --list",
-    "bench scheduler-perf f --list --virtual": "--virtual needs a run; this is --list",
-    "bench scheduler-perf f --list --results d": "--results needs a run; this is --list",
-    "bench scheduler-perf f --list --plugin p.py:P": "--plugin needs a run; this is --list",
-    "bench scheduler-perf f --list --scheduler-config c": "--scheduler-config needs a run; this is --list",
+    "bench scheduler-perf FILE --list --seed 3": "--seed needs a run; this is --list",
+    "bench scheduler-perf FILE --list --virtual": "--virtual needs a run; this is --list",
+    "bench scheduler-perf FILE --list --results d": "--results needs a run; this is --list",
+    "bench scheduler-perf FILE --list --plugin p.py:P": "--plugin needs a run; this is --list",
+    "bench scheduler-perf FILE --list --scheduler-config FILE": "--scheduler-config needs a run; this is --list",
 }
 
 
 @pytest.mark.parametrize("typed", REFUSED)
 def test_a_flag_of_another_form_is_refused_by_name(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        code = main(shlex.split(typed))
+        code = main(shlex.split(typed.replace("FILE", __file__)))
     except SystemExit as ended:
         code = ended.code
     assert code == 2 and REFUSED[typed] in capsys.readouterr().err

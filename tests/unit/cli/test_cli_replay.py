@@ -19,6 +19,12 @@ FORMS = {
     replay.REAL: ["openb"],
     replay.VIRTUAL: ["openb", "--virtual"],
 }
+FILES = {
+    "f": "",
+    "LOG": "",
+    "FILE": "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
+    "FILE.py": "class A:\n    def score(self, pod, node):\n        return 1\n",
+}
 ETCD = ["--etcd-servers", "http://127.0.0.1:1"]
 VALUES = {
     "until": ["12.5"],
@@ -66,7 +72,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     """Of a form with flags: the exit code, what would be carried out, and what is said."""
     seen: list[Any] = []
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "f").touch()
+    (tmp_path / "DIR").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
 
     def run_replay(options: Any, **given: Any) -> str:
         given.pop("step"), given.pop("virtual")

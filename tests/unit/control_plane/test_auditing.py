@@ -26,6 +26,7 @@ def parsed(*given: str) -> Auditing:
 def test_the_flags_of_a_process_say_what_was_parsed(tmp_path: Path) -> None:
     assert parsed() == NO_AUDIT and NO_AUDIT.flags() == []
     log = LogOptions(str(tmp_path / "a.log"), 1, 2, 3, "batch")
+    (tmp_path / "policy.yaml").write_text(POLICY)
     given = Auditing(tmp_path / "policy.yaml", log)
     assert parsed(*given.flags()) == given
     assert parsed(*given.of_process(0).flags()) == given

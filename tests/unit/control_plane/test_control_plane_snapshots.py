@@ -143,15 +143,19 @@ def test_from_the_command_line(saved: Path, tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        pytest.param(["verify", "/nowhere"], "cannot read the snapshot /nowhere", id="absent"),
-        pytest.param(["verify", "/tmp"], "is a folder", id="a folder"),
-        pytest.param(["verify", __file__], "the snapshot's header is unreadable", id="something else"),
-        pytest.param(["restore", "/x", "--data-dir", "/y", "--initial-cluster", "a=h:1"], "--name", id="no name"),
+        pytest.param(["verify", "/nowhere"], cli.USAGE, "argument FILE: /nowhere: no such file", id="absent"),
+        pytest.param(["verify", "/tmp"], cli.USAGE, "argument FILE: /tmp: not a regular file", id="a folder"),
+        pytest.param(["verify", __file__], cli.DAMAGED, "the snapshot's header is unreadable", id="something else"),
+        pytest.param(
+            ["restore", __file__, "--data-dir", "/y", "--initial-cluster", "a=h:1"], cli.USAGE, "--name", id="no name"
+        ),
     ],
 )
-def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["store", "snapshot", *arguments]) == (cli.DAMAGED if arguments[1] == __file__ else cli.FAILED)
+def test_mistakes_are_one_line(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["store", "snapshot", *arguments]) == code
     captured = capsys.readouterr()
     assert message in captured.err and captured.err.count("\n") == 1
