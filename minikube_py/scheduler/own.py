@@ -259,7 +259,7 @@ class Order:
     def _tell(self, queued: QueuedPodInfo, error: Exception) -> None:
         if not self._told:
             self._told = True
-            text = "the order of pod %s fails, told once; such pods are in the order of PrioritySort: %s"
+            text = "the order of pod %s fails, logged once; such pods are in the order of PrioritySort: %s"
             logger.error(text, queued.pod.key, error)
 
 

@@ -154,7 +154,7 @@ def _each(kind: type, wanted: str) -> Callable[..., Any]:
 
 def _hashable(found: Any, *given: Any) -> Any:
     try:
-        hash(found)
+        frozenset((found,))
     except Exception:
         raise Nonsense(found, "a hashable") from None
     return found

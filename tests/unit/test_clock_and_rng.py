@@ -107,7 +107,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("controllers/ranking.py", COMPARED): "sorted by bisect, which compares the same pairs in each Python",
     ("cel/lists.py", COMPARED): "keys of one type, and no NaN: they are in one order",
     ("scheduler/volumes/finding.py", COMPARED): "quantities are in one order",
-    ("scheduler/profile.py", COMPARED): "a heap's key, and heapq compares the same in each Python",
     ("index/structures/kd_tree.py", TIES): "no two ranks are equal, and halves are sorted afterwards",
     # The laboratory measures the machine.
     ("lab/", TIME): "measures wall and processor time, and names result folders by the date",
