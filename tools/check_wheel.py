@@ -26,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "minikube_py")
 NEEDED = (
-    "Name", "Version", "Summary", "License-Expression", "License-File", "Keywords", "Requires-Python", "Description-Content-Type",
+    "Name", "Version", "Summary", "License-Expression", "License-File", "Keywords", "Requires-Python",
+    "Description-Content-Type",
 )  # fmt: skip
 USED = """
 from importlib.metadata import entry_points

@@ -7,8 +7,11 @@ from __future__ import annotations
 import argparse
 
 from minikube_py.apiserver.limits import Limits
-from minikube_py.cli import flags
+from minikube_py.cli import audit_flags, flags, forms
 from minikube_py.control_plane.secret_files import ACCOUNTS_KEY, AUTHORITY, CLIENTS, STORE_TOKEN, USERS_FILE
+
+STORE, ETCD = "--store", "an etcd (--etcd-servers)"
+HONOURED = dict.fromkeys(("store_token_file", "store_ca_file"), (STORE,))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     flags.add_structures(parser)
     flags.add_admission_plugins(parser)
     flags.add_feature_gates(parser)
-    flags.add_audit(parser)
+    audit_flags.add_audit(parser)
     secrets = flags.Secrets(parser, "apiserver")
     secrets.file("--store-token-file", STORE_TOKEN, "the token for the store")
     secrets.file("--store-ca-file", AUTHORITY, "the authority that signed the store's certificate, PEM")
@@ -47,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets.file("--client-ca-file", CLIENTS, clients_help, needed=False)
     secrets.tls()
     flags.add_process(parser, "apiserver")
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_apiserver import ApiServerRole, StoreFiles
 
+    audit_flags.refuse_half(arguments)
+    forms.require(arguments, ETCD if hasattr(arguments, "etcd_servers") else STORE, HONOURED)
     etcd = flags.etcd_behind(arguments)
     if (etcd is None) == (arguments.store is None):
         arguments.parser.error("name the store: either --store or --etcd-servers")
@@ -71,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         "apiserver",
         lambda: ApiServerRole(
             store, host, port, users, arguments.service_account_signing_key_file, tls, limits,
-            arguments.enable_admission_plugins, arguments.feature_gates, flags.audit(arguments),
+            arguments.enable_admission_plugins, arguments.feature_gates, audit_flags.audit(arguments),
         ),
         flags.process(arguments, "apiserver"),
     )  # fmt: skip

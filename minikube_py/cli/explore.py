@@ -13,12 +13,15 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 
 from minikube_py.cli import flags
-from minikube_py.control_plane.exit_codes import FAILED
-from minikube_py.errors import InvalidRequest
+from minikube_py.control_plane.exit_codes import FAILED, USAGE
+from minikube_py.errors import InvalidRequest, WrongUsage
 
 PLUGIN = "minikube_py.cluster.pytest_plugin"
+PYTEST_USAGE = 4
+"""pytest's exit code where it finds no such test."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if find_spec("pytest") is None:
         raise InvalidRequest("explore needs pytest: pip install pytest")
+    file = Path(arguments.test.partition("::")[0])
+    if not file.exists():
+        raise WrongUsage(f"there is no {file}; name FILE::TEST")
     installed = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
     only = f"--minikube-seed-only={arguments.seed}" if arguments.seed else f"--minikube-seeds={arguments.seeds}"
     words = [arguments.test, only, f"--minikube-nodes={arguments.nodes}", "--minikube-only-explored"]
     words += [] if installed else ["-p", PLUGIN]
     # In a separate process, where pytest rewrites asserts.
-    return FAILED if subprocess.call([sys.executable, "-m", "pytest", *words]) else 0
+    code = subprocess.call([sys.executable, "-m", "pytest", *words])
+    return USAGE if code == PYTEST_USAGE else FAILED if code else 0

@@ -17,7 +17,6 @@ from minikube_py.own_code import absolute, find_class
 
 if TYPE_CHECKING:
     from minikube_py.api.feature_gates import FeatureGates
-    from minikube_py.control_plane.auditing import Auditing
     from minikube_py.control_plane.etcd_behind import EtcdBehind
     from minikube_py.control_plane.process import ProcessOptions
     from minikube_py.control_plane.role_clients import Election
@@ -264,47 +263,6 @@ def add_admission_plugins(parser: Flags) -> None:
     parser.add_argument("--enable-admission-plugins", type=known, default=(), metavar="NAME,...", help=help_text)
 
 
-def add_audit(parser: Flags) -> None:
-    from minikube_py.apiserver.audit_log import MODES, LogOptions
-
-    usual, many = LogOptions(""), whole_number(0, 1_000_000)
-    policy_help = "the audit.k8s.io/v1 Policy that says which requests are logged (default: none)"
-    parser.add_argument("--audit-policy-file", type=file, metavar="F", help=policy_help)
-    path_help = "write audit events to this file, - for standard output (default: nowhere)"
-    parser.add_argument("--audit-log-path", metavar="F", help=path_help)
-    format_help = "the form of audit events: one line of JSON each (default: json)"
-    parser.add_argument("--audit-log-format", type=one_of("json"), default="json", metavar="json", help=format_help)
-    size_help = f"begin a new audit log at this size in MB, 0 for never (default: {usual.max_size_mb})"
-    parser.add_argument("--audit-log-maxsize", type=many, default=usual.max_size_mb, metavar="N", help=size_help)
-    backup_help = f"how many old audit logs are kept, 0 for all (default: {usual.max_backups})"
-    parser.add_argument("--audit-log-maxbackup", type=many, default=usual.max_backups, metavar="N", help=backup_help)
-    age_help = f"days for which old audit logs are kept, 0 without end (default: {usual.max_age_days})"
-    parser.add_argument("--audit-log-maxage", type=many, default=usual.max_age_days, metavar="N", help=age_help)
-    mode_help = "batch: requests do not wait for their events; blocking-strict: they fail without (default: blocking)"
-    parser.add_argument(
-        "--audit-log-mode", type=one_of(*MODES), default=usual.mode, metavar="|".join(MODES), help=mode_help
-    )
-
-
-def audit(arguments: argparse.Namespace) -> Auditing:
-    """Of `add_audit`; paths are absolute, as other processes may use them."""
-    from minikube_py.apiserver.audit_log import STANDARD_OUTPUT, LogOptions
-    from minikube_py.control_plane.auditing import Auditing
-
-    policy, path = arguments.audit_policy_file, arguments.audit_log_path
-    log = None
-    if policy is not None:
-        from minikube_py.apiserver.audit_policy import read_policy
-
-        with wrong_value("--audit-policy-file"):
-            read_policy(policy)
-    if path:
-        path = path if path == STANDARD_OUTPUT else str(Path(path).absolute())
-        sizes = arguments.audit_log_maxsize, arguments.audit_log_maxbackup, arguments.audit_log_maxage
-        log = LogOptions(path, *sizes, arguments.audit_log_mode)
-    return Auditing(policy.absolute() if policy is not None else None, log)
-
-
 def add_stages(parser: Flags) -> None:
     help_text = (
         "KWOK stages for pods, nodes and other objects: a file, or a folder of files; repeatable "
@@ -488,6 +446,8 @@ def store_admin(arguments: argparse.Namespace) -> StoreAdmin:
     from minikube_py.control_plane.store_admin import StoreAdmin
 
     secrets = arguments.secrets_dir
+    if arguments.endpoints is not None and arguments.data_dir is not None:
+        arguments.parser.error("--data-dir and --endpoints both name a store; give one of them")
     if arguments.endpoints is None:
         if secrets or arguments.token_file or arguments.ca_file:
             arguments.parser.error("--secrets-dir, --token-file and --ca-file go with --endpoints")

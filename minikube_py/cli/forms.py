@@ -20,18 +20,23 @@ def watch(parser: argparse.ArgumentParser) -> None:
         each.default = argparse.SUPPRESS
 
 
-def require(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Those given. `form`: the one that is asked for. `table`: by a flag's destination, the forms that honour it; every
-    form honours a flag that is not there.
+def refuse(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[str, ...]]) -> None:
+    """Before `require`, for a command whose forms combine: once for each choice. `form`: the one that is asked for.
+    `table`: by a flag's destination, the forms that honour it; every form honours a flag that is not there.
 
     Raises: WrongUsage for flags of other forms."""
     usual: dict[str, tuple[str, object]] = getattr(arguments, USUAL)
-    given = [each for each in usual if hasattr(arguments, each)]
-    others = [each for each in given if form not in table.get(each, (form,))]
+    others = [each for each in usual if hasattr(arguments, each) and form not in table.get(each, (form,))]
     refused = [f"{usual[each][0]} needs {' or '.join(table[each])}" for each in others]
     if refused:
         raise WrongUsage(f"{'; '.join(refused)}; this is {form}")
-    for name, (_, default) in usual.items():
-        if name not in given:
-            setattr(arguments, name, default)
-    return frozenset(given)
+
+
+def require(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    """Those given; the others get their defaults. Otherwise as `refuse`."""
+    refuse(arguments, form, table)
+    usual: dict[str, tuple[str, object]] = getattr(arguments, USUAL)
+    given = frozenset(each for each in usual if hasattr(arguments, each))
+    for name in usual.keys() - given:
+        setattr(arguments, name, usual[name][1])
+    return given

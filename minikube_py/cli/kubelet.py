@@ -53,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.role_clients import Claim, KubeletRole, read_shapes
 
     given = getattr(arguments, "claim_share", False)
+    if hasattr(arguments, "shapes") and not given:
+        forms.refuse(arguments, "--shapes", {"nodes": ("nodes of the default shape", CLAIMED)})
     forms.require(arguments, CLAIMED if given else FIXED, HONOURED)
     claim = None
     if arguments.claim_share:

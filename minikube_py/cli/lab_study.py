@@ -13,13 +13,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikube_py.cli import flags, input_files
+from minikube_py.cli import flags, forms, input_files
 from minikube_py.cli.terminal import started
 
 if TYPE_CHECKING:
     from minikube_py.lab.study.design import Mode
 
 RESULTS = Path("results")
+HERE = "a run on this machine"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bench", type=input_files.file, action="append", default=[], metavar="FILE", help=bench_help)
     unregistered_help = "run a design that is not committed; the report states this"
     parser.add_argument("--unregistered", action="store_true", help=unregistered_help)
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if hasattr(arguments, "report"):
+        forms.refuse(arguments, "--report", dict.fromkeys(("jobs", "ray", "time"), ("a run",)))
+    forms.require(arguments, "--ray" if hasattr(arguments, "ray") else HERE, {"jobs": (HERE,)})
     from minikube_py.lab.study.experiment import find
     from minikube_py.lab.study.running import StudyOptions, run_study
 

@@ -1,7 +1,7 @@
 """`minikube-py`: finds the command and imports only what that one needs, so that `up` is ready within a second.
 
 Exit codes: 0 done, 1 failed (one line on stderr: what, where, what to do), 2 wrong usage, 130 interrupted; of a store
-member, 3: it was removed from its cluster, 4: its data is damaged.
+member, 3: it was removed from its cluster; of a store member, `store salvage` and `store snapshot`, 4: data is damaged.
 """
 
 from __future__ import annotations
@@ -56,9 +56,13 @@ class Parser(argparse.ArgumentParser):
         """Flags that are unknown are reported by the subcommand that was given, whose help lists those known."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parts = [each.choices for each in self._actions if isinstance(each, argparse._SubParsersAction)]
-            own = [choices[found.command] for choices in parts]
-            (own[0] if own else self).error(f"unrecognized arguments: {' '.join(unknown)}")
+            self.part(getattr(found, "command", "")).error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found
+
+    def part(self, name: str) -> argparse.ArgumentParser:
+        """The parser of a subcommand; this one if there is none of that name."""
+        parts = [each.choices for each in self._actions if isinstance(each, argparse._SubParsersAction)]
+        found: argparse.ArgumentParser = parts[0].get(name, self) if parts else self
         return found
 
     def error(self, message: str) -> NoReturn:
@@ -73,17 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else FAILED
-    except MinikubeError as error:
-        print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
-        return _code_of(error)
     except BrokenPipeError:
         # The reader of our output is gone; avoid a second error when Python closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except OSError as error:
-        # A full disk or removed folder: lower layers cannot handle it, and no data is lost.
+    except (MinikubeError, OSError) as error:
         print(f"{PROGRAM} {arguments[0]}: {one_line(error)}", file=sys.stderr)
-        return FAILED
+        return _code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -91,13 +91,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] not in COMMANDS:
         return _without_command(arguments)
-    name = arguments[0]
+    found = _parser(arguments)
+    if found is None:
+        return USAGE
+    module, parser, rest = found
+    given = parser.parse_args(rest)
+    own = parser.part(getattr(given, "command", ""))
+    # A command with subcommands may be one of its own as well: `store` runs a member, `index` alone asks which.
+    if not hasattr(module, "run"):
+        parser.error(f"name one of: {', '.join(_subcommands(module))}")
+    try:
+        result: int = module.run(given)
+        return result
+    except BrokenPipeError:
+        raise
+    except (MinikubeError, OSError) as error:
+        # Of OSErrors, a full disk or removed folder: lower layers cannot handle it, and no data is lost.
+        if (code := _code_of(error)) == USAGE:
+            own.error(one_line(error))
+        print(f"{own.prog}: {one_line(error)}", file=sys.stderr)
+        return code
+
+
+def _parser(words: Sequence[str]) -> tuple[ModuleType, Parser, Sequence[str]] | None:
+    """Of the command that the first words name, and the words behind them; None for a subcommand that does not exist,
+    which it reports."""
+    name = words[0]
     module = import_module(f"minikube_py.cli.{name.replace('-', '_')}")
-    rest = arguments[1:]
+    rest = words[1:]
     if rest and not rest[0].startswith("-") and (known := _subcommands(module)):
         if rest[0] not in known:
             print(f"{PROGRAM} {name}: no command {rest[0]!r}; the commands are: {', '.join(known)}", file=sys.stderr)
-            return USAGE
+            return None
         module = import_module(f"minikube_py.cli.{name}_{rest[0].replace('-', '_')}")
         name, rest = f"{name} {rest[0]}", rest[1:]
     parser = Parser(
@@ -108,19 +133,22 @@ def _run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    # A command with subcommands may be one of its own as well: `store` runs a member, `index` alone asks which.
-    if not hasattr(module, "run"):
-        parser.parse_args(rest)
-        parser.error(f"name one of: {', '.join(_subcommands(module))}")
-    module.configure(parser)
-    arguments = parser.parse_args(rest)
-    try:
-        result: int = module.run(arguments)
-    except MinikubeError as error:
-        if _code_of(error) == USAGE:
-            parser.error(one_line(error))
-        raise
-    return result
+    if hasattr(module, "run"):
+        module.configure(parser)
+    return module, parser, rest
+
+
+def _help(words: Sequence[str]) -> int:
+    """Of the command that all the words name."""
+    found = _parser(words)
+    if found is None:
+        return USAGE
+    _, parser, rest = found
+    own = parser.part(rest[0] if rest else "")
+    if rest[own is not parser :]:
+        own.error(f"no command {rest[-1]!r}")
+    own.print_help()
+    return 0
 
 
 def _subcommands(module: ModuleType) -> dict[str, str]:
@@ -137,7 +165,7 @@ def _subcommand_help(name: str, subcommands: dict[str, str]) -> str | None:
     return "\n".join(["commands:", *lines, "", f"{PROGRAM} {name} COMMAND --help shows more."])
 
 
-def _code_of(error: MinikubeError) -> int:
+def _code_of(error: BaseException) -> int:
     """Codes for a supervisor: a plain restart would fail again."""
     from minikube_py.control_plane.errors import Dismissed
     from minikube_py.own_code import BadCode
@@ -156,7 +184,7 @@ def one_line(error: BaseException) -> str:
 
 def _without_command(arguments: Sequence[str]) -> int:
     if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
-        return _run([*arguments[1:], "--help"])
+        return _help(arguments[1:])
     if arguments and (arguments[0] in ("-h", "--help") or arguments == ["help"]):
         print(_overview())
         return 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, forms
+
+WRITTEN, RUN = "--write-config-to", "a run"
+OF_CONFIG = ("kubeconfig", "scheduler_config", "plugins", "feature_gates", "write_config_to")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +26,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--asked-at", type=flags.several(str), default=(), metavar="URL,...", help=asked_help)
     flags.add_leader_election(parser, "kube-scheduler")
     flags.add_process(parser, "scheduler")
+    forms.watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_clients import SchedulerRole
 
+    of_run = dict.fromkeys(getattr(arguments, forms.USUAL).keys() - OF_CONFIG, (RUN,))
+    forms.require(arguments, WRITTEN if hasattr(arguments, "write_config_to") else RUN, of_run)
     chosen = flags.chosen(arguments, arguments.scheduler_name)
     if arguments.write_config_to is not None:
         from minikube_py.scheduler.configuration.files import write_scheduler

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikube_py.cli import flags
+from minikube_py.cli import flags, forms
 from minikube_py.control_plane.secret_files import AUTHORITY, PEER, PEER_KEY, PEER_TOKEN, TOKEN
 from minikube_py.errors import WrongUsage
 
@@ -30,6 +30,13 @@ SUBCOMMANDS = {
     "salvage": "recover readable data from a damaged folder",
 }
 CLIENT_PORT, PEER_PORT = 2390, 2391
+
+ALONE, TOGETHER = "a member alone", "--initial-cluster, --advertise or --listen-peers"
+PEER_FILES = ("peer_token_file", "peer_cert_file", "peer_key_file", "peer_ca_file")
+WITH_PEERS = dict.fromkeys(("rejoin", "advertise_peer", *PEER_FILES), (TOGETHER,))
+WITH_ETCD = dict.fromkeys(
+    ("listen_client_http_urls", "watch_progress_notify_interval", "trusted_ca_file"), ("--listen-client-urls",)
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     secrets.file("--peer-ca-file", AUTHORITY, "the authority that signed the members' certificates, PEM")
     secrets.file("--trusted-ca-file", AUTHORITY, "the authority that signed the certificates of etcd's clients, PEM")
     flags.add_process(parser, "store")
+    forms.watch(parser)
 
 
 def _configure_peers(group: argparse._ArgumentGroup) -> None:
@@ -101,8 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_store import StoreRole
 
-    flags.admit_structures(arguments)
     options = options_of(arguments)
+    flags.admit_structures(arguments)
     return run_role("store", lambda: StoreRole(options), flags.process(arguments, "store"))
 
 
@@ -112,11 +120,14 @@ def options_of(arguments: argparse.Namespace) -> StoreOptions:
     from minikube_py.control_plane.role import TlsFiles
     from minikube_py.control_plane.role_store import PeerOptions, StoreOptions
 
-    with_peers = bool(arguments.initial_cluster or arguments.advertise or arguments.listen_peers)
+    with_peers = any(getattr(arguments, name, "") for name in ("initial_cluster", "advertise", "listen_peers"))
+    if not getattr(arguments, "listen_client_urls", ""):
+        forms.refuse(arguments, "a member without etcd's API", WITH_ETCD)
+    forms.require(arguments, TOGETHER if with_peers else ALONE, WITH_PEERS)
     progress_s = arguments.watch_progress_notify_interval
     etcd_urls, http_urls = arguments.listen_client_urls or "", arguments.listen_client_http_urls or ""
-    if http_urls and not etcd_urls:
-        raise WrongUsage("--listen-client-http-urls needs --listen-client-urls")
+    if arguments.trusted_ca_file is not None and "https:" not in etcd_urls + http_urls:
+        raise WrongUsage("--trusted-ca-file needs a URL of https://; this is etcd's API without authentication")
     needed = {"peer": with_peers, "trusted": "https:" in etcd_urls + http_urls}
     arguments.secrets.find(arguments, lambda flag: needed.get(flag.strip("-").partition("-")[0], True))
     anywhere = "0.0.0.0" if arguments.advertise else "127.0.0.1"

@@ -20,7 +20,7 @@ import random
 from pathlib import Path
 
 from minikube_py.control_plane.exit_codes import DAMAGED
-from minikube_py.errors import MinikubeError
+from minikube_py.errors import MinikubeError, WrongUsage
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.store_salvage import lines, look, report, write
 
+    if arguments.exact and arguments.to is None:
+        raise WrongUsage("--exact needs --to: without it, nothing is written")
     salvaged = look(arguments.folder)
     if salvaged is None:
         raise MinikubeError(f"{arguments.folder}: nothing can be recovered: no part of a snapshot or log is intact")

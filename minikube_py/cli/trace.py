@@ -11,13 +11,14 @@ import argparse
 import os
 from pathlib import Path
 
-from minikube_py.cli import input_files
+from minikube_py.cli import forms, input_files
 from minikube_py.lab import trace
 from minikube_py.lab.packing import lists
 from minikube_py.lab.prediction import fit, generator
 from minikube_py.lab.report import require_writable
 
 ENVIRONMENT = "MINIKUBE_PY_DATA"
+TABLES = "nodes and pods"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     usage_help = "write the usage generator's parameters, fitted to half of the real day, and figures of both halves"
     which.add_argument("--usage", action="store_true", help=usage_help)
     convert.add_argument("--pods", choices=trace.POD_LISTS, default="default", help="which pod list (default: default)")
+    forms.watch(convert)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    form = "--lists" if hasattr(arguments, "lists") else "--usage" if hasattr(arguments, "usage") else TABLES
+    forms.require(arguments, form, {"pods": (TABLES,)})
     source = arguments.source or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if source is None:
         raise trace.TraceError(f"the folder of the published files is not set; give --from or ${ENVIRONMENT}")

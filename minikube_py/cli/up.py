@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from minikube_py.cli import flags, forms, input_files
+from minikube_py.cli import audit_flags, flags, forms, input_files
 from minikube_py.cli.terminal import STARTED, Steps
 from minikube_py.control_plane.config import COMPONENTS, LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.process import Role, Stopping
@@ -27,6 +27,12 @@ SEVERAL_MAX = 9
 
 OWN_STORE, OTHER_STORE = "the built-in store", "an etcd (--etcd-servers)"
 HONOURED = dict.fromkeys(("members", "etcd_port", "restore", "quota_bytes", "reserve_bytes"), (OWN_STORE,))
+WITH_ROLE = {
+    "kubelet": dict.fromkeys(("nodes", "stages"), ("a kubelet",)),
+    "controllers": {"controllers": ("controllers",)},
+    "scheduler": dict.fromkeys(("scheduler_config", "schedulers"), ("the scheduler",)),
+}
+WITH_ANY_SCHEDULER = dict.fromkeys(("matcher", "seed", "plugins"), ("a scheduler",))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +75,7 @@ def _configure_server(group: flags.Flags) -> None:
     san_help = "also name this host or address in the server's certificate; repeatable, or separated by commas"
     group.add_argument("--tls-san", type=flags.HOSTS, action="append", default=[], metavar="HOST,...", help=san_help)
     flags.add_admission_plugins(group)
-    flags.add_audit(group)
+    audit_flags.add_audit(group)
 
 
 def _configure_processes(group: flags.Flags) -> None:
@@ -100,6 +106,7 @@ def _configure_scheduling(group: flags.Flags) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.secrets import parse_hosts
 
+    _refuse_unused(arguments)
     forms.require(arguments, OTHER_STORE if hasattr(arguments, "etcd_servers") else OWN_STORE, HONOURED)
     flags.admit_structures(arguments)
     etcd = flags.etcd_behind(arguments)
@@ -134,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         reserve_bytes=arguments.reserve_bytes,
         gates=arguments.feature_gates,
         stages=flags.stages(arguments),
-        audit=flags.audit(arguments),
+        audit=audit_flags.audit(arguments),
     )
     members = 1 if etcd is not None else member_count(config)
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, members) > 1
@@ -149,6 +156,14 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if temporary:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse_unused(arguments: argparse.Namespace) -> None:
+    """Raises: WrongUsage."""
+    for role in getattr(arguments, "without", ()):
+        more = WITH_ANY_SCHEDULER if role == "scheduler" and not hasattr(arguments, "scheduler") else {}
+        forms.refuse(arguments, f"--without {role}", WITH_ROLE[role] | more)
+    audit_flags.refuse_half(arguments)
 
 
 async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: Steps, ui: bool) -> int:

@@ -268,8 +268,9 @@ class SplitControlPlane:
             if self.config.seed is not None:
                 flags += ["--seed", str(self.config.seed)]
         if role == tokens.KUBELET:
-            flags += ["--nodes", str(self.config.nodes)]
-            if self.config.shapes:
+            if not self.config.shapes:
+                flags += ["--nodes", str(self.config.nodes)]
+            else:
                 path = self.config.roles_folder / "shapes.json"
                 write_private(path, orjson.dumps([shape._asdict() for shape in self.config.shapes]))
                 flags += ["--shapes", str(path)]

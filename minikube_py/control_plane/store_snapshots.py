@@ -57,7 +57,7 @@ def opened(path: Path) -> Iterator[SnapshotReader]:
     except OSError as error:
         raise SetupError(f"cannot read the snapshot {path}: {error.strerror}; name a file that exists") from error
     try:
-        yield SnapshotReader(path.name, lambda offset, size_bytes: os.pread(fd, size_bytes, offset))
+        yield SnapshotReader(str(path), lambda offset, size_bytes: os.pread(fd, size_bytes, offset))
     except IsADirectoryError:
         raise SetupError(f"{path} is a folder; name a snapshot file") from None
     except Corruption as error:

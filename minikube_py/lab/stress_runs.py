@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minikube_py.control_plane.config import Step
-from minikube_py.errors import InvalidRequest
+from minikube_py.errors import InvalidRequest, WrongUsage
 from minikube_py.index.catalogue import FAMILY, admit, build
 from minikube_py.lab import report
 from minikube_py.lab.environment import Environment
@@ -93,7 +93,7 @@ async def run_all(plan: StressPlan, *, data_dir: Path | None, results: Path, ste
     report.require_writable(results)
     runs = plan.options()
     if data_dir is not None and len(runs) > 1:
-        raise InvalidRequest(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
+        raise WrongUsage(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
     ran = [await _real(options, data_dir, step) for options in runs]
     return _tell([each for each in ran if each is not None], results) and None not in ran
 
@@ -103,7 +103,7 @@ def run_all_virtually(plan: StressPlan, *, again: str, results: Path, step: Step
 
     Raises: MinikubeError of every kind; SimFailure."""
     if plan.members > 1:
-        raise InvalidRequest(f"--virtual has one member, not {plan.members}; `make swarm` simulates several")
+        raise WrongUsage(f"--virtual has one member, not {plan.members}; `make swarm` simulates several")
     report.require_writable(results)
     ran = [_virtual(options, again, step) for options in plan.options()]
     return _tell([each for each in ran if each is not None], results) and None not in ran

@@ -17,7 +17,7 @@ from minikube_py.controllers.garbage_collector import GarbageCollector
 from minikube_py.controllers.manager import ControllerManager
 from minikube_py.controllers.namespace import NamespaceController
 from minikube_py.controllers.resource_claims import ResourceClaims
-from minikube_py.errors import InvalidRequest, MinikubeError
+from minikube_py.errors import InvalidRequest, MinikubeError, WrongUsage
 from minikube_py.lab import report
 from minikube_py.lab.environment import Environment
 from minikube_py.lab.scheduler_perf import objects, ops
@@ -290,7 +290,7 @@ async def run_all(plan: Plan, *, data_dir: Path | None, results: Path, step: Ste
     told = Told(plan)
     runs = told.begin()
     if data_dir is not None and len(runs) > 1:
-        raise InvalidRequest(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
+        raise WrongUsage(f"--data-dir holds one run, and these are {len(runs)}; leave it out, or ask for one")
     for run in runs:
         told.say(run)
         try:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from minikube_py.apiserver.limits import Limits
-from minikube_py.cli import apiserver
+from minikube_py.cli import apiserver, forms
 from minikube_py.ports.descriptors import PortLimits
 from minikube_py.store.limits import ServerLimits
 from minikube_py.store.peer_connection import PeerLimits
@@ -39,6 +39,7 @@ def test_flags_have_the_defaults_of_the_limits() -> None:
     parser = argparse.ArgumentParser()
     apiserver.configure(parser)
     given = parser.parse_args(["--store", "127.0.0.1:1"])
+    forms.require(given, "", {})
     limits = Limits()
     assert given.max_requests_inflight == limits.reads_in_flight_max
     assert given.max_mutating_requests_inflight == limits.writes_in_flight_max

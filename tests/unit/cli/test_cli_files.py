@@ -68,7 +68,7 @@ def test_every_path_is_read_at_once_or_says_why_not() -> None:
         ("up --scheduler mine=unknown.yaml", "--scheduler", "unknown.yaml"),
         ("up --plugin nosuch.py:Mine", "--plugin", "nosuch.py"),
         ("up --plugin mine.py:Nope", "--plugin", "mine.py"),
-        ("up --audit-policy-file bad.yaml", "--audit-policy-file", "bad.yaml"),
+        ("up --audit-log-path - --audit-policy-file bad.yaml", "--audit-policy-file", "bad.yaml"),
         ("up --restore nosuch", "--restore", "nosuch"),
         ("compare default nosuch.yaml", "B", "nosuch.yaml"),
         ("compare nosuch.yaml default", "A", "nosuch.yaml"),

@@ -68,8 +68,7 @@ def test_the_matcher_is_any_structure_there_is(command: str, given: list[str], n
     {"up": up, "scheduler": scheduler}[command].configure(parser)
     needed = ["--kubeconfig", "F"]
     found = parser.parse_args([*needed, *given])
-    if command == "up":
-        forms.require(found, up.OWN_STORE, up.HONOURED)
+    forms.require(found, "", {})
     assert found.matcher == name
 
 
@@ -111,3 +110,52 @@ def test_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -m minikube_py --help | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        *((f"store {each}", "") for each in ("status", "hash", "transfer-leader", "alarm list", "member list")),
+        ("store member add", " m"),
+        ("store snapshot save", " f"),
+        ("store query", " nodes"),
+        ("store salvage", " /nowhere"),
+        *((f"index {each}", "") for each in ("list", "stats")),
+        ("explain pod", " web"),
+    ],
+)
+def test_an_error_begins_with_the_whole_command(command: str, more: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = "" if "/nowhere" in more else " --data-dir /nowhere"
+    assert cli.main(f"{command}{more}{given}".split()) == 1
+    assert capsys.readouterr().err.startswith(f"minikube-py {command}: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("bench schedule --virtual --members 3", "minikube-py bench schedule: --virtual has one member"),
+        ("help up extra", "minikube-py up: no command 'extra'"),
+        ("help bench density extra", "minikube-py bench density: no command 'extra'"),
+        ("help store snapshot extra", "minikube-py store snapshot: no command 'extra'"),
+        ("explore nope::x", "minikube-py explore: there is no nope; name FILE::TEST"),
+    ],
+)
+def test_wrong_usage_is_refused_by_the_command_that_was_meant(
+    typed: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = cli.main(typed.split())
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2 and capsys.readouterr().err.startswith(text)
+
+
+@pytest.mark.parametrize("name", ["bench density", "store snapshot verify", "index create"])
+def test_help_is_that_of_the_part(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help", *name.split()]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: minikube-py {name} ")
+
+
+def test_what_is_no_snapshot_is_named_by_its_path_and_ends_as_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["store", "snapshot", "verify", __file__]) == cli.DAMAGED
+    assert capsys.readouterr().err.startswith(f"minikube-py store snapshot verify: {__file__}: damaged at offset 0")

@@ -10,7 +10,7 @@ import pytest
 from step_clock import StepClock
 
 from minikube_py.apiserver.audit_log import LogOptions
-from minikube_py.cli import flags
+from minikube_py.cli import audit_flags
 from minikube_py.control_plane.auditing import NO_AUDIT, Auditing
 from minikube_py.control_plane.errors import SetupError
 
@@ -19,8 +19,8 @@ POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\
 
 def parsed(*given: str) -> Auditing:
     parser = argparse.ArgumentParser()
-    flags.add_audit(parser)
-    return flags.audit(parser.parse_args(given))
+    audit_flags.add_audit(parser)
+    return audit_flags.audit(parser.parse_args(given))
 
 
 def test_the_flags_of_a_process_say_what_was_parsed(tmp_path: Path) -> None:

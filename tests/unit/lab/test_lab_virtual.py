@@ -40,7 +40,7 @@ def test_what_virtual_time_does_not_have_is_refused(flag: str, capsys: pytest.Ca
 
 
 def test_several_members_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*SMALL_STRESS, "--members", "3"]) == 1
+    assert main([*SMALL_STRESS, "--members", "3"]) == 2
     assert "--virtual has one member, not 3" in capsys.readouterr().err
 
 
