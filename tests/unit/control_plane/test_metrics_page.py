@@ -12,7 +12,19 @@ KINDS = {"C": "counter", "G": "gauge", "H": "histogram", "S": "summary"}
 STAGES = {f"kubelet_stages_{what}_total" for what in ("played", "failed", "refused", "held_back")}
 AUDIT = {f"apiserver_audit_{name}_total" for name in ("event", "level", "error", "requests_rejected")}
 """Only with an audit log (tests/unit/apiserver/test_apiserver_audit_log.py)."""
-SELDOM = {"apiserver_connections_ended_total", "kubelet_admission_rejections_total", *STAGES, *AUDIT}
+SCHEDULING = {
+    f"scheduler_{name}"
+    for name in (
+        *("unschedulable_pods", "pod_scheduled_after_flush_total", "permit_wait_duration_seconds"),
+        *("preemption_attempts_total", "preemption_victims", "resourceclaim_creates_total"),
+        *(f"preemption_goroutines_{what}" for what in ("execution_total", "duration_seconds")),
+        *(f"podgroup_{what}" for what in ("schedule_attempts_total", "scheduling_attempt_duration_seconds")),
+        "podgroup_scheduling_algorithm_duration_seconds",
+        *(f"flow_{what}_total" for what in ("rounds", "passes", "arcs", "repaired", "exchanged")),
+    )
+}
+"""Compared with the code and with upstream (test_scheduler_metrics_page.py)."""
+SELDOM = {"apiserver_connections_ended_total", "kubelet_admission_rejections_total", *STAGES, *AUDIT, *SCHEDULING}
 """Told once there is something to tell."""
 SAMPLE = re.compile(r"([a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+")
 SPEC = {"containers": [{"name": "c", "image": "i"}]}
