@@ -99,7 +99,7 @@ class Groups:
         pod, rules = queued.pod, self._rules.get(queued.pod.scheduler_name)
         row = NO_ROW
         # Only if a node change helps exactly when the pod then fits there.
-        if not gated and rules is not None and queued.group != pod.uid:
+        if not gated and rules is not None and queued.group != pod.uid and not rules.elsewhere(pod, ""):
             row = self._needing.put(pod.priority, rules.needs(pod))
         rejectors = frozenset(queued.unschedulable_plugins | queued.pending_plugins)
         key = (pod.scheduler_name, queued.gating_plugin, rejectors, row != NO_ROW)

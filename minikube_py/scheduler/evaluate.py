@@ -291,9 +291,33 @@ class Evaluator:
         return asked is not None and _passes(asked[0], pod, asked[1])
 
     def helps(self, pod: PodInfo, node_name: str) -> bool:
-        """As `fits`, or without the pods it may preempt there: whether an attempt is worthwhile."""
+        """As `fits`, or without the pods it may preempt there: whether an attempt is worthwhile. Without a name:
+        whether the pod passes all filters on any node."""
+        if not node_name:
+            return self._fits_any(pod)
         asked = self._asked(pod, node_name)
         return asked is not None and (_passes(asked[0], pod, asked[1]) or self._may_preempt(asked[0], pod, asked[1]))
+
+    def _fits_any(self, pod: PodInfo) -> bool:
+        nodes = self.columns.all()
+        try:
+            prepared = self.beside(pod)
+        except Rejected:
+            return False
+        mask = fitting(prepared, pod, nodes)
+        return bool((mask if prepared.node_names is None else mask & nodes.name_mask(prepared.node_names)).any())
+
+    def may_preempt_elsewhere(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether a change of this node, or without a name of any and at any time, may let the pod preempt on another:
+        a filter that reads several nodes, such as that of spreading, takes part."""
+        if pod.preemption_policy == "Never" or not self.profile.post_filters or not self._has_wide:
+            return False
+        if node_name and self.columns.lowest_priority >= pod.priority:
+            return False
+        try:
+            return bool(prepare(self.profile.wide, self.columns, pod).filters)
+        except Rejected:
+            return True
 
     def _asked(self, pod: PodInfo, node_name: str) -> tuple[Prepared, NodeInfo] | None:
         """None if the filters need not run on the node."""

@@ -15,7 +15,14 @@ from minikube_py.api.errors import aggregate
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig
 from minikube_py.scheduler.configuration.args import validate, with_defaults
-from minikube_py.scheduler.configuration.merging import default_plugins, expanded, listed, merged, score_weights
+from minikube_py.scheduler.configuration.merging import (
+    default_plugins,
+    expanded,
+    listed,
+    merged,
+    refuse_unprepared,
+    score_weights,
+)
 from minikube_py.scheduler.configuration.messages import ARGS, MULTI_POINT, POINTS
 from minikube_py.scheduler.framework import (
     EVERYTHING,
@@ -152,6 +159,7 @@ class Profile:
         for point in POINTS:
             listed(own[point], point, asking[point])
         names = {point: expanded(own[point], multi, point, asking[point]) for point in POINTS}
+        refuse_unprepared(names)
         self._check(names["queueSort"], names["bind"])
         self._weights.update(score_weights(own["score"], multi, asking["score"]))
         return {

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from minikube_py.scheduler.asking import Group, Groups, Unasked
 from minikube_py.scheduler.framework import (
+    EVENT_ASSIGNED_POD_DELETE,
     EVENT_FORCE_ACTIVATE,
     EVENT_UNSCHEDULABLE_TIMEOUT,
     EVENT_UNSCHEDULED_POD_ADD,
@@ -24,7 +25,6 @@ from minikube_py.scheduler.framework import (
     INT64_MAX,
     WILDCARD,
     ClusterChange,
-    QueueingHint,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 from minikube_py.scheduler.rules import Rules
@@ -360,25 +360,28 @@ class SchedulingQueue:
         return self._ask_hints(queued, rejectors, rules, change)
 
     def _ask_hints(self, queued: QueuedPodInfo, rejectors: set[str], rules: Rules, change: ClusterChange) -> int:
-        """For filters that read single nodes, a node change helps exactly if the pod now fits there."""
+        """For filters that read single nodes, a node change helps exactly if the pod now fits there; the end of a pod
+        also if it lets this one preempt on another. A change of the pod itself helps if it then fits a node, too: one
+        that came meanwhile and did not fit has added none of its rejectors."""
         strategy = SKIP
         local = change.node and not rejectors.isdisjoint(rules.local_plugins)
         if local and _true_or_broken(rules.fits, queued.pod, change.node):
             strategy = AFTER_BACKOFF
+        asleep = strategy is SKIP and change.event == EVENT_ASSIGNED_POD_DELETE
+        ends = local and asleep and _true_or_broken(rules.elsewhere, queued.pod, change.node)
         for plugin in rejectors:
-            if change.node and plugin in rules.local_plugins:
+            if change.node and plugin in rules.local_plugins and not ends:
                 continue
             for registration in rules.hints.get(plugin, ()):
                 if not registration.event.matches(change.event):
                     continue
-                if registration.hint is None:
-                    hint = QueueingHint.QUEUE
-                else:
-                    hint = QueueingHint(_true_or_broken(registration.hint, queued.pod, change))
-                if hint is QueueingHint.QUEUE:
+                if registration.hint is None or _true_or_broken(registration.hint, queued.pod, change):
                     if plugin in queued.pending_plugins:
                         return IMMEDIATELY
                     strategy = AFTER_BACKOFF
+        own = strategy is SKIP and isinstance(change.new, PodInfo) and change.new.uid == queued.pod.uid
+        if own and not rejectors.isdisjoint(rules.local_plugins) and _true_or_broken(rules.fits, queued.pod, ""):
+            return AFTER_BACKOFF
         return strategy
 
     def _record(self, change: ClusterChange) -> None:

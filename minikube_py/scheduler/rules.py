@@ -17,11 +17,12 @@ NO_NEEDS: Mapping[str, int] = {}
 
 class Rules:
     """A profile's callbacks for the queue. `fits(pod, node)`: whether it passes all node-local filters on the current
-    node, or on the node without the pods that it may preempt. `reads(pod)`: a hashable of all that these filters read
-    of the pod; None if unknown. `needs(pod)`: the free amounts required for that, valid for every node while the pod
-    waits. `promised(pod)`: its nominated node."""
+    node, or on the node without the pods that it may preempt; without a name, all filters on any node. `reads(pod)`: a
+    hashable of all that node-local filters read of the pod; None if unknown. `needs(pod)`: the free amounts required
+    for that, valid for every node while the pod waits. `promised(pod)`: its nominated node. `elsewhere(pod, node)`:
+    whether a change of the node, or without a name of any, may let it preempt on another."""
 
-    __slots__ = ("_gates", "fits", "hints", "local_plugins", "needs", "pre_enqueue", "promised", "reads")
+    __slots__ = ("_gates", "elsewhere", "fits", "hints", "local_plugins", "needs", "pre_enqueue", "promised", "reads")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Rules:
         self.needs = needs
         self.promised = promised
         self.reads: Callable[[PodInfo], object] = lambda pod: pod.spec
+        self.elsewhere: Callable[[PodInfo, str], bool] = lambda pod, node: False
         self._gates: Mapping[str, Callable[[PodInfo], object]] = {}
 
     def gate_key(self, plugin: str, pod: PodInfo) -> object:
@@ -56,6 +58,7 @@ class Rules:
         events = [*profile.events(), *more]
         found = cls(events, evaluator.helps, profile.local_plugins, profile.run_pre_enqueue)
         found.needs, found.promised, found.reads = evaluator.needs, evaluator.promised, profile.reads
+        found.elsewhere = evaluator.may_preempt_elsewhere
         keyed = {n: p for n, p in profile.pre_enqueue_plugins.items() if callable(getattr(p, "gate_key", None))}
         found._gates = {name: plugin.gate_key for name, plugin in keyed.items()}
         return found

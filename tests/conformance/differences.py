@@ -397,6 +397,8 @@ RULES: tuple[Rule, ...] = (
 SCHEDULER: dict[str, str] = {
     "amounts": "from 2**56 on (72 PB; of cpu in milli-units) a request counts as that, and fits no node; a node has "
     "one less at most. Upstream fits them, with wrong scores, or an error, once a hundredfold is beyond an int64",
+    "unprepared": "a profile that enables a plugin at filter or score but not at preFilter or preScore, whose "
+    "results it reads, is refused; upstream accepts it, and then ends each pod's cycle with an error",
     "conditions": "a condition PodScheduled that another writer took away is not written again until its text changes",
 }
 """What the twins of schedulers do not draw, since it differs on purpose."""

@@ -24,6 +24,8 @@ from scripts_of_scheduling import (
     with_ports,
 )
 
+from minikube_py.scheduler.configuration.merging import READ_BEFORE
+
 MI = 1 << 20
 SIZES = (0, 1, 22 * MI, 23 * MI, 23 * MI + 1, 250 * MI, 999 * MI, 1000 * MI, 1001 * MI, 40_000 * MI, 2**62, 2**63 - 1)
 """Of images, around the bounds of ImageLocality: 23 and 1000 MiB for each container."""
@@ -97,12 +99,22 @@ def _profile(rng: random.Random, name: str) -> Obj:
         plugins["multiPoint"] = {"enabled": [{"name": each, "weight": rng.choice((1, 3, 50))} for each in again]}
         if rng.random() < 0.5:
             plugins["multiPoint"]["disabled"] = [{"name": each} for each in rng.sample(SCORES, rng.randint(1, 2))]
+    _leave_out_refused(plugins)
     if rng.random() < 0.2:
         plugins["postFilter"] = {"disabled": [{"name": "*"}]}
     found: Obj = {"schedulerName": name, "plugins": plugins}
     if rng.random() < 0.4:
         found["pluginConfig"] = [{"name": "NodeAffinity", "args": {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": rng.choice(("Exists", "DoesNotExist"))}]}]}}}}]
     return found
+
+
+def _leave_out_refused(plugins: Obj) -> None:
+    """Profiles whose every pod ends in an error upstream (`differences.SCHEDULER`)."""
+    listed = {each["name"] for point in ("filter", "score") for each in plugins.get(point, {}).get("enabled", ())}
+    reading = {name for names in READ_BEFORE.values() for name in names}
+    multi = plugins.get("multiPoint", {})
+    if "disabled" in multi:
+        multi["disabled"] = [each for each in multi["disabled"] if each["name"] not in listed & reading]
 
 
 def profiles(s: Script) -> None:

@@ -461,6 +461,12 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "two counters, one of which is reset",
     ),
     SchedulerMutant(
+        "queue: the end of a pod on one node does not let another preempt on a second", TWINS, "queue.py",
+        "        ends = local and asleep and _true_or_broken(rules.elsewhere, queued.pod, change.node)",
+        "        ends = False",
+        "a change of a node is answered by that node",
+    ),
+    SchedulerMutant(
         "queue: of a group the first alone is woken", QUEUE, "queue.py",
         "        for queued in waking:",
         "        for queued in waking[:1]:",

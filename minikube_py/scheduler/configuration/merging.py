@@ -119,6 +119,26 @@ def expanded(own: PluginSet, multi: Enabled, point: str, extends: Callable[[str]
     return [*(n for n in named if n in overriding), *from_multi, *(n for n in named if n not in overriding)]
 
 
+READ_BEFORE: Final = {
+    ("filter", "preFilter"): (
+        "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
+        "DynamicResources",
+    ),
+    ("score", "preScore"): ("TaintToleration", "PodTopologySpread", "InterPodAffinity"),
+}  # fmt: skip
+"""The plugins that read at one point what they computed at another."""
+
+
+def refuse_unprepared(names: Mapping[str, Collection[str]]) -> None:
+    """`names`: by point. Upstream accepts such a profile, and then ends each pod's cycle with an error.
+
+    Raises: ConfigError."""
+    for (point, before), plugins in READ_BEFORE.items():
+        for name in plugins:
+            if name in names[point] and name not in names[before]:
+                raise ConfigError(f'plugin "{name}" is enabled at {point} but not at {before}, whose results it reads')
+
+
 MAX_TOTAL_SCORE = (1 << 63) - 1
 
 

@@ -13,12 +13,14 @@ from minikube_py.scheduler.framework import (
     SKIP,
     Action,
     BoolArray,
+    ClusterChange,
     ClusterEvent,
     Code,
     CycleState,
     EventRegistration,
     IntArray,
     PreFilterResult,
+    QueueingHint,
     Status,
 )
 from minikube_py.scheduler.objects import HostPort, NodeInfo, PodInfo
@@ -38,6 +40,12 @@ def conflict(wanted: HostPort, used: HostPort) -> bool:
     )
 
 
+def _after_pod_deleted(pod: PodInfo, change: ClusterChange) -> QueueingHint:
+    freed = change.old.spec.host_ports
+    helps = any(conflict(wanted, each) for wanted in pod.spec.host_ports for each in freed)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
 class NodePorts:
     """Filter: all the pod's host ports are free on the node."""
 
@@ -49,7 +57,7 @@ class NodePorts:
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
-            EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE)),
+            EventRegistration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _after_pod_deleted),
             EventRegistration(ClusterEvent(NODE, Action.ADD)),
         )
 

@@ -472,7 +472,11 @@ class NodeResourcesBalancedAllocation:
         return before, after
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        before, after = self._shares(self._scored(pod), node, self._devices.of(pod))
+        wanted = self._scored(pod)
+        if not wanted[0].amount and not any(each.amount for each in wanted):
+            # Only where a profile has no PreScore, which skips such pods.
+            return 0
+        before, after = self._shares(wanted, node, self._devices.of(pod))
         # Not // 2: the halves stay within 0..100, where truncation equals flooring.
         return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + balance(after) - balance(before)) // 2
 
@@ -492,7 +496,10 @@ class NodeResourcesBalancedAllocation:
         return ceilings
 
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> IntArray | None:
-        before, after, have = self._shares_columns(self._scored(pod), nodes, self._devices.of(pod))
+        wanted = self._scored(pod)
+        if not wanted[0].amount and not any(each.amount for each in wanted):
+            return None
+        before, after, have = self._shares_columns(wanted, nodes, self._devices.of(pod))
         difference: IntArray = _balance_columns(after, have) - _balance_columns(before, have)
         difference += MAX_NODE_SCORE // 2
         difference >>= 1

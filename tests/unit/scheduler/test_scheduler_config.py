@@ -168,6 +168,16 @@ BROKEN = [
         'plugin "NodeAffinity" already registered as "ScorePlugin"',
     ),
     ("gate", {"filter": PluginSet((("GangScheduling", 1),))}, "needs the feature gates GenericWorkload"),
+    (
+        "a filter without what it reads",
+        {"filter": PluginSet((("NodeResourcesFit", 1),)), "multiPoint": PluginSet((), ("NodeResourcesFit",))},
+        'plugin "NodeResourcesFit" is enabled at filter but not at preFilter, whose results it reads',
+    ),
+    (
+        "a score without what it reads",
+        {"preScore": PluginSet((), ("TaintToleration",))},
+        'plugin "TaintToleration" is enabled at score but not at preScore, whose results it reads',
+    ),
     ("wrong point", {"bind": PluginSet((("NodePorts", 1),))}, 'plugin "NodePorts" does not extend BindPlugin plugin'),
     ("no binder", {"bind": PluginSet(disabled=frozenset(("*",)))}, "at least one bind plugin is needed"),
     (
