@@ -69,18 +69,20 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
 
 
 def takes_part(plugin: object, point: str) -> bool:
-    """Whether a plugin participates in a point; upstream's plugins participate where upstream's do, even without a
-    method here."""
-    if any(callable(getattr(plugin, method, None)) for method in _METHODS.get(point, ())):
-        return True
-    return point in UPSTREAM_POINTS.get(getattr(plugin, "name", ""), ())
+    """Whether a plugin participates in a point; upstream's plugins participate where upstream's do."""
+    upstream = UPSTREAM_POINTS.get(getattr(plugin, "name", ""))
+    return _runs(plugin, point) if upstream is None else point in upstream
 
 
 WAITED_FOR = "one or more plugins asked to wait and no plugin rejected pod"
 
 
 def _runs(plugin: object, point: str) -> bool:
-    return any(callable(getattr(plugin, method, None)) for method in _METHODS[point])
+    return any(callable(getattr(plugin, method, None)) for method in _METHODS.get(point, ()))
+
+
+PREPARED_HERE = {"preFilter": ("filter", "VolumeZone", "NodeVolumeLimits"), "preScore": ("score", "DynamicResources")}
+"""By point, the one that it prepares, and the plugins that do without it upstream, or compute it where they need it."""
 
 
 class Profile:
@@ -160,6 +162,8 @@ class Profile:
             listed(own[point], point, asking[point])
         names = {point: expanded(own[point], multi, point, asking[point]) for point in POINTS}
         refuse_unprepared(names)
+        for before, (point, *plugins) in PREPARED_HERE.items():
+            names[before] += [name for name in plugins if name in names[point] and name not in names[before]]
         self._check(names["queueSort"], names["bind"])
         self._weights.update(score_weights(own["score"], multi, asking["score"]))
         return {

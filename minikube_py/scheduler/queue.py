@@ -360,15 +360,16 @@ class SchedulingQueue:
         return self._ask_hints(queued, rejectors, rules, change)
 
     def _ask_hints(self, queued: QueuedPodInfo, rejectors: set[str], rules: Rules, change: ClusterChange) -> int:
-        """For filters that read single nodes, a node change helps exactly if the pod now fits there; the end of a pod
-        also if it lets this one preempt on another. A change of the pod itself helps if it then fits a node, too: one
-        that came meanwhile and did not fit has added none of its rejectors."""
+        """For filters that read single nodes, a node change helps exactly if the pod now fits there; a pod's end also
+        if it may let this one onto a node that a filter across nodes bars, or preempt there. The pod's own change helps
+        if it then fits any node: one that came meanwhile, and did not fit, has added none of its rejectors."""
         strategy = SKIP
         local = change.node and not rejectors.isdisjoint(rules.local_plugins)
         if local and _true_or_broken(rules.fits, queued.pod, change.node):
             strategy = AFTER_BACKOFF
-        asleep = strategy is SKIP and change.event == EVENT_ASSIGNED_POD_DELETE
-        ends = local and asleep and _true_or_broken(rules.elsewhere, queued.pod, change.node)
+        ends = bool(local) and strategy is SKIP and change.event == EVENT_ASSIGNED_POD_DELETE
+        if ends and rejectors <= rules.local_plugins:
+            ends = _true_or_broken(rules.elsewhere, queued.pod, change.node)
         for plugin in rejectors:
             if change.node and plugin in rules.local_plugins and not ends:
                 continue

@@ -280,6 +280,12 @@ def configured(s: Script) -> None:
     rng.choice((fit, everything, spread, affinity_between_pods))(s)
 
 
+def points(s: Script) -> None:
+    """Plugins that are missing at some of their points."""
+    s.config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [drawn_scheduling_profiles.at_points(s.rng)]}
+    s.rng.choice((fit, taint_toleration, affinity_to_nodes, ports, spread, affinity_between_pods, volumes, bound_volumes, devices, gates, everything, binding, preemption))(s)
+
+
 def sampled(s: Script) -> None:
     """More nodes than a search looks at, in zones of unlike sizes; they come, go and move between the pods."""
     rng = s.rng
@@ -337,6 +343,7 @@ THEMES: dict[str, Callable[[Script], None]] = {
     "configured": configured,
     "sampled": sampled,
     "huge": huge,
+    "points": points,
     **drawn_scheduling_profiles.THEMES,
 }
 

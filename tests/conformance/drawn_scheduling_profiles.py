@@ -24,7 +24,7 @@ from scripts_of_scheduling import (
     with_ports,
 )
 
-from minikube_py.scheduler.configuration.merging import READ_BEFORE
+from minikube_py.scheduler.configuration.merging import READ_BEFORE, UPSTREAM_DEFAULTS
 
 MI = 1 << 20
 SIZES = (0, 1, 22 * MI, 23 * MI, 23 * MI + 1, 250 * MI, 999 * MI, 1000 * MI, 1001 * MI, 40_000 * MI, 2**62, 2**63 - 1)
@@ -111,7 +111,7 @@ def _profile(rng: random.Random, name: str) -> Obj:
 def _leave_out_refused(plugins: Obj) -> None:
     """Profiles whose every pod ends in an error upstream (`differences.SCHEDULER`)."""
     listed = {each["name"] for point in ("filter", "score") for each in plugins.get(point, {}).get("enabled", ())}
-    reading = {name for names in READ_BEFORE.values() for name in names}
+    reading = {name for points in READ_BEFORE.values() for names in points.values() for name in names}
     multi = plugins.get("multiPoint", {})
     if "disabled" in multi:
         multi["disabled"] = [each for each in multi["disabled"] if each["name"] not in listed & reading]
@@ -133,6 +133,19 @@ def profiles(s: Script) -> None:
         if rng.random() < 0.5:
             spec["affinity"] = {"nodeAffinity": node_affinity(rng)}
         s.attempt((with_ports if rng.random() < 0.4 else sized)(rng, f"p{i}", **spec))
+
+
+POINTS = ("preEnqueue", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "preBind")
+
+
+def at_points(rng: random.Random) -> Obj:
+    """A profile of which one or two points lack some plugins, but for profiles that are refused."""
+    plugins: Obj = {}
+    for point in rng.sample(POINTS, rng.randint(1, 2)):
+        reading = {name for names in READ_BEFORE.get(point, {}).values() for name in names}
+        names = [name for name, _ in UPSTREAM_DEFAULTS if name not in reading]
+        plugins[point] = {"disabled": [{"name": each} for each in rng.sample(names, rng.randint(1, 3))]}
+    return {"schedulerName": "default-scheduler", "plugins": plugins}
 
 
 THEMES: dict[str, Callable[[Script], None]] = {"images": images, "features": features, "profiles": profiles}

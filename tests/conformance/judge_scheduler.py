@@ -40,7 +40,7 @@ ONCE = (
     ("fit", 14), ("everything", 19), ("volumes", 32), ("node affinity", 36), ("node affinity", 42), ("configured", 0),
     ("preemption", 7), ("preemption", 19), ("preemption", 3011), ("preemption", 5057), ("preemption", 5061),
     ("wake-ups", 3029), ("sampled", 5086), ("taints", 9), ("preemption", 20049),
-    ("images", 9004), ("profiles", 20077), ("profiles", 40027), ("wake-ups", 40031),
+    ("images", 9004), ("profiles", 20077), ("profiles", 40027), ("wake-ups", 40031), ("wake-ups", 40114),
 )  # fmt: skip
 BATCH = 40
 AGAIN = 20

@@ -462,8 +462,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "queue: the end of a pod on one node does not let another preempt on a second", TWINS, "queue.py",
-        "        ends = local and asleep and _true_or_broken(rules.elsewhere, queued.pod, change.node)",
-        "        ends = False",
+        "            ends = _true_or_broken(rules.elsewhere, queued.pod, change.node)",
+        "            ends = False",
         "a change of a node is answered by that node",
     ),
     SchedulerMutant(

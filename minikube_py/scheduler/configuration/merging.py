@@ -120,11 +120,14 @@ def expanded(own: PluginSet, multi: Enabled, point: str, extends: Callable[[str]
 
 
 READ_BEFORE: Final = {
-    ("filter", "preFilter"): (
-        "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
-        "DynamicResources",
-    ),
-    ("score", "preScore"): ("TaintToleration", "PodTopologySpread", "InterPodAffinity"),
+    "preFilter": {
+        "filter": (
+            "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread",
+            "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures",
+        ),
+        **dict.fromkeys(("preScore", "score", "reserve", "preBind"), ("VolumeBinding", "DynamicResources")),
+    },
+    "preScore": {"score": ("TaintToleration", "PodTopologySpread", "InterPodAffinity")},
 }  # fmt: skip
 """The plugins that read at one point what they computed at another."""
 
@@ -133,8 +136,8 @@ def refuse_unprepared(names: Mapping[str, Collection[str]]) -> None:
     """`names`: by point. Upstream accepts such a profile, and then ends each pod's cycle with an error.
 
     Raises: ConfigError."""
-    for (point, before), plugins in READ_BEFORE.items():
-        for name in plugins:
+    for before, points in READ_BEFORE.items():
+        for point, name in ((point, name) for point, plugins in points.items() for name in plugins):
             if name in names[point] and name not in names[before]:
                 raise ConfigError(f'plugin "{name}" is enabled at {point} but not at {before}, whose results it reads')
 
