@@ -399,7 +399,7 @@ SCHEDULER: dict[str, str] = {
     "one less at most. Upstream fits them, with wrong scores, or an error, once a hundredfold is beyond an int64",
     "unprepared": "a profile that enables a plugin at filter or score but not at preFilter or preScore, whose "
     "results it reads, is refused; upstream accepts it, and then ends each pod's cycle with an error",
-    "devices": "without the filter of DynamicResources, devices are found at Reserve; upstream ends the pod's cycle there",
+    "devices": "without the filter of DynamicResources, devices are found at Reserve, where upstream fails",
     "images": "when a node's images change, the share of nodes that have an image is new for all nodes; upstream keeps "
     "the old share on the others until they change",
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import drawn_devices
+import drawn_scheduling_later
 import drawn_scheduling_profiles
 import drawn_topology
 import drawn_volumes
@@ -345,6 +346,7 @@ THEMES: dict[str, Callable[[Script], None]] = {
     "huge": huge,
     "points": points,
     **drawn_scheduling_profiles.THEMES,
+    **drawn_scheduling_later.THEMES,
 }
 
 
