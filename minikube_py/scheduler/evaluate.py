@@ -312,7 +312,7 @@ class Evaluator:
         a filter that reads several nodes, such as that of spreading, takes part."""
         if pod.preemption_policy == "Never" or not self.profile.post_filters or not self._has_wide:
             return False
-        if node_name and self.columns.lowest_priority >= pod.priority:
+        if node_name and self.columns.lowest_priority() >= pod.priority:
             return False
         try:
             return bool(prepare(self.profile.wide, self.columns, pod).filters)

@@ -162,8 +162,8 @@ class Profile:
             listed(own[point], point, asking[point])
         names = {point: expanded(own[point], multi, point, asking[point]) for point in POINTS}
         refuse_unprepared(names)
-        for before, (point, *plugins) in PREPARED_HERE.items():
-            names[before] += [name for name in plugins if name in names[point] and name not in names[before]]
+        for before, (point, *prepared) in PREPARED_HERE.items():
+            names[before] += [name for name in prepared if name in names[point] and name not in names[before]]
         self._check(names["queueSort"], names["bind"])
         self._weights.update(score_weights(own["score"], multi, asking["score"]))
         return {

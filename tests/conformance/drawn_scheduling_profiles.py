@@ -60,13 +60,13 @@ def features(s: Script) -> None:
     made = []
     for i in range(rng.randint(1, 5)):
         found = node(f"n{i}", ROOMY)
-        declared = sorted(rng.sample(FEATURES, rng.randint(0, 3)))
+        declared = sorted(rng.sample(FEATURES, rng.choice((0, 1, 1, 2, 3))))
         if declared or rng.random() < 0.5:
             found["status"]["declaredFeatures"] = declared
         if (obj := s.put("Node", found)) is not None:
             made.append(obj)
     for i in range(5):
-        wanted = pod(f"p{i}", **rng.choice(({}, {"hostNetwork": True}, {"hostUsers": False}, {"hostNetwork": True, "hostUsers": False})))
+        wanted = pod(f"p{i}", **rng.choice(({}, {"hostNetwork": True}, {"hostUsers": False}, *[{"hostNetwork": True, "hostUsers": False}] * 3)))
         if rng.random() < 0.5:
             rules = [{"action": rng.choice(("Restart", "RestartAllContainers")), "exitCodes": {"operator": "In", "values": [7]}}]
             wanted["spec"]["containers"][0] |= {"restartPolicy": rng.choice(("Never", "OnFailure")), "restartPolicyRules": rules}

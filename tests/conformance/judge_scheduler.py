@@ -81,7 +81,7 @@ def judged(found: Json, theirs: list[Json]) -> Json:
     """A line of the journal: how many pods were to be placed, which plugins had a say, and what differs."""
     idle = [0, 0]
     try:
-        compared = Comparison(found, theirs, played(found))
+        compared = Comparison(found, theirs, played(found, theirs))
         idle = [compared.for_nothing, compared.for_nothing_here]
         differing = [f"step {step} ({found['steps'][step]['do']}): {text}" for step, text in compared.found]
     except Exception as error:

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler_world import FakeApi, ManualClock
@@ -58,6 +58,8 @@ class Witnessed(Scheduler):
         super().__init__(*given)
         self.held: set[str] = set()
         self.attempts: list[Json] = []
+        self.theirs: dict[str, list[str]] = {}
+        """By pod, the nodes that upstream placed it on, in order; of equally good nodes ours takes the same."""
 
     def _looked_at(self, run: ProfileRun, pod: PodInfo, number: int) -> list[str]:
         """Those that fit of the last nodes before the one that the next search begins with."""
@@ -82,11 +84,23 @@ class Witnessed(Scheduler):
                 verdict.node.name: {each.plugin: each.score * each.weight for each in verdict.scores}
                 for verdict in fitting
             }
+            choice = self._follow(pod, choice, {name: sum(given.values()) for name, given in found["scores"].items()})
+            found["node"] = choice.node.name
+        elif pod.key in self.theirs:
+            self.theirs[pod.key] = self.theirs[pod.key][1:]
         self.attempts.append(found)
         if pod.key in self.held:
             self.fail_by_status(run, queued, HELD, started_s)
         else:
             super().place(run, queued, choice, started_s)
+
+    def _follow(self, pod: PodInfo, choice: Choice, totals: Mapping[str, int]) -> Choice:
+        """Upstream breaks a tie without extenders by the order that it came to the nodes, ours at random; from then on
+        the two would have different clusters."""
+        wanted, *self.theirs[pod.key] = self.theirs.get(pod.key) or [""]
+        if totals.get(wanted, -1) != max(totals.values()):
+            return choice
+        return choice._replace(node=self.columns.by_name[wanted])
 
     def fail(
         self,
@@ -110,12 +124,15 @@ class Witnessed(Scheduler):
 
 
 class Twin:
-    def __init__(self, script: Json) -> None:
+    def __init__(self, script: Json, theirs: Iterable[Json] = ()) -> None:
         self.script = script
         self.clock = ManualClock()
         self.api = Api()
         config = parse(script["config"]) if "config" in script else SchedulerConfig()
         self.scheduler = Witnessed(self.api, self.clock, random.Random(1), config)
+        for attempt in (each for answer in theirs for each in answer.get("attempts") or ()):
+            if "node" in attempt:
+                self.scheduler.theirs.setdefault(attempt["pod"], []).append(attempt["node"])
 
     async def play(self) -> list[Json]:
         await self.scheduler.start()
@@ -208,8 +225,8 @@ PLURALS = {
 }
 
 
-def played(script: Json) -> list[Json]:
-    return asyncio.run(Twin(script).play())
+def played(script: Json, theirs: Iterable[Json]) -> list[Json]:
+    return asyncio.run(Twin(script, theirs).play())
 
 
 # --- what differs -----------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def expanded(own: PluginSet, multi: Enabled, point: str, extends: Callable[[str]
     return [*(n for n in named if n in overriding), *from_multi, *(n for n in named if n not in overriding)]
 
 
-READ_BEFORE: Final = {
+READ_BEFORE: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "preFilter": {
         "filter": (
             "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread",

@@ -31,7 +31,7 @@ JUDGED = sorted({name for name, _ in UPSTREAM_DEFAULTS} - SILENT.keys())
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: recorded["name"])
 async def test_a_script_ends_as_upstreams(recorded: dict[str, Any]) -> None:
-    ours = await Twin(recorded).play()
+    ours = await Twin(recorded, recorded["answers"]).play()
     assert differences(recorded, recorded["answers"], ours) == []
 
 
