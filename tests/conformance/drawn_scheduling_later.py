@@ -102,4 +102,8 @@ def volumes_later(s: Script) -> None:
         s.look()
 
 
-THEMES: dict[str, Callable[[Script], None]] = {"devices later": devices_later, "volumes later": volumes_later}
+THEMES: dict[str, Callable[[Script], None]] = {
+    "devices later": devices_later,
+    "claims later": claims_later,
+    "volumes later": volumes_later,
+}
