@@ -66,9 +66,9 @@ def features(s: Script) -> None:
         if (obj := s.put("Node", found)) is not None:
             made.append(obj)
     for i in range(5):
-        wanted = pod(f"p{i}", **rng.choice(({}, {"hostNetwork": True}, {"hostUsers": False}, *[{"hostNetwork": True, "hostUsers": False}] * 3)))
-        if rng.random() < 0.5:
-            rules = [{"action": rng.choice(("Restart", "RestartAllContainers")), "exitCodes": {"operator": "In", "values": [7]}}]
+        wanted = pod(f"p{i}", **rng.choice(({}, {"hostNetwork": True}, {"hostUsers": False})))
+        if rng.random() < 0.8:
+            rules = [{"action": rng.choice(("Restart", *["RestartAllContainers"] * 3)), "exitCodes": {"operator": "In", "values": [7]}}]
             wanted["spec"]["containers"][0] |= {"restartPolicy": rng.choice(("Never", "OnFailure")), "restartPolicyRules": rules}
         s.attempt(wanted)
         if made and rng.random() < 0.3:
