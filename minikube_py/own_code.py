@@ -9,7 +9,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -30,16 +31,32 @@ def absolute(target: str) -> str:
     return f"{Path(place).absolute()}:{name}" if place.endswith(".py") else target
 
 
-def find_class(target: str, *methods: str) -> Callable[..., Any]:
-    """The class or factory. `methods`: a class needs one of them to be selected. Raises: BadCode."""
+def find_class(target: str, *methods: str, required: bool = True) -> Callable[..., Any]:
+    """The class or factory. A class needs one of `methods` to be selected, and if it is `required`. Raises: BadCode."""
     place, _, attribute = target.rpartition(":")
     module = module_of(place)
     kind = getattr(module, attribute, None)
     if callable(kind):
+        if required and inspect.isclass(kind):
+            require_one(kind, methods, target)
         return kind  # type: ignore[no-any-return]
     classes = [name for name, each in vars(module).items() if inspect.isclass(each) and _has(each, methods)]
     listed = f"; with {' or '.join(methods)} it has {', '.join(classes)}" if classes else ""
     raise BadCode(f"{place} has no class {attribute!r}{listed}")
+
+
+def require_one(own: Any, methods: Sequence[str], target: str) -> None:
+    """Raises: BadCode for an object or class without any of `methods`."""
+    if methods and not _has(own, methods):
+        raise BadCode(f"{target} has no method {' or '.join(methods)}{meant(own, methods)}")
+
+
+def meant(own: Any, methods: Sequence[str]) -> str:
+    """The own methods whose names are close to one of `methods`: " ('scores': did you mean 'score'?)", or ""."""
+    named = (name for name in dir(own) if not name.startswith("_") and callable(getattr(own, name, None)))
+    close = [(name, get_close_matches(name, methods, n=1, cutoff=0.75)) for name in named if name not in methods]
+    told = ", ".join(f"{name!r}: did you mean {found[0]!r}?" for name, found in close if found)
+    return told and f" ({told})"
 
 
 def name_of(kind: Callable[..., Any], target: str, attribute: str) -> str:
@@ -48,7 +65,7 @@ def name_of(kind: Callable[..., Any], target: str, attribute: str) -> str:
     return own if isinstance(own, str) and own else target.rpartition(":")[2]
 
 
-def _has(kind: type, methods: tuple[str, ...]) -> bool:
+def _has(kind: Any, methods: Sequence[str]) -> bool:
     return any(callable(getattr(kind, method, None)) for method in methods)
 
 

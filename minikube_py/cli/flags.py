@@ -308,6 +308,11 @@ def chosen(arguments: argparse.Namespace, name: str = "", needed: str = "") -> C
     """The value of the `add_scheduler_config` flags; `name`, `needed` as of `read_scheduler`. Raises: WrongUsage."""
     from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 
+    if ":" in (matcher := getattr(arguments, "matcher", "")):
+        from minikube_py.index.catalogue import admit
+
+        with wrong_value("--matcher"):
+            admit(matcher)
     path = arguments.scheduler_config
     found = ChosenScheduler(path.absolute() if path else None, tuple(arguments.plugins))
     require_scheduler(found, "--scheduler-config", name, needed, getattr(arguments, "feature_gates", frozenset()))

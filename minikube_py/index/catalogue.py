@@ -105,8 +105,6 @@ def name_of(target: str) -> str:
 
 def _found(target: str) -> tuple[str, Any]:
     kind: Any = own_code.find_class(target, "find")
-    if not callable(getattr(kind, "find", None)):
-        raise own_code.BadCode(f"{target} has no method find: it is not a structure")
     return own_code.name_of(kind, target, "structure"), kind
 
 

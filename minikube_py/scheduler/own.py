@@ -61,7 +61,7 @@ def find(target: str, name: str = "") -> OwnPlugin:
         name = name or target
         return OwnPlugin(name, partial(_make, name, entry_point(target)))
     try:
-        kind = find_class(target, "filter", "score")
+        kind = find_class(target, "filter", "score", required=False)
     except BadCode as error:
         raise ConfigError(str(error)) from error
     name = name or name_of(kind, target, "name")

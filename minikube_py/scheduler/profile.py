@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikube_py.api.errors import aggregate
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
+from minikube_py.own_code import meant
 from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig
 from minikube_py.scheduler.configuration.args import validate, with_defaults
 from minikube_py.scheduler.configuration.merging import (
@@ -191,8 +192,9 @@ class Profile:
         except ArgsError as error:
             raise ConfigError(f'initializing plugin "{name}": {error}') from error
         if not any(takes_part(made, point) for point in POINTS) and not getattr(made, "places_in_rounds", False):
-            methods = ", ".join(method for each in _METHODS.values() for method in each)
-            raise ConfigError(f'plugin "{name}" takes part in no extension point: it has none of {methods}')
+            methods = [method for each in _METHODS.values() for method in each]
+            none = f"it has none of {', '.join(methods)}{meant(getattr(made, 'plugin', made), methods)}"
+            raise ConfigError(f'plugin "{name}" takes part in no extension point: {none}')
 
     def _check(self, sorters: Sequence[str], binders: Sequence[str]) -> None:
         if len(sorters) != 1:

@@ -125,7 +125,8 @@ def _of_file(path: Path) -> Study:
     if not isinstance(code, str) or ":" not in code:
         raise StudyError(f'{path} names no code; write code = "FILE.py:CLASS" or "MODULE:CLASS"')
     place, _, name = code.rpartition(":")
-    kind = own_code.find_class(f"{path.parent / place}:{name}" if place.endswith(".py") else code, "world", "measure")
+    target = f"{path.parent / place}:{name}" if place.endswith(".py") else code
+    kind = own_code.find_class(target, "world", "measure", required=False)
     if not (isinstance(kind, type) and issubclass(kind, Study)):
         raise StudyError(f"{code} is no study: let it inherit from minikube_py.lab.study.contest.Contest")
     study = kind()

@@ -259,7 +259,7 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
                 f"there is no cost model {target!r}; the models are: {', '.join(MODELS)}; or FILE.py:CLASS"
             )
         try:
-            kind = find_class(target, "task_to_unscheduled_agg")
+            kind = find_class(target, "task_to_unscheduled_agg", required=False)
         except BadCode as error:
             raise ConfigError(str(error)) from error
         if not isinstance(kind, type) or not issubclass(kind, CostModel):

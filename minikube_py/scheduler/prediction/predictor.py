@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import BadCode, find_class, name_of, require_one, told
 from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 
 GROUP: Final = "minikube_py.predictors"
@@ -139,8 +139,10 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
         raise ConfigError(str(error)) from error
     except Exception as error:
         raise ConfigError(f"predictor {target}: {told(error)}") from error
-    if not callable(getattr(predictor, "peak", None)):
-        raise ConfigError(f"predictor {target} has no method peak(past)")
+    try:
+        require_one(predictor, ("peak",), f"predictor {target}")
+    except BadCode as error:
+        raise ConfigError(str(error)) from error
     predictor.name = name_of(kind, target, "name")
     for attribute, usual in (("samples", Predictor.samples), ("looks_ahead", False)):
         if not hasattr(predictor, attribute):

@@ -18,7 +18,7 @@ from minikube_py.lab.conformance.check import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options
-from minikube_py.own_code import BadCode, find_class, name_of
+from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
 
@@ -124,6 +124,16 @@ def steps(draw: st.DrawFn) -> Steps:
 
 
 def run(build: Build, drawn: Steps) -> None:
+    """Raises: Broken, also if the front raises."""
+    try:
+        _run(build, drawn)
+    except Broken:
+        raise
+    except Exception as error:
+        raise Broken("it answers", told(error)) from error
+
+
+def _run(build: Build, drawn: Steps) -> None:
     """Raises: Broken. Skips dimensions that the front refuses."""
     now, asked = np.array(drawn.points, dtype=np.int64), np.array(drawn.asked, dtype=np.int64)
     try:

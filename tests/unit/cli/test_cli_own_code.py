@@ -75,6 +75,45 @@ def test_every_door_says_the_same(
     assert told.format(folder=folder) in capsys.readouterr().err
 
 
+MISSPELT = """
+class Mine:
+    def scores(self, state, pod, node):
+        return 0
+    def finds(self, box, limit=0):
+        return None
+    def pasing(self, asked):
+        return None
+    def peaks(self, past):
+        return 0.0
+class Nothing:
+    pass
+"""
+TAKING = {
+    "score": ["up --plugin {}", "compare default default --plugin {}", "plugin check {}", "demo --virtual --plugin {}"],
+    "find": ["up --matcher {}", "up --split --structure {}", "index check {}", "bench schedule --store-index a={}"],
+    "passing": ["front check {}"],
+    "peak": ["predictor check {}", "lab prediction --predictor {}"],
+}
+"""By method, the commands that take a class which has it."""
+
+
+@pytest.mark.parametrize(("method", "typed"), [(method, typed) for method in TAKING for typed in TAKING[method]])
+def test_a_class_that_could_do_nothing_is_wrong_usage(
+    method: str, typed: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine.py").write_text(MISSPELT)
+    for name in ("Mine", "Nothing"):
+        assert main.main(typed.format(f"mine.py:{name}").split()) == 2
+        printed = capsys.readouterr()
+        assert printed.out == "" and printed.err.count("\n") == 1
+        assert method in printed.err and (f"did you mean {method!r}?" in printed.err) == (name == "Mine")
+
+
+def test_a_front_that_raises_breaks_a_law(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["front", "check", "mine.py:Mine", "--examples", "5"]) == 1
+    assert "it answers: TypeError: Mine() takes no arguments" in capsys.readouterr().out
+
+
 def test_a_structure_is_known_by_its_name(folder: Path) -> None:
     target = f"{folder}/mine.py:Mine"
     assert catalogue.admit("max-tree") == "max-tree"
@@ -91,7 +130,7 @@ def test_nobody_takes_a_name_of_the_family(folder: Path) -> None:
     with pytest.raises(Exception, match="scan is a built-in structure; rename yours"):
         catalogue.admit(place)
     (folder / "mine.py").write_text("class Mine:\n    pass\n")
-    with pytest.raises(Exception, match="has no method find: it is not a structure"):
+    with pytest.raises(Exception, match="has no method find"):
         catalogue.admit("mine.py:Mine")
 
 

@@ -250,7 +250,7 @@ def test_the_command_lists_and_refuses(everything: Path, capsys: pytest.CaptureF
     words = ["bench", "scheduler-perf", str(everything)]
     assert main([*words, "--list"]) == 0
     assert "class.yaml: the API has no kind Ship of x.io/v1" in capsys.readouterr().out
-    assert main([*words, "--workload", "Nothing"]) == 1
+    assert main([*words, "--workload", "Nothing"]) == 2
     assert "no workload is named Nothing; --list shows them" in capsys.readouterr().err
-    assert main(words) == 1
+    assert main(words) == 2
     assert "no workload has the labels integration-test,-performance" in capsys.readouterr().err
