@@ -78,7 +78,7 @@ docs: $(BIN)/.installed-docs  ## the docs as a site in docs/_build; warnings and
 docs-serve: docs  ## the same at http://127.0.0.1:8000
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build 8000
 
-wheel: $(BIN)/.installed  ## builds the wheel into dist/, and tests it in a fresh environment
+wheel: $(BIN)/.installed  ## builds sdist and wheel into dist/, and tests the wheel in a fresh environment
 	@$(BIN)/python tools/check_wheel.py --keep dist
 
 upstream:        ## builds etcd, Kubernetes and KWOK for comparison in tests and benchmarks (needs Go; minutes, once)

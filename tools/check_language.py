@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = "docs/_build"
 ITSELF = ("tools/check_language.py", "tests/unit/tools/test_check_language.py")
-SUFFIXES = (".md", ".py", ".js", ".html", ".toml", ".yml", ".yaml")
+SUFFIXES = (".md", ".py", ".js", ".html", ".toml", ".yml", ".yaml", ".ipynb")
 CHECKED = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "docker-compose.yml",
-    "cluster/Dockerfile", ".github/workflows/ci.yml", ".ci/run", ".ci/steps", "docs", "minikube_py", "tests", "tools",
+    "cluster/Dockerfile", ".github/workflows/ci.yml", ".ci/run", ".ci/steps", "docs", "examples", "minikube_py",
+    "tests", "tools",
 )  # fmt: skip
 
 
@@ -77,6 +79,7 @@ _COMPILED = tuple((re.compile(term.pattern.replace(" ", GAP)), term) for term in
 class Found(NamedTuple):
     path: str
     line: int
+    """Of a notebook, counted through the sources of its cells."""
     text: str
     instead: str
 
@@ -99,6 +102,14 @@ def _prose(text: str) -> str:
     return re.sub(r"`[^`\n]*`", "", text)
 
 
+def text_of(file: Path) -> str:
+    """Of a notebook, the sources of its cells, without what they printed."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".ipynb":
+        return text
+    return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+
+
 def files(root: Path = ROOT) -> Iterator[Path]:
     for name in CHECKED:
         path = root / name
@@ -113,7 +124,7 @@ def found_in(root: Path = ROOT) -> list[Found]:
     """Every term in the checked files, file by file."""
     found: list[Found] = []
     for file in files(root):
-        found += occurrences(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
+        found += occurrences(file.relative_to(root).as_posix(), text_of(file))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,12 @@ def test_built_pages_are_not_checked(tmp_path: Path) -> None:
 def test_every_checked_file_is_plain() -> None:
     found = [f"{each.path}:{each.line}: {each.text!r}: write: {each.instead}" for each in found_in()]
     assert not found, "\n".join(found)
+
+
+def test_notebooks_and_examples_are_read(tmp_path: Path) -> None:
+    assert {"a-cluster-in-a-notebook.ipynb", "best_fit.py"} <= {file.name for file in files()}
+    notebook = tmp_path / "docs" / "a.ipynb"
+    notebook.parent.mkdir()
+    cells = [{"source": ["plain\n", "read\n", "anew"], "outputs": [{"text": ["told anew"]}]}, {"source": []}]
+    notebook.write_text(json.dumps({"cells": cells}))
+    assert [(each.path, each.line, each.text) for each in found_in(tmp_path)] == [("docs/a.ipynb", 3, "anew")]
