@@ -60,7 +60,7 @@ def _decided(answer: Json) -> list[str]:
     if answer.get("flow"):
         lines.append(_flow(answer["flow"]))
     if decision is None:
-        return [*lines, "" if answer.get("heldBack") else "the details of that decision are no longer kept", ""]
+        return lines if answer.get("heldBack") else [*lines, "the details of that decision are no longer kept", ""]
     numbers = ", ".join(map(str, answer["decisions"]))
     head = f"scheduler decision {decision['decision']}; the numbers of all decisions for this pod: {numbers}"
     if not decision["node"]:
