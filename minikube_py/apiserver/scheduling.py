@@ -16,8 +16,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, not_found, path_not_found
-from minikube_py.api.kinds.core import PODS
+from minikube_py.api.errors import StatusError, bad_request, method_not_allowed, path_not_found
 from minikube_py.apiserver.messages import Request, Response
 from minikube_py.errors import RequestError
 
@@ -51,7 +50,8 @@ async def answer(path: str, request: Request, server: ApiServer) -> Response:
     except Exception as error:
         raise StatusError(500, "InternalError", f"the scheduler cannot say: {error}", None) from error
     if found is None:
-        raise not_found(PODS, name)
+        why = "it does not exist, has finished, or names a scheduler that does not run"
+        raise StatusError(404, "NotFound", f'no scheduler has the pod "{name}": {why}', None)
     return Response(200, orjson.dumps({"apiVersion": "minikube-py/v1", **found}))
 
 

@@ -68,6 +68,9 @@ class CreateNodes(Op):
     label_node_prepare_strategy: NodeLabel | None = None
     unique_node_label_strategy: UniqueLabel | None = None
 
+    def check(self) -> str:
+        return "labelValues must be set" if (label := self.label_node_prepare_strategy) and not label.label_values else ""
+
 
 @dataclass(frozen=True, slots=True)
 class CreateNamespaces(Op):

@@ -19,6 +19,7 @@ from minikube_py.scheduler.answering import Answering
 EXPLAIN = "/minikube-py/v1/explain/pods/default/web"
 QUESTIONS = "/minikube-py/v1/scheduler/questions"
 ANSWERS = "/minikube-py/v1/scheduler/answers"
+NOT_THERE = 'no scheduler has the pod "none": it does not exist, has finished, or names a scheduler that does not run'
 
 
 class Scheduler:
@@ -55,7 +56,7 @@ async def test_the_one_that_has_the_pod_answers(core: Core) -> None:
     assert (status, found) == (200, {"apiVersion": "minikube-py/v1", "fits": 3})
     assert first.asked == second.asked == [("explain", "default/web", {"at": "2", "limit": "7"})]
     status, found = await core.ask("GET", EXPLAIN.replace("web", "none"))
-    assert (status, found["message"]) == (404, 'pods "none" not found')
+    assert (status, found["message"]) == (404, NOT_THERE)
     pod = {"metadata": {"name": "a", "namespace": "b", "uid": "c"}, "spec": {"containers": []}}
     status, found = await core.ask("POST", "/minikube-py/v1/what-if", pod)
     assert (status, found["subject"]) == (200, pod)

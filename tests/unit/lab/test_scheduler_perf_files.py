@@ -172,6 +172,7 @@ def read(folder: Path, more: str = "", workload: str = "") -> list[Run]:
         ("- {opcode: churn, mode: melt}", "", "invalid mode: melt"),
         ("- {opcode: barrier, stageRequirement: Bound}", "", "invalid StageRequirement Bound"),
         ("- {opcode: createAny}", "", "TemplatePath must be set"),
+        ("- {opcode: createNodes, labelNodePrepareStrategy: {labelKey: z}}", "", "labelValues must be set"),
         ("- {opcode: stopCollectingMetrics}", "", "missing startCollectingMetrics operation before"),
         ("- {opcode: createPods, collectMetrics: true, skipWaitToCompletion: true}", "", "cannot be true at the same"),
         ("- {opcode: createPods, steadyState: true}", "", "the test duration must be > 0"),

@@ -151,6 +151,9 @@ async def test_decisions_are_found_by_number_while_they_are_remembered() -> None
         assert asked(scheduler, "first")["decisions"] == [] and asked(scheduler, "first")["decision"] is None
 
 
+NOT_THERE = 'no scheduler has the pod "web": it does not exist, has finished, or names a scheduler that does not run'
+
+
 def test_the_api_answers_and_refuses() -> None:
     pod = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     body = {"apiVersion": "v1", "kind": "Pod", **pod}
@@ -170,7 +173,10 @@ def test_the_api_answers_and_refuses() -> None:
         assert (status, found["fits"], found["of"]) == (200, 2, 2)
         assert ask("GET", "/api/v1/namespaces/default/pods/web")[0] == 404
         explain = "/minikube-py/v1/explain/pods/default/web"
-        assert ask("GET", explain)[0] == 404
+        status, found = ask("GET", explain)
+        assert (status, found["message"]) == (404, NOT_THERE)
+        nobodys = {**admitted, "spec": {**admitted["spec"], "schedulerName": "nobody"}}
+        assert ask("POST", "/minikube-py/v1/what-if", nobodys)[0] == 404
         ask("POST", "/api/v1/namespaces/default/pods", body)
         cluster.advance(5)
         status, found = ask("GET", f"{explain}?limit=1")
