@@ -69,7 +69,7 @@ class CreateNodes(Op):
     unique_node_label_strategy: UniqueLabel | None = None
 
     def check(self) -> str:
-        return "labelValues must be set" if (label := self.label_node_prepare_strategy) and not label.label_values else ""
+        return "labelValues must be set" if (own := self.label_node_prepare_strategy) and not own.label_values else ""
 
 
 @dataclass(frozen=True, slots=True)
