@@ -68,7 +68,7 @@ def _configuration(text: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab import plots, report
-    from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, run_compare
+    from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, read, run_compare
 
     if arguments.page is not None and arguments.scheduler_only:
         raise WrongUsage("--scheduler-only has no timeline for a page; remove one of them")
@@ -87,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for flag, (_, chosen) in (("A", options.first), ("B", options.second)):
         flags.require_scheduler(chosen, flag, needed="default-scheduler")
+        with input_files.wrong_value(flag):
+            read(chosen, options.alone)
     report.require_writable(arguments.results)
     comparison = run_compare(options, lambda text: print(f"  {text}", file=sys.stderr, flush=True))
     document = as_json(comparison)
@@ -133,11 +135,28 @@ def _told(comparison: Comparison) -> str:
         (
             f"\nmean of {options.seeds} seeds [95% of bootstrap means], over {over}",
             table(heads, rows, set(heads[1:5])),
+            *_notes(comparison),
             "P: probability of a mean difference at least this large if the two do not differ (paired sign-flip test)",
             f"placements {sha256(digests.encode()).hexdigest()}: SHA-256 of the placements of all runs; the same "
             "command gives the same hash",
         )
     )
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """What the table does not say of its figures."""
+    from minikube_py.lab.compare.statistics import ALPHA, p_min
+
+    options, notes = comparison.options, []
+    bound = next((each for measure, each in comparison.measures.items() if measure.of_bound), None)
+    if bound is not None and any(bound.left_out):
+        counts = " and ".join(f"{n:,} of {name[0]}" for n, name in zip(bound.left_out, (options.first, options.second)))
+        told = "" if bound.same_pods else "; they are not the same pods, so that neither latency is called better"
+        notes.append(f"latency leaves out the pods that were never bound, {counts} over all seeds{told}")
+    if p_min(options.seeds) > ALPHA:
+        least = next(count for count in range(2, 100) if p_min(count) <= ALPHA)
+        notes.append(f"with fewer than {least} seeds P cannot be {ALPHA} or less, and nothing is called better")
+    return notes
 
 
 def _interval(interval: Interval) -> str:

@@ -113,8 +113,12 @@ class PodRecorder:
 
     def durations_s(self, start: str, end: str) -> list[float]:
         """Over all pods with both events; never negative, as a watch event may arrive before the call's response."""
-        pairs = ((getattr(times, start), getattr(times, end)) for times in self.pods.values())
-        return [max(0.0, to - since) for since, to in pairs if since is not None and to is not None]
+        return list(self.by_pod_s(start, end).values())
+
+    def by_pod_s(self, start: str, end: str) -> dict[str, float]:
+        """The same, by pod key."""
+        pairs = ((key, getattr(times, start), getattr(times, end)) for key, times in self.pods.items())
+        return {key: max(0.0, to - since) for key, since, to in pairs if since is not None and to is not None}
 
     def summaries(self) -> dict[str, dict[str, dict[str, float]]]:
         """Both definitions and the intermediate stages, by name; milliseconds."""

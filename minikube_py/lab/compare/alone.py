@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import orjson
 
 from minikube_py.lab.compare.figures import Ended
 from minikube_py.lab.compare.workload import PRIORITY, Workload
 from minikube_py.scheduler.cache import Cache
-from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.scheduler.config import ConfigError, ProfileConfig, SchedulerConfig
 from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.dry_run import Trial
 from minikube_py.scheduler.evaluate import Evaluator
@@ -25,6 +25,17 @@ from minikube_py.scheduler.metrics import Labels
 from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME, NodeInfo, PodInfo, project_node, project_pod
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.scoring import Choice
+
+RUN: Final = frozenset(("preFilter", "filter", "postFilter", "preScore", "score", "reserve"))
+"""The points that run here."""
+NOT_RUN: Final = {
+    "preEnqueue": "pre_enqueue_plugins",
+    "permit": "permitters",
+    "preBind": "pre_binders",
+    "bind": "binders",
+    "postBind": "post_binders",
+}
+"""The others, with the profile's attribute of their plugins."""
 
 
 class _Lent(NoCluster):
@@ -61,9 +72,7 @@ def run_alone(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
         metadata = {"name": shape.name, "uid": f"node-{number}", "labels": labels}
         cache.put_node(project_node({"metadata": metadata, "spec": {}, "status": {"allocatable": shape.capacity}}))
     lent = _Lent(cache, rng)
-    handle: Any = lent
-    (own,) = (each for each in config.profiles if each.scheduler_name == DEFAULT_SCHEDULER_NAME)
-    profile = Profile(own, handle, config.registry, config.gates)
+    profile = _profile(config, lent)
     evaluator = lent.evaluator = Evaluator(profile, cache.columns, rng, config.percentage_of_nodes_to_score)
     placed: dict[str, str] = {}
     for number, body in enumerate(workload.bodies):
@@ -72,7 +81,31 @@ def run_alone(workload: Workload, config: SchedulerConfig, seed: int) -> Ended:
             placed[body.key] = node
     for victim in lent.preempted:
         placed.pop(victim.key, None)
-    return ended(workload, placed, len(lent.preempted), ())
+    return ended(workload, placed, len(lent.preempted), {})
+
+
+def _profile(config: SchedulerConfig, handle: Any) -> Profile:
+    """The pods'. Raises: ConfigError."""
+    (own,) = (each for each in config.profiles if each.scheduler_name == DEFAULT_SCHEDULER_NAME)
+    return Profile(own, handle, config.registry, config.gates)
+
+
+def require_alone(config: SchedulerConfig) -> None:
+    """Raises: ConfigError if the profile has what only a whole control plane runs, beyond the default profile."""
+    handle: Any = _Lent(Cache(), random.Random(0))
+    profile, usual = _profile(config, handle), Profile(ProfileConfig(), handle, gates=config.gates)
+    more = [
+        f"{name} ({point})"
+        for point, plugins in NOT_RUN.items()
+        for name in getattr(profile, plugins)
+        if name not in getattr(usual, plugins)
+    ]
+    if profile.queue_sort_name != usual.queue_sort_name:
+        more.append(f"{profile.queue_sort_name} (queueSort)")
+    if profile.placer is not None:
+        more.append(f"{profile.placer.name} (placement in rounds)")
+    if more:
+        raise ConfigError(f"the scheduler alone does not run {', '.join(more)}; remove --scheduler-only")
 
 
 def _pod(obj: dict[str, Any], number: int) -> PodInfo:
@@ -112,10 +145,11 @@ def reserved(profile: Profile, cache: Cache, pod: PodInfo, choice: Choice) -> st
     return ""
 
 
-def ended(workload: Workload, placed: dict[str, str], preempted: int, latencies_s: Sequence[float]) -> Ended:
-    """`placed`: pod key to node name."""
+def ended(workload: Workload, placed: dict[str, str], preempted: int, latencies_s: Mapping[str, float]) -> Ended:
+    """`placed`: pod key to node name; `latencies_s`: by pod key."""
     numbers = {node.name: number for number, node in enumerate(workload.nodes)}
     found = {i: numbers[placed[body.key]] for i, body in enumerate(workload.bodies) if body.key in placed}
     lines = (f"{body.key} {placed.get(body.key, '')}\n" for body in workload.bodies)
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return Ended(found, preempted, latencies_s, digest)
+    timed = {i: latencies_s[body.key] for i, body in enumerate(workload.bodies) if body.key in latencies_s}
+    return Ended(found, preempted, timed, digest)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from minikube_py.lab import plots
-from minikube_py.lab.compare.alone import run_alone
+from minikube_py.lab.compare.alone import require_alone, run_alone
 from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures
-from minikube_py.lab.compare.statistics import Compared, compared
+from minikube_py.lab.compare.statistics import NOT_THE_SAME, Compared, compared
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
 from minikube_py.lab.trace import load
@@ -57,10 +57,10 @@ class Comparison:
 def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparison:
     """Deterministic for equal options. Raises: ConfigError, PluginError, SimFailure, LoadError."""
     for _, chosen in (options.first, options.second):
-        _read(chosen)
+        read(chosen, options.alone)
     trace = load()
     nodes = trace.nodes[: options.nodes]
-    runs: list[tuple[Mapping[str, float | None], ...]] = []
+    runs: list[tuple[_Run, ...]] = []
     digests = []
     recordings: list[Recording] = []
     for seed in range(options.seed, options.seed + options.seeds):
@@ -72,7 +72,8 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
             if recording is not None:
                 recordings.append(recording)
             ends.append(_run(options, chosen, workload, seed, recording))
-        runs.append(tuple(figures(nodes, workload.pods, ended) for ended in ends))
+        every = frozenset(range(len(workload.pods)))
+        runs.append(tuple(_Run(figures(nodes, workload.pods, end), every - set(end.latencies_s)) for end in ends))
         digests.append((ends[0].digest, ends[1].digest))
     return Comparison(options, _measures(runs), tuple(digests), tuple(recordings))
 
@@ -81,25 +82,39 @@ def _run(
     options: CompareOptions, chosen: ChosenScheduler, workload: Workload, seed: int, recording: Recording | None
 ) -> Ended:
     # Recreated for each run, so that plugins keep no state.
-    config = _read(chosen)
+    config = read(chosen, options.alone)
     return run_alone(workload, config, seed) if options.alone else run_whole(workload, config, seed, recording)
 
 
-def _read(chosen: ChosenScheduler) -> SchedulerConfig:
-    """Raises: ConfigError."""
+def read(chosen: ChosenScheduler, alone: bool) -> SchedulerConfig:
+    """Raises: ConfigError, also for what such a run would ignore."""
     config = read_scheduler(chosen, needed=DEFAULT_SCHEDULER_NAME)
     # Simulated time has no external servers, so a configuration that names some is an error.
     Extenders(config.extenders, None)
+    if alone:
+        require_alone(config)
     return config
 
 
-def _measures(runs: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[Measure, Compared]:
+class _Run(NamedTuple):
+    """`unbound`: the pods without a latency."""
+
+    figures: Mapping[str, float | None]
+    unbound: frozenset[int]
+
+
+def _measures(runs: Sequence[Sequence[_Run]]) -> dict[Measure, Compared]:
     found = {}
     for measure in MEASURES:
-        pairs = [(first[measure.name], second[measure.name]) for first, second in runs]
+        pairs = [(first.figures[measure.name], second.figures[measure.name]) for first, second in runs]
         known = [(one, other) for one, other in pairs if one is not None and other is not None]
-        if len(known) == len(pairs):
-            found[measure] = compared([one for one, _ in known], [other for _, other in known])
+        if len(known) != len(pairs):
+            continue
+        found[measure] = compared([one for one, _ in known], [other for _, other in known])
+        if measure.of_bound:
+            left_out = sum(len(first.unbound) for first, _ in runs), sum(len(second.unbound) for _, second in runs)
+            same = all(first.unbound == second.unbound for first, second in runs)
+            found[measure] = found[measure]._replace(left_out=left_out, same_pods=same)
     return found
 
 
@@ -132,6 +147,7 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
         "difference": each.difference._asdict(),
         "p": each.p,
         "better_is": each.better(measure.better),
+        **({"left_out": dict(zip(("first", "second"), each.left_out))} if measure.of_bound else {}),
     }
 
 
@@ -146,6 +162,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
     panels = list(axes.flat)
     names = [comparison.options.first[0], comparison.options.second[0]]
     verdicts = {"first": f"{names[0]} is better", "second": f"{names[1]} is better", "equal": "the same in every seed"}
+    verdicts[NOT_THE_SAME] = NOT_THE_SAME
     for panel, (measure, each) in zip(panels, comparison.measures.items()):
         for pair in zip(each.first, each.second, strict=True):
             panel.plot((0, 1), pair, color=plots.GREY, alpha=0.45, linewidth=0.9)

@@ -13,12 +13,13 @@ from minikube_py.lab.trace import TraceNode, TracePod
 
 
 class Measure(NamedTuple):
-    """`better`: 1 where more is better, -1 where less is."""
+    """`better`: 1 where more is better, -1 where less is. `of_bound`: it leaves out pods that were never bound."""
 
     name: str
     unit: str
     better: int
     what: str
+    of_bound: bool = False
 
 
 MEASURES: Final = (
@@ -28,17 +29,17 @@ MEASURES: Final = (
     Measure("preempted", "pods", -1, "pods evicted for others"),
     Measure("nodes used", "nodes", -1, "nodes with a pod"),
     Measure("imbalance", "%", -1, "standard deviation over the nodes of their requested share of cpu"),
-    Measure("latency p50", "ms", -1, "from the create request to the binding, median"),
-    Measure("latency p99", "ms", -1, "the same, 99th percentile"),
+    Measure("latency p50", "ms", -1, "from the create request to the binding, median", True),
+    Measure("latency p99", "ms", -1, "the same, 99th percentile", True),
 )
 
 
 class Ended(NamedTuple):
-    """`placed`: pod number to node number. `latencies_s` is empty if no time passes."""
+    """`placed`: pod number to node number. `latencies_s`: by number of each bound pod; empty if no time passes."""
 
     placed: Mapping[int, int]
     preempted: int
-    latencies_s: Sequence[float]
+    latencies_s: Mapping[int, float]
     digest: str
 
 
@@ -60,8 +61,9 @@ def figures(nodes: Sequence[TraceNode], pods: Sequence[TracePod], ended: Ended) 
         "latency p99": None,
     }
     if ended.latencies_s:
-        found["latency p50"] = 1000 * percentile(ended.latencies_s, 50)
-        found["latency p99"] = 1000 * percentile(ended.latencies_s, 99)
+        latencies_s = list(ended.latencies_s.values())
+        found["latency p50"] = 1000 * percentile(latencies_s, 50)
+        found["latency p99"] = 1000 * percentile(latencies_s, 99)
     return found
 
 

@@ -15,6 +15,7 @@ CONFIDENCE: Final = 0.95
 EXACT_MAX: Final = 14
 """Up to this many pairs all sign combinations are tried, above it a sample."""
 ALPHA: Final = 0.05
+NOT_THE_SAME: Final = "not the same pods"
 
 
 class Compared(NamedTuple):
@@ -27,9 +28,15 @@ class Compared(NamedTuple):
     mean_second: Interval
     difference: Interval
     p: float | None
+    left_out: tuple[int, int] = (0, 0)
+    """Pods of all seeds that have no such figure, of each."""
+    same_pods: bool = True
 
     def better(self, sign: int) -> str:
-        """The better one: "first", "second", "equal" if no seed differs, or "undecided"."""
+        """The better one: "first", "second", "equal" if no seed differs, "undecided", or "not the same pods" where
+        the two left out different ones: a scheduler that leaves slow pods pending is not faster."""
+        if not self.same_pods:
+            return NOT_THE_SAME
         if not any(one != other for one, other in zip(self.first, self.second, strict=True)):
             return "equal"
         if self.p is None or self.p > ALPHA:
@@ -42,6 +49,11 @@ def compared(first: Sequence[float], second: Sequence[float]) -> Compared:
     differences = [other - one for one, other in zip(first, second, strict=True)]
     means = _mean(first), _mean(second), _mean(differences)
     return Compared(tuple(first), tuple(second), *means, sign_flip_p(differences))
+
+
+def p_min(count: int) -> float:
+    """The smallest probability that a paired test of that many seeds can show."""
+    return float(2.0 ** (1 - count))
 
 
 def _mean(values: Sequence[float]) -> Interval:

@@ -64,4 +64,4 @@ async def _run(cluster: VirtualCluster, workload: Workload) -> Ended:
     gone = [key for key, times in recorder.pods.items() if times.deleted]
     for key in gone:
         placed.pop(key, None)
-    return ended(workload, placed, len(gone), recorder.durations_s("sent_s", "bound_s"))
+    return ended(workload, placed, len(gone), recorder.by_pod_s("sent_s", "bound_s"))

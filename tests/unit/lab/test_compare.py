@@ -6,21 +6,26 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minikube_py.cli import main
-from minikube_py.lab.compare.alone import run_alone
-from minikube_py.lab.compare.compare import CompareOptions, as_json, run_compare
-from minikube_py.lab.compare.figures import Ended, demand, figures
-from minikube_py.lab.compare.statistics import compared, sign_flip_p
+from minikube_py.lab.compare.alone import NOT_RUN, RUN, run_alone
+from minikube_py.lab.compare.compare import CompareOptions, _measures, _Run, as_json, run_compare
+from minikube_py.lab.compare.figures import MEASURES, Ended, demand, figures
+from minikube_py.lab.compare.statistics import ALPHA, NOT_THE_SAME, compared, p_min, sign_flip_p
 from minikube_py.lab.compare.workload import drawn
 from minikube_py.lab.trace import TraceNode, TracePod, load
-from minikube_py.scheduler.config import ConfigError
+from minikube_py.scheduler.cache import Cache
+from minikube_py.scheduler.config import ConfigError, ProfileConfig
+from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.configuration.messages import POINTS
+from minikube_py.scheduler.profile import Profile
 
 PACK = """
 class Pack:
@@ -43,7 +48,7 @@ def pod(name: str, cpu: int, gpus: int = 0, milli: int = 0) -> TracePod:
 def test_figures_of_a_small_end() -> None:
     nodes = [node("a", 4000, 2), node("b", 1000, 1), node("c", 2000, 0)]
     pods = [pod("p", 2000, 1, 1000), pod("q", 1000, 1, 500), pod("r", 9000), pod("s", 500, 1, 500)]
-    found = figures(nodes, pods, Ended({0: 0, 3: 1}, 1, (0.1, 0.2, 0.3), ""))
+    found = figures(nodes, pods, Ended({0: 0, 3: 1}, 1, {0: 0.1, 1: 0.2, 3: 0.3}, ""))
     assert found["packing"] == pytest.approx(50)
     assert (found["unschedulable"], found["preempted"], found["nodes used"]) == (1, 1, 2)
     # Free are 1,000 thousandths beside 2 cpus, and 500 beside half a cpu: p and q find the second useless, s uses both.
@@ -124,6 +129,67 @@ def test_both_configurations_are_read_before_anything_runs(tmp_path: Path, capsy
     words = ["compare", "default", str(tmp_path / "none.yaml"), "--results", str(tmp_path)]
     assert main.main(words) == 2
     assert f"compare: argument B: {tmp_path}/none.yaml: no such file or directory;" in capsys.readouterr().err
+
+
+def test_few_seeds_and_pods_that_are_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "default", "default", "--pods", "40", "--nodes", "5", "--results", str(tmp_path)]
+    assert main.main([*words, "--seeds", "5"]) == 0
+    printed = capsys.readouterr().out
+    assert "with fewer than 6 seeds P cannot be 0.05 or less, and nothing is called better\n" in printed
+    assert "latency leaves out the pods that were never bound, " in printed and "not the same pods" not in printed
+    assert p_min(5) > ALPHA >= p_min(6) == sign_flip_p([1.0] * 6)
+
+
+def test_who_leaves_slow_pods_pending_is_not_faster() -> None:
+    def run(latencies_ms: list[float], unbound: set[int]) -> _Run:
+        figures = {measure.name: None for measure in MEASURES}
+        return _Run({**figures, "latency p99": max(latencies_ms)}, frozenset(unbound))
+
+    slow, picky, fast = run([1.0, 9.0], set()), run([1.0], {1}), run([1.0, 2.0], set())
+    ((measure, found),) = _measures([(slow, picky)] * 8).items()
+    assert found.better(measure.better) == NOT_THE_SAME and found.left_out == (0, 8)
+    ((measure, found),) = _measures([(slow, fast)] * 8).items()
+    assert found.better(measure.better) == "second" and found.left_out == (0, 0)
+
+
+NOT_ALONE = {
+    "FlowPlacement (placement in rounds)": "multiPoint: {enabled: [{name: FlowPlacement}]}",
+    "Late (postBind)": "postBind: {enabled: [{name: Late}]}",
+    "Late (preEnqueue)": "preEnqueue: {enabled: [{name: Late}]}",
+    "Late (permit)": "permit: {enabled: [{name: Late}]}",
+    "Late (preBind)": "preBind: {enabled: [{name: Late}]}",
+    "Late (bind)": "bind: {enabled: [{name: Late}]}",
+    "Late (queueSort)": "queueSort: {enabled: [{name: Late}], disabled: [{name: PrioritySort}]}",
+}
+LATE = "class Late:\n" + "".join(
+    f"    {'async ' if method in ('pre_bind', 'bind') else ''}def {method}(self, *given):\n        return None\n"
+    for method in ("post_bind", "pre_enqueue", "permit", "pre_bind", "bind", "sort_key")
+)
+
+
+@pytest.mark.parametrize("named", NOT_ALONE)
+def test_what_the_scheduler_alone_does_not_run_is_refused(
+    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, mine = tmp_path / "c.yaml", tmp_path / "late.py"
+    mine.write_text(LATE)
+    file.write_text(f"{HEAD}profiles: [{{plugins: {{{NOT_ALONE[named]}}}}}]")
+    words = ["compare", str(file), "default", "--plugin", f"{mine}:Late", "--scheduler-only"]
+    if named.startswith("Flow"):
+        words = ["compare", str(file), "default", "--scheduler-only"]
+    assert main.main([*words, "--seeds", "1", "--results", str(tmp_path)]) == 2
+    assert f"argument A: the scheduler alone does not run {named}; remove" in capsys.readouterr().err
+
+
+def test_all_that_a_profile_has_is_run_alone_or_refused() -> None:
+    """What is new in a profile is decided here, too."""
+    asked = {"queueSort", "placementGenerate", "placementScore"}
+    assert set(POINTS) == {*RUN, *NOT_RUN, *asked} and not RUN & set(NOT_RUN)
+    own: Any = NoCluster(Cache().columns)
+    derived = {"name", "looking", "local", "local_plugins", "wide", "reusable", "extensions", "sort_key"}
+    known = {"percentage_of_nodes_to_score", "post_filters", "reservers", "placer"}
+    public = {name for name in vars(Profile(ProfileConfig(), own)) if not name.startswith("_")}
+    assert public == {*derived, *known, *NOT_RUN.values()}
 
 
 def test_a_known_plugin_takes_part_where_the_file_names_it(tmp_path: Path) -> None:
