@@ -59,6 +59,7 @@ TERMS = (
     Term("one's like", r"\bone's like\b", "a bug of the same kind"),
     Term(" of none", r"\bknows? of none\b", "knows none of them"),
     Term("what c", r"\bwhat (?:comes|came) of\b", "the result of"),
+    Term("strangers", r"\bstrangers\b", "an unauthenticated connection", prose_only=True),
     Term("for a stranger", r"\bfor a stranger\b", "for a new user"),
     Term(
         "stand",

@@ -36,6 +36,7 @@ EXAMPLES = {
     "and know of none": "knows none of them",
     "what came of it": "the result of",
     "Two commands for a stranger": "for a new user",
+    "closed to make room for strangers": "an unauthenticated connection",
     "an owner leaves its dependents for ever": "forever",
 }
 
