@@ -20,7 +20,7 @@ from minikube_py.scheduler.filtering import fitting, ok
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, BoolArray, CycleState, Diagnosis, IntArray, Status
 from minikube_py.scheduler.nominations import Rivals
 from minikube_py.scheduler.objects import PodInfo
-from minikube_py.scheduler.preparing import Prepared, Scorer
+from minikube_py.scheduler.preparing import NO_PLUGINS, Plugins, Prepared, Scorer, prepare
 from minikube_py.scheduler.scoring import NO_SCORES, normalized, raw_scores
 
 FEW_NODES = 12
@@ -61,6 +61,7 @@ class CachedResult:
         "plain",
         "prepared",
         "raws",
+        "shared",
         "silent",
         "size",
         "tops",
@@ -80,6 +81,8 @@ class CachedResult:
         self.tops: Mapping[str, int] = NO_SCORES
         self.diagnosis: tuple[int, Diagnosis] | None = None
         self.barred: Barred | None = None
+        self.shared: CycleState | None = None
+        """The state without that of plugins prepared for each pod."""
 
     def totals_of(self, slots: IntArray) -> tuple[IntArray, Mapping[str, int]]:
         """The totals of these fitting slots, normalised among themselves, and the maxima used."""
@@ -96,14 +99,24 @@ class CachedResult:
 
 
 class CachedResults:
-    """By signature. `narrow`: whether all totals fit an int32; `eager`: whether to cache on first use.
+    """By signature. `narrow`: whether all totals fit an int32; `eager`: whether to cache on first use. `for_each`: of
+    the cached plugins, those that are prepared for every pod, since their state may hold the pod; `others`: the others.
 
     `reused` and `built` count cache hits and full evaluations."""
 
-    def __init__(self, columns: NodeColumns, narrow: bool, eager: bool) -> None:
+    def __init__(
+        self,
+        columns: NodeColumns,
+        narrow: bool,
+        eager: bool,
+        for_each: Plugins = NO_PLUGINS,
+        others: Plugins = NO_PLUGINS,
+    ) -> None:
         self._columns = columns
         self._narrow = narrow
         self._eager = eager
+        self._for_each = for_each if for_each.pre_filters or for_each.pre_scorers else None
+        self._others = others
         self._kept: OrderedDict[object, CachedResult] = OrderedDict()
         self._seen_once: OrderedDict[object, None] = OrderedDict()
         self.reused = self.built = 0
@@ -119,12 +132,28 @@ class CachedResults:
             return None
         self._kept.move_to_end(signature)
         try:
+            if self._for_each is not None:
+                self._prepare_again(self._for_each, kept, pod)
             self._catch_up(kept, pod)
         except Exception:
             # The result may be half updated: drop it.
             del self._kept[signature]
             raise
         return kept
+
+    def _prepare_again(self, plugins: Plugins, kept: CachedResult, pod: PodInfo) -> None:
+        """Gives the result this pod's state. What the plugins return is what they returned for the earlier pod: it is
+        equal in all that they read."""
+        if kept.shared is None:
+            kept.shared = prepare(self._others, self._columns, pod).state
+        before, state = kept.prepared.state, kept.shared.clone()
+        for plugin in plugins.pre_filters.values():
+            plugin.pre_filter(state, pod, self._columns)
+        for plugin in plugins.pre_scorers.values():
+            plugin.pre_score(state, pod, self._columns)
+        state.skip_filter, state.skip_score = before.skip_filter, before.skip_score
+        # A third of the time of _replace.
+        kept.prepared = Prepared(state, *kept.prepared[1:])
 
     def is_worth_keeping(self, signature: object) -> bool:
         """With few nodes always; otherwise from the second use on, if it follows soon enough."""
@@ -138,10 +167,13 @@ class CachedResults:
             self._seen_once.popitem(last=False)
         return False
 
-    def keep(self, signature: object, prepared: Prepared, pod: PodInfo) -> CachedResult:
+    def keep(self, sign: Callable[[PodInfo], object], prepared: Prepared, pod: PodInfo) -> CachedResult:
+        """The signature is taken afterwards: plugins may have read more of the pod than before."""
         kept = CachedResult(prepared)
         self._fill(kept, pod)
-        self._kept[signature] = kept
+        signature = sign(pod)
+        if signature is not None:
+            self._kept[signature] = kept
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)
         return kept

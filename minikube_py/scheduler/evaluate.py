@@ -66,12 +66,15 @@ class Evaluator:
         self.columns = columns
         self._nominations = nominations if nominations is not None else Nominations()
         self.search = Search(columns, percentage_of_nodes_to_score if own is None else own)
-        self.uncached = Uncached(columns, profile.local.scorers, profile.local_plugins, self.search, matcher, rng)
+        self.uncached = Uncached(columns, profile.kept.scorers, profile.kept_plugins, self.search, matcher, rng)
         self._rng = rng
-        narrow = sum(scorer.weight for scorer in profile.local.scorers) * MAX_NODE_SCORE < INT32_MAX
-        self._results = CachedResults(columns, narrow, eager=matcher is None)
+        narrow = sum(scorer.weight for scorer in profile.kept.scorers) * MAX_NODE_SCORE < INT32_MAX
+        apart = profile.kept_for_each, profile.kept_others
+        self._results = CachedResults(columns, narrow, matcher is None, *apart)
         self._asked_of_nodes: OrderedDict[object, Prepared] = OrderedDict()
+        self._has_beyond = bool(profile.beyond.by_name())
         self._has_wide = bool(profile.wide.by_name())
+        self._shares_answers = profile.kept_plugins == profile.local_plugins and not profile.kept_for_each.by_name()
 
     @property
     def reused(self) -> int:
@@ -111,10 +114,10 @@ class Evaluator:
                 alone = prepared.node_names is not None or signature is None or prepared.broken is not None
                 if alone or not self._results.is_worth_keeping(signature):
                     return self.uncached.choose(pod, self._beside(prepared, pod, rivals))
-                kept = self._results.keep(signature, prepare(self.profile.local, self.columns, pod), pod)
+                kept = self._results.keep(self.profile.sign, prepare(self.profile.kept, self.columns, pod), pod)
             state = kept.prepared.state.clone()
-            if self._has_wide or rivals:
-                wide = prepare(self.profile.wide, self.columns, pod, state)
+            if self._has_beyond or rivals:
+                wide = prepare(self.profile.beyond, self.columns, pod, state)
                 if rivals:
                     wide = wide._replace(barred=self._barred(kept, wide, pod, rivals))
                 if not wide.is_idle:
@@ -211,7 +214,7 @@ class Evaluator:
             raise FitError(diagnose(columns, pod, both(self.profile.looking, kept.prepared, wide)))
         if len(selected) == 1:
             prepared = both(self.profile.looking, kept.prepared, wide)
-            told = score_of_one(prepared, pod, columns, selected, self.profile.local_plugins)
+            told = score_of_one(prepared, pod, columns, selected, self.profile.kept_plugins)
             return Choice(self._node(selected[0]), state, INFEASIBLE, evaluated, 1, *told)
         wide.require_scores()
         totals, tops = kept.totals_of(selected)
@@ -380,7 +383,7 @@ class Evaluator:
     def _prepared_to_ask(self, pod: PodInfo) -> Prepared:
         """The node-local filters, prepared once per signature; those with bounds, which reject most often, go first.
         Raises: Rejected, PluginError."""
-        signature = self.profile.sign(pod)
+        signature = self.profile.sign(pod) if self._shares_answers else None
         found = None if signature is None else self._asked_of_nodes.get(signature)
         if found is None:
             found = prepare(self.profile.local, self.columns, pod)
@@ -397,7 +400,7 @@ class Evaluator:
     ) -> tuple[tuple[str, int, int], ...]:
         """(plugin, score, weight) for a fitting node, given the normalisation maxima and the scores that depend on more
         than the node."""
-        prepared = prepare(self.profile.local, self.columns, pod)
+        prepared = prepare(self.profile.kept, self.columns, pod)
         local = {scorer.plugin.name for scorer in prepared.scorers}
         found = []
         for scorer in self.profile.looking.scorers:

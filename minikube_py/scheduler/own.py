@@ -22,6 +22,7 @@ from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, P
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.own_results import CHECKS, Nonsense
 from minikube_py.scheduler.plugins.queueing import PrioritySort
+from minikube_py.scheduler.reads import ReadPod, Reads
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Scope(StrEnum):
     """What `filter` and `score` read besides the pod. A plugin declares it as its attribute `scope`."""
 
     NODE = "NODE"
-    """Only that node. Results are cached for pods with equal signatures."""
+    """Only that node. Results are cached for pods that are equal in what it reads of them (`reads`)."""
     TOPOLOGY = "TOPOLOGY"
     """Nodes with equal values of the labels in its attribute `topology_keys`."""
     CLUSTER = "CLUSTER"
@@ -135,8 +136,26 @@ _WITHOUT: Final[Mapping[str, Any]] = {
 """Methods that cannot fail, and their results if they do."""
 
 
+_SHARED: Final = frozenset(
+    (
+        "pre_filter",
+        "add_pod",
+        "remove_pod",
+        "filter",
+        "filter_nodes",
+        "reject_codes",
+        "pre_score",
+        "score",
+        "score_nodes",
+    )
+)
+"""The methods whose results pods share; their second parameter is the pod."""
+
+
 class Guarded:
-    """A custom plugin with error handling, as the framework sees it."""
+    """A custom plugin with error handling, as the framework sees it.
+
+    `reads`: what it reads of pods; None if its results are not shared, or it has a `sign_pod` of its own."""
 
     def __init__(self, name: str, plugin: Any) -> None:
         self.name = name
@@ -148,13 +167,18 @@ class Guarded:
             raise ConfigError(f'plugin "{name}": normalize is {self.normalize!r}; a Normalize is expected')
         # Scores of a bounded plugin are not checked.
         self.bounded = False
-        self._plain = self.normalize is None and not callable(getattr(plugin, "normalize_scores", None))
+        by_others = callable(getattr(plugin, "normalize_scores", None))
+        self._plain = self.normalize is None and not by_others
+        signs = callable(getattr(plugin, "sign_pod", None))
+        self.reads = Reads() if self.node_local and not by_others and not signs else None
+        self._seen: PodInfo | None = None
+        self._view: PodInfo | None = None
         for method in dir(plugin):
             own = None if method.startswith("_") else getattr(plugin, method, None)
             if callable(own) and not isinstance(own, type):
                 setattr(self, method, self.guarded(method, own))
-        if self.node_local and not callable(getattr(plugin, "sign_pod", None)):
-            self.sign_pod = signature
+        if self.node_local and not signs:
+            self.sign_pod = signature if self.reads is None else self.reads.sign
 
     def _scope(self) -> Scope:
         said = getattr(self.plugin, "scope", None)
@@ -176,7 +200,10 @@ class Guarded:
             raise ConfigError(f'plugin "{self.name}": {method} is async; only {", ".join(sorted(_ASYNC))} may be')
         if method in _WITHOUT:
             return partial(self._or_nothing, method, own)
-        return partial(self._run, method, own) if method in CHECKS else own
+        if method in CHECKS:
+            run = self._run if self.reads is None or method not in _SHARED else self._run_shared
+            return partial(run, method, own)
+        return own
 
     def _run(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         """Raises: PluginError; ConfigError from `events_to_register`."""
@@ -185,6 +212,16 @@ class Guarded:
         except _RAISED as error:
             kind = ConfigError if method == "events_to_register" else PluginError
             raise kind(self._said(method, error)) from error
+
+    def _run_shared(self, method: str, own: Callable[..., Any], state: Any, pod: PodInfo, *more: Any) -> Any:
+        """As `_run`, with a view of the pod. Raises: PluginError."""
+        if pod is not self._seen:
+            assert self.reads is not None
+            self._seen, self._view = pod, ReadPod(pod, self.reads)
+        try:
+            return self._checked(method, own(state, self._view, *more), more)
+        except _RAISED as error:
+            raise PluginError(self._said(method, error)) from error
 
     async def _run_async(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         """Raises: PluginError; MinikubeError unchanged, since a binding whose answer is lost is not one that failed."""
@@ -279,7 +316,7 @@ class Place:
 
 
 def signature(pod: PodInfo) -> object:
-    """What tells a pod from others with the same spec; None if it has volumes."""
+    """What a plugin may read of a pod besides its spec, before it was asked; None if the pod has volumes."""
     if pod.volumes:
         return None
     labels = tuple(sorted(pod.labels.items()))

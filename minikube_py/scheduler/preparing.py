@@ -42,6 +42,9 @@ class Plugins(NamedTuple):
         return {**self.pre_filters, **self.filters, **self.pre_scorers, **scorers}
 
 
+NO_PLUGINS = Plugins({}, {}, {}, ())
+
+
 class Rejected(Exception):
     """PreFilter rejected the pod."""
 

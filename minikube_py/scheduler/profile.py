@@ -41,7 +41,7 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
-from minikube_py.scheduler.own import Order
+from minikube_py.scheduler.own import Order, signature
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.preparing import Plugins, Scorer
@@ -86,6 +86,15 @@ PREPARED_HERE = {"preFilter": ("filter", "VolumeZone", "NodeVolumeLimits"), "pre
 """By point, the one that it prepares, and the plugins that do without it upstream, or compute it where they need it."""
 
 
+def _is_read(plugin: object) -> bool:
+    """Whether what it reads of pods is found out as it reads."""
+    return getattr(plugin, "reads", None) is not None
+
+
+def _signing(plugins: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(plugin for plugin in plugins.values() if callable(getattr(plugin, "sign_pod", None)))
+
+
 class Profile:
     """Raises from the constructor: ConfigError."""
 
@@ -126,13 +135,20 @@ class Profile:
         self.local_plugins = frozenset(n for n, plugin in by_name.items() if getattr(plugin, "node_local", False))
         self.local = self.looking.of(self.local_plugins)
         self.wide = self.looking.of(frozenset(by_name) - self.local_plugins)
-        self.reusable = self._is_reusable()
+        self.kept_plugins = frozenset(name for name in self.local_plugins if self._is_reusable(name))
+        """Those of them whose results are cached by signature."""
+        self.kept = self.looking.of(self.kept_plugins)
+        self.beyond = self.looking.of(frozenset(by_name) - self.kept_plugins)
         self.extensions = {
             name: plugin for name, plugin in self.looking.pre_filters.items() if isinstance(plugin, PreFilterExtensions)
         }
-        self._signers = tuple(p for p in self.local.by_name().values() if callable(getattr(p, "sign_pod", None)))
-        filtering = {*self.local.pre_filters.values(), *self.local.filters.values()}
-        self._filter_signers = tuple(plugin for plugin in self._signers if plugin in filtering)
+        self._signers = _signing(self.kept.by_name())
+        self._filter_signers = _signing({**self.local.pre_filters, **self.local.filters})
+        preparing = {**self.kept.pre_filters, **self.kept.pre_scorers}
+        for_each = frozenset(name for name, plugin in preparing.items() if _is_read(plugin))
+        self.kept_for_each = self.kept.of(for_each)
+        """Cached custom plugins with PreFilter or PreScore, which may put the pod itself in the state."""
+        self.kept_others = self.kept.of(self.kept_plugins - for_each)
 
     @classmethod
     def named(
@@ -203,13 +219,15 @@ class Profile:
         if not binders:
             raise ConfigError(f'at least one bind plugin is needed for profile with scheduler name "{self.name}"')
 
-    def _is_reusable(self) -> bool:
-        """True if node-local results may be cached by signature and reused for unchanged nodes."""
-        local = self.local
-        own_normalize = any(callable(getattr(s.plugin, "normalize_scores", None)) for s in local.scorers)
-        both_forms = all(callable(getattr(p, "filter", None)) for p in local.filters.values())
-        both_forms &= all(callable(getattr(s.plugin, "score", None)) for s in local.scorers)
-        return both_forms and not own_normalize
+    def _is_reusable(self, name: str) -> bool:
+        """Whether a node-local plugin's results may be cached by signature and reused for unchanged nodes."""
+
+        def has(method: str) -> bool:
+            return callable(getattr(self._made[name], method, None))
+
+        scores = any(scorer.plugin.name == name for scorer in self.looking.scorers)
+        both_forms = (has("filter") or name not in self.looking.filters) and (has("score") or not scores)
+        return both_forms and not has("normalize_scores")
 
     def _sort_key(self) -> Callable[[QueuedPodInfo], Any]:
         plugin = self._queue_sort
@@ -248,9 +266,8 @@ class Profile:
         return [kind for plugin in self._needing for kind in plugin.kinds_needed(pod)]
 
     def sign(self, pod: PodInfo) -> object:
-        """Pods with equal signatures get equal results on equal nodes; None: no such guarantee."""
-        if not self.reusable:
-            return None
+        """Pods with equal signatures get equal results on equal nodes from the cached plugins; None: no such
+        guarantee. Valid until a plugin reads more of a pod than before."""
         parts: list[object] = [pod.spec]
         for plugin in self._signers:
             part = plugin.sign_pod(pod)
@@ -260,8 +277,9 @@ class Profile:
         return tuple(parts)
 
     def reads(self, pod: PodInfo) -> object:
-        """A hashable of all that the node-local filters read of the pod; None if unknown."""
-        parts = [plugin.sign_pod(pod) for plugin in self._filter_signers]
+        """A hashable of all that the node-local filters may read of the pod, now or later; None if unknown."""
+        parts: list[object] = [plugin.sign_pod(pod) for plugin in self._filter_signers]
+        parts += [signature(pod) for plugin in self._filter_signers if _is_read(plugin)]
         return None if None in parts else (pod.spec, *parts)
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:

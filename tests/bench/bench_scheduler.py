@@ -2,6 +2,7 @@
 
     python tests/bench/bench_scheduler.py [--nodes 1000,5000,100000] [--pods 3000] [--json FILE]
     python tests/bench/bench_scheduler.py --predicates all --matchers columns,max-tree [--utilisation .97]
+    python tests/bench/bench_scheduler.py --own --nodes 1000,5000 [--pods 1500] [--json FILE]
 
 Every line is microseconds of CPU a pod, the median over pods. `same` places pods of one spec, as a
 ReplicationController makes them; `mixed` cycles through 200 specs; `fresh` never sees a spec twice; `spread` and
@@ -9,6 +10,9 @@ ReplicationController makes them; `mixed` cycles through 200 specs; `fresh` neve
 
 With `--predicates`, the load of `bench schedule` instead (no two pods alike, nodes nearly full): what `choose` costs,
 by matcher and sampling, and whether all of them chose the same nodes.
+
+With `--own`, pods of one spec, all with different labels, and a plugin of one's own beside the default ones: what
+`choose` and `assume` cost with each, in turn in one process, and how often that is the time without any.
 """
 
 from __future__ import annotations
@@ -23,12 +27,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minikube_py.client.informer import InformerFactory
 from minikube_py.lab.predicates import MIXES, LabNode, LabPod, filler_object, lab_nodes, lab_pods, node_object
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import ProfileConfig
+from minikube_py.scheduler.configuration.chosen import ChosenScheduler
+from minikube_py.scheduler.configuration.files import read_scheduler
 from minikube_py.scheduler.evaluate import Evaluator
-from minikube_py.scheduler.framework import FitError
+from minikube_py.scheduler.framework import SKIP, FitError
 from minikube_py.scheduler.matcher import COLUMNS, Matcher
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.plugin_informers import PluginInformers
@@ -205,18 +213,105 @@ def run_predicates(args: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+class Quiet:
+    scope = "NODE"
+
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        return None
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        return 0
+
+
+class Skipping(Quiet):
+    """Concerned with pods that have a label; no pod has it."""
+
+    def pre_filter(self, state: Any, pod: Any, nodes: Any) -> tuple[None, Any]:
+        return None, None if "example.com/mine" in pod.labels else SKIP
+
+    def pre_score(self, state: Any, pod: Any, nodes: Any) -> Any:
+        return None if "example.com/mine" in pod.labels else SKIP
+
+
+class SkippingEverywhere(Skipping):
+    scope = "CLUSTER"
+
+
+class Normalizing(Skipping):
+    def normalize_scores(self, state: Any, pod: Any, scores: Any) -> Any:
+        return scores
+
+
+class BestFit:
+    """The tutorial's."""
+
+    scope = "NODE"
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        capacity = node.allocatable.get("cpu", 0)
+        used = node.requested.get("cpu", 0) + pod.spec.request("cpu")
+        return min(100, 100 * used // capacity) if capacity else 0
+
+    def score_nodes(self, state: Any, pod: Any, nodes: Any) -> Any:
+        capacity = nodes.allocatable("cpu")
+        used = nodes.requested("cpu") + pod.spec.request("cpu")
+        return np.where(capacity > 0, np.minimum(100, 100 * used // np.maximum(capacity, 1)), 0)
+
+
+IO_BANDWIDTH = f"{Path(__file__).parents[2]}/examples/scheduler/io_bandwidth.py:IoBandwidth"
+OWN: dict[str, Any] = {
+    "none": None,
+    "CLUSTER, skips": SkippingEverywhere,
+    "NODE, skips": Skipping,
+    "NODE, normalize_scores, skips": Normalizing,
+    "NODE, no opinion": Quiet,
+    "BestFit (tutorial)": BestFit,
+    "IoBandwidth (example)": IO_BANDWIDTH,
+}
+
+
+def run_own(args: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    for nodes in (int(n) for n in args.nodes.split(",")):
+        sides: dict[str, tuple[Cache, Evaluator, list[float]]] = {}
+        for name, kind in OWN.items():
+            cache = Cache()
+            for i in range(nodes):
+                cache.put_node(project_node(node(i)))
+            lent: Any = Lent(cache)
+            target = kind if isinstance(kind, str) else f"{__name__}:{kind.__name__}" if kind is not None else ""
+            config = read_scheduler(ChosenScheduler(None, (target,) if target else ()))
+            profile = Profile(config.profiles[0], lent, config.registry)
+            sides[name] = cache, Evaluator(profile, cache.columns, random.Random(1), 100), []
+        for i in range(args.pods):
+            obj = pod(i, "100m", "128Mi")
+            obj["metadata"]["labels"] = {"statefulset.kubernetes.io/pod-name": f"pod-{i}"}
+            for cache, evaluator, samples in sides.values():
+                info = project_pod(obj)
+                started_s = time.thread_time()
+                cache.assume(info, evaluator.choose(info).node.name)
+                samples.append(time.thread_time() - started_s)
+        medians = {name: statistics.median(samples[20:]) * 1e6 for name, (_, _, samples) in sides.items()}
+        for name, median in medians.items():
+            times = median / medians["none"]
+            results.append({"nodes": nodes, "plugin": name, "microseconds": median, "times": times})
+            print(f"{nodes:7d} {name:30} {median:9.1f} x{times:.2f}  built {sides[name][1].built}", flush=True)
+    return results
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="1000,5000,100000")
     parser.add_argument("--pods", type=int, default=3000)
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("--predicates", choices=MIXES)
     parser.add_argument("--matchers", default=COLUMNS)
     parser.add_argument("--utilisation", type=float, default=0.97)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    results = run_predicates(args) if args.predicates else run_workloads(args)
+    results = run_own(args) if args.own else run_predicates(args) if args.predicates else run_workloads(args)
     if args.json is not None:
         args.json.write_text(json.dumps(results, indent=1))
     return 0

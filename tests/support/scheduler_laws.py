@@ -367,8 +367,8 @@ def check_kept(evaluator: Evaluator, pod: PodInfo) -> None:
     kept = None if signature is None else results.get(signature, pod)
     if kept is None:
         return
-    local = prepare(evaluator.profile.local, columns, pod)
-    fresh = CachedResults(columns, results._narrow, eager=True).keep(signature, local, pod)
+    local = prepare(evaluator.profile.kept, columns, pod)
+    fresh = CachedResults(columns, results._narrow, eager=True).keep(evaluator.profile.sign, local, pod)
     fits = np.flatnonzero(fresh.base >= 0)
     assert np.array_equal(np.flatnonzero(kept.base >= 0), fits), pod.key
     # Which of them speak up may differ: that adds the same to all.

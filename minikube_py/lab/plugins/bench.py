@@ -23,6 +23,7 @@ from minikube_py.scheduler.scoring import normalized, raw_scores
 NODES: Final = 1000
 PODS: Final = 5
 ROUNDS: Final = 5
+CASES: Final = 30
 
 
 class Cost(NamedTuple):
@@ -94,7 +95,8 @@ def _mean_us(asked: Sequence[tuple[PodInfo, Prepared]], ask: Callable[[PodInfo, 
     return best_s / len(asked) * 1e6
 
 
-def notes(costs: Sequence[Cost], plugin: str, scope: Scope) -> list[str]:
+def notes(costs: Sequence[Cost], subject: Subject, words: Words, seed: int) -> list[str]:
+    plugin = subject.own.name
     own = next((cost for cost in costs if cost.plugin == plugin), None)
     if own is None:
         return ["it returns nothing for any generated pod; its cost is that of the call"]
@@ -107,13 +109,27 @@ def notes(costs: Sequence[Cost], plugin: str, scope: Scope) -> list[str]:
     ]
     if not own.vectorised:
         found.append(f"a vectorised form (filter_nodes, score_nodes) would save most of {total_us:,.0f} us a pod")
-    if scope is Scope.NODE:
-        found.append(
-            "scope NODE: results are cached; for pods with equal specs, only changed nodes are evaluated again"
-        )
-    else:
-        found.append(f"scope {scope.value}: it runs on every node for every pod; NODE would cache its results")
+    found.append(_reuse(subject, words, seed))
     return [note for note in found if note]
+
+
+def _reuse(subject: Subject, words: Words, seed: int) -> str:
+    """What pods must have in common to share results, as found with drawn pods."""
+    plugin = World(subject, ()).plugin
+    if plugin.scope is not Scope.NODE:
+        return f"scope {plugin.scope.value}: it runs on every node for every pod; NODE would cache its results"
+    if callable(getattr(plugin, "normalize_scores", None)):
+        return "scope NODE with normalize_scores: it runs on every node for every pod; `normalize` would be cached"
+    read: dict[str, None] = {} if plugin.reads is not None else {"sign_pod": None}
+    rng = random.Random(seed)
+    for _ in range(CASES if plugin.reads is not None else 0):
+        case = drawn_case(rng, words)
+        world = World.of(subject, case)
+        for pod in pods_of(case.pods):
+            world.says(pod)
+        read |= world.plugin.reads.told
+    specs = ", ".join(("specs", *(f"equal {each}" for each in read)))
+    return f"scope NODE: results are cached; for pods with equal {specs}, only changed nodes are evaluated again"
 
 
 def _total(cost: Cost) -> float:

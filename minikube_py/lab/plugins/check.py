@@ -98,7 +98,7 @@ def check(
     if verdict.holds and with_bench:
         say("cost beside the built-in plugins")
         verdict.costs = bench.beside_the_others(subject, words, seed)
-        verdict.notes = bench.notes(verdict.costs, subject.own.name, verdict.scope)
+        verdict.notes = bench.notes(verdict.costs, subject, words, seed)
     return verdict
 
 

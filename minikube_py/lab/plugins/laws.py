@@ -125,17 +125,18 @@ def _elsewhere(case: Case, node: Object, keys: tuple[str, ...] | None) -> tuple[
 
 
 def equal_signatures_fare_alike(subject: Subject, case: Case) -> None:
-    """Cached results of one pod hold for another with the same signature."""
+    """Cached results of one pod hold for another with the same signature, after both were evaluated."""
     world = World.of(subject, case)
-    if world.plugin.scope is not Scope.NODE:
+    sign = getattr(world.plugin, "sign_pod", None)
+    if world.plugin.scope is not Scope.NODE or sign is None:
         return
     for one, other in combinations(pods_of(case.pods), 2):
         if one.spec is not other.spec:
             continue
-        signed = world.plugin.sign_pod(one)
-        if signed is None or signed != world.plugin.sign_pod(other):
-            continue
         first, second = world.says(one), world.says(other)
+        signed = sign(one)
+        if signed is None or signed != sign(other):
+            continue
         for name in sorted(first.keys() & second.keys()):
             told = f"pods {one.name} and {other.name}, node {name}"
             _same_said("pods with equal signatures get equal results", told, first[name], second[name])

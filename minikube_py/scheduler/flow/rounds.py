@@ -217,7 +217,7 @@ class Rounds:
                 continue
             pod = queued.pod
             task = self._task(queued, 1, started_s)
-            signature = self._run.profile.sign(pod)
+            signature = self._run.profile.reads(pod)
             try:
                 own = model.task_key(task)
                 key = (pod.uid if signature is None else signature, task.job, own, _labels_that_matter(pod))

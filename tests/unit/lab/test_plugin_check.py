@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikube_py.cli import main
+from minikube_py.lab.plugins.bench import Cost, notes
 from minikube_py.lab.plugins.check import PARTS, judge, subject_of
 from minikube_py.scheduler.config import ConfigError
 
@@ -67,6 +68,29 @@ class Mine:
 """
 
 
+READS_MORE = """
+class Mine:
+    scope = "NODE"
+
+    def filter(self, state, pod, node):
+        return NO if node.unschedulable and pod.name == "p1" else None
+
+    def score(self, state, pod, node):
+        return 50 if pod.labels.get("tier") == "a" else 0
+"""
+
+NORMALIZING = """
+class Mine:
+    scope = "NODE"
+
+    def score(self, state, pod, node):
+        return len(node.pods)
+
+    def normalize_scores(self, state, pod, scores):
+        return scores * 100 // max(1, int(scores.max()))
+"""
+
+
 def changed(old: str, new: str, text: str = RIGHT) -> str:
     assert old in text
     return text.replace(old, new)
@@ -123,7 +147,8 @@ WRONG = {
         "signature",
         changed(
             "        return min(100,", "        if pod.name == 'p1':\n            return 1\n        return min(100,"
-        ),
+        )
+        + "\n    def sign_pod(self, pod):\n        return ()\n",
     ),
     "a node is changed": (
         "pure",
@@ -145,7 +170,11 @@ def subject(folder: Path, text: str) -> str:
     return f"{path}:Mine"
 
 
-@pytest.mark.parametrize("text", [RIGHT, ZONES, REVERSED], ids=["forms", "zones", "normalized"])
+@pytest.mark.parametrize(
+    "text",
+    [RIGHT, ZONES, REVERSED, READS_MORE, NORMALIZING],
+    ids=["forms", "zones", "normalized", "reads", "normalizing"],
+)
 @pytest.mark.parametrize("part", PARTS)
 def test_right_plugins_keep_every_law(tmp_path: Path, text: str, part: str) -> None:
     found = judge(part, *subject_of(subject(tmp_path, text), {}), 15, 0)
@@ -180,7 +209,23 @@ def test_what_it_prints_of_a_right_plugin(tmp_path: Path, capsys: pytest.Capture
     printed = capsys.readouterr().out
     assert "Mine: all laws hold" in printed and "* Mine" in printed and "  NodeResourcesFit" in printed
     assert [line.split()[0] for line in printed.splitlines()[:9]] == ["ok"] * 9
-    assert "scope NODE: results are cached" in printed
+    assert "scope NODE: results are cached; for pods with equal specs, only changed" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (READS_MORE, "for pods with equal specs, equal label tier, equal name, only changed nodes"),
+        (LABELLED, "for pods with equal specs, equal sign_pod, only changed nodes"),
+        (NORMALIZING, "scope NODE with normalize_scores: it runs on every node for every pod"),
+        (ZONES, "scope TOPOLOGY: it runs on every node for every pod"),
+    ],
+    ids=["reads", "signed", "normalizing", "zones"],
+)
+def test_it_says_which_pods_share_results(tmp_path: Path, text: str, wanted: str) -> None:
+    found, words = subject_of(subject(tmp_path, text), {})
+    cost = Cost("Mine", 1, 1.0, 1.0, True)
+    assert wanted in notes([cost, cost._replace(plugin="NodeResourcesFit")], found, words, 0)[-1]
 
 
 def test_args_that_it_does_not_take_are_refused(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_default_plugins_and_weights() -> None:
         "DynamicResources",
         "NodeDeclaredFeatures",
     ]
-    assert profile.reusable
+    assert profile.kept_plugins == profile.local_plugins
 
 
 POINTS = [
