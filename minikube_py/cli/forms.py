@@ -37,6 +37,6 @@ def require(arguments: argparse.Namespace, form: str, table: Mapping[str, tuple[
     refuse(arguments, form, table)
     usual: dict[str, tuple[str, object]] = getattr(arguments, USUAL)
     given = frozenset(each for each in usual if hasattr(arguments, each))
-    for name in usual.keys() - given:
+    for name in sorted(usual.keys() - given):
         setattr(arguments, name, usual[name][1])
     return given

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minikube_py.control_plane.process import run_role
     from minikube_py.control_plane.role_clients import SchedulerRole
 
-    of_run = dict.fromkeys(getattr(arguments, forms.USUAL).keys() - OF_CONFIG, (RUN,))
+    of_run = dict.fromkeys(sorted(getattr(arguments, forms.USUAL).keys() - OF_CONFIG), (RUN,))
     forms.require(arguments, WRITTEN if hasattr(arguments, "write_config_to") else RUN, of_run)
     chosen = flags.chosen(arguments, arguments.scheduler_name)
     if arguments.write_config_to is not None:

@@ -93,7 +93,7 @@ async def test_the_same_runs_are_the_same_bytes(folder: Path) -> None:
         (["compare", "default", "default", "--page", "no/such/folder/p.html"], "no file can be written there"),
         (["demo", "--page", "p.html"], "add --virtual"),
         (["bench", "schedule", "--page", "p.html"], "unrecognized arguments: --page"),
-        (["replay", "--from", "log", "--page", "p.html"], "--page needs a trace and --virtual"),
+        (["replay", "--from", __file__, "--page", "p.html"], "--page needs a trace and --virtual"),
     ],
 )
 def test_a_page_that_cannot_be_is_refused_at_once(words: list[str], said: str, tmp_path: Path) -> None:
