@@ -55,7 +55,7 @@ def _configure_density(parser: argparse.ArgumentParser) -> None:
     latency_help = "how many single pods in the latency phase (default: one for each ten pods, at most 500)"
     parser.add_argument("--latency-pods", type=count, metavar="N", help=latency_help)
     rate_help = "single pods per second (default: 5, as ClusterLoader2)"
-    parser.add_argument("--latency-rate", type=flags.seconds, default=5.0, metavar="R", help=rate_help)
+    parser.add_argument("--latency-rate", type=flags.per_second, default=5.0, metavar="R", help=rate_help)
     controllers_help = "let ReplicationControllers make the pods (default: the load makes them itself)"
     parser.add_argument("--controllers", action="store_true", help=controllers_help)
     in_flight_help = "create requests in flight at once (default: 64)"
@@ -155,7 +155,7 @@ def _density(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         pods=arguments.pods,
         latency_pods=arguments.latency_pods or min(LATENCY_PODS_MAX, max(1, arguments.pods // 10)),
-        latency_rate=arguments.latency_rate or 5.0,
+        latency_rate=arguments.latency_rate,
         controllers=arguments.controllers,
         in_flight=arguments.in_flight,
         seed=arguments.seed,

@@ -70,22 +70,24 @@ def one_of(*names: str) -> Callable[[str], str]:
     return parse
 
 
-def share(high: float) -> Callable[[str], float]:
-    """A kind of argument: a number from 0 to `high`."""
+def share(high: float, low: float = 0) -> Callable[[str], float]:
+    """A kind of argument: a number from `low` to `high`."""
 
     def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not 0 <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text} is not within 0 to {high:,.12g}")
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not within {low:g} to {high:,.12g}")
         return value
 
     return parse
 
 
 seconds = share(1e9)
+per_second = share(1e9, 0.001)
+
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

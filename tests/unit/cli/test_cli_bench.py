@@ -41,6 +41,11 @@ def test_lists_are_read_and_defaults_stand(monkeypatch: pytest.MonkeyPatch) -> N
     assert seen[0].store_index == ["a=scan"] and seen[0].sampling is None and seen[0].predicates == "all"
 
 
+def test_no_pods_a_second_are_not_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "density", "--latency-rate", "0"]) == 2
+    assert "0 is not within 0.001 to 1,000,000,000" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("part", bench.PARTS)
 def test_an_unknown_flag_is_reported_by_the_part_whose_help_lists_the_known(
     part: str, capsys: pytest.CaptureFixture[str]
