@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from minikube_py.cluster.errors import STOPPED, ClusterError
 from minikube_py.cluster.owner import Owner
 from minikube_py.cluster.temporary import TemporaryFolder
+from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.kubeconfig import Access, kubeconfig_text
 from minikube_py.control_plane.private_files import write_private
 
@@ -39,12 +41,15 @@ class Folder:
             self._temporary.clear()
 
     def kubeconfig(self, namespace: str, access: Access) -> Path:
-        """An administrator's, with that namespace as the context's."""
+        """An administrator's, with that namespace as the context's. Raises: ClusterError if the cluster ends."""
         path = self.path / ("kubeconfig" if namespace == DEFAULT else f"kubeconfig-{namespace}")
         if namespace not in self._written or not path.exists():
             self._written.add(namespace)
             text = kubeconfig_text(access, namespace="" if namespace == DEFAULT else namespace)
-            write_private(path, text.encode())
+            try:
+                write_private(path, text.encode())
+            except SetupError as error:
+                raise error if self in _standing else ClusterError(STOPPED) from None
         return path
 
 

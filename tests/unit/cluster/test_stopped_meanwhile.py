@@ -13,8 +13,10 @@ import pytest
 from minikube_py import Cluster, ClusterError
 from minikube_py.apiserver.http_server import HttpServer
 from minikube_py.cluster.errors import STOPPED
+from minikube_py.cluster.folder import Folder
 from minikube_py.cluster.local import NOT_RUNNING
 from minikube_py.cluster.methods import BlockingMethods
+from minikube_py.control_plane.kubeconfig import Access
 
 pytestmark = pytest.mark.real_time("real sockets and threads")
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -108,3 +110,10 @@ def test_requests_under_way_that_faults_delay_do_not_delay_the_end(monkeypatch: 
     for each in threads:
         each.join()
     assert left == [0]
+
+
+def test_a_kubeconfig_asked_for_too_late_names_the_reason() -> None:
+    folder = Folder(None, lambda: None)
+    folder.clear()
+    with pytest.raises(ClusterError, match=STOPPED):
+        folder.kubeconfig("other", Access("https://127.0.0.1:1", b"authority", "token"))
