@@ -27,7 +27,10 @@ from minikube_py.scheduler.configuration.merging import (
 from minikube_py.scheduler.configuration.messages import ARGS, MULTI_POINT, POINTS
 from minikube_py.scheduler.framework import (
     EVERYTHING,
+    NODE,
     SUCCESS,
+    Action,
+    ClusterEvent,
     Code,
     CycleState,
     Diagnosis,
@@ -248,7 +251,8 @@ class Profile:
 
     def events(self) -> list[tuple[str, EventRegistration]]:
         """All registered events as (plugin, registration). A plugin that may reject pods without registering events
-        gets all of them, or its pods would only return by timeout."""
+        gets all of them, or its pods would only return by timeout; one that hears of new nodes hears of changed taints
+        (upstream: buildQueueingHintMap)."""
         rejecting = {**self.looking.by_name(), **self.pre_enqueue_plugins, **self.reservers, **self.permitters}
         if self.placer is not None:
             rejecting[self.placer.name] = self.placer
@@ -257,6 +261,9 @@ class Profile:
             ask = getattr(plugin, "events_to_register", None)
             registrations = ask() if ask is not None else (EVERYTHING,)
             found += [(name, registration) for registration in registrations]
+            heard = [each.event.action for each in registrations if each.event.resource == NODE]
+            if any(each & Action.ADD for each in heard) and not any(each & Action.UPDATE_NODE_TAINT for each in heard):
+                found.append((name, EventRegistration(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT))))
         return found
 
     # --- points that run once a pod ---------------------------------------------------------------------------------

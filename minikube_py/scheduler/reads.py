@@ -33,10 +33,9 @@ class Reads:
         """Equal for pods that are equal in all that was read; None if that cannot be compared."""
         signed = tuple([read(pod) for read in self._reads])
         try:
-            hash(signed)
+            return signed if {signed} else None
         except TypeError:
             return None
-        return signed
 
     def attribute(self, name: str) -> None:
         self._add(name, attrgetter(name))

@@ -41,6 +41,7 @@ ONCE = (
     ("preemption", 7), ("preemption", 19), ("preemption", 3011), ("preemption", 5057), ("preemption", 5061),
     ("wake-ups", 3029), ("sampled", 5086), ("taints", 9), ("preemption", 20049),
     ("images", 9004), ("profiles", 20077), ("profiles", 40027), ("wake-ups", 40031), ("wake-ups", 40114),
+    ("wake-ups", 51002),
 )  # fmt: skip
 BATCH = 40
 AGAIN = 20

@@ -264,8 +264,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "ImageLocality: of one node the share of nodes is of slots", RECOUNTS, "plugins/image_locality.py",
-        "            _scaled(each.size_bytes, len(each.slots), columns.count)\n            for each in states",
-        "            _scaled(each.size_bytes, len(each.slots), columns.size)\n            for each in states",
+        "                found += _scaled(each.size_bytes, len(each.slots), columns.count)",
+        "                found += _scaled(each.size_bytes, len(each.slots), columns.size)",
         "slots of nodes that are gone counted in",
     ),
     SchedulerMutant(
