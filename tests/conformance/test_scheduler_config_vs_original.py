@@ -21,8 +21,9 @@ from minikube_py.scheduler.configuration.checking import written
 pytestmark = [pytest.mark.original, pytest.mark.real_time]
 
 CASES = int(os.environ.get("CONFIG_CASES", "40"))
-NOT_HONOURED = ("not supported yet; remove them", "takes no arguments yet; leave them out")
-"""Refused here, though it is right: what is not built yet must not be ignored."""
+NOT_HONOURED = ("not supported yet; remove them", "takes no arguments yet; leave them out", "whose results it reads")
+"""Refused here, though it is right: what is not built yet must not be ignored, and profiles that schedule nothing
+(`differences.SCHEDULER`, unprepared)."""
 KUBECONFIG = """apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
