@@ -29,6 +29,7 @@ from minikube_py.scheduler.framework import (
     FitError,
     IntArray,
     NoNodesAvailable,
+    PluginError,
     Status,
 )
 from minikube_py.scheduler.lockstep import can_go_together
@@ -319,7 +320,7 @@ class Evaluator:
             return False
         try:
             return bool(prepare(self.profile.wide, self.columns, pod).filters)
-        except Rejected:
+        except (Rejected, PluginError):
             return True
 
     def _asked(self, pod: PodInfo, node_name: str) -> tuple[Prepared, NodeInfo] | None:

@@ -181,11 +181,11 @@ class Profile:
         for point in POINTS:
             listed(own[point], point, asking[point])
         names = {point: expanded(own[point], multi, point, asking[point]) for point in POINTS}
-        refuse_unprepared(names)
         for before, (point, *prepared) in PREPARED_HERE.items():
             names[before] += [name for name in prepared if name in names[point] and name not in names[before]]
         self._check(names["queueSort"], names["bind"])
         self._weights.update(score_weights(own["score"], multi, asking["score"]))
+        refuse_unprepared(names)
         return {
             point: {name: self._made[name] for name in names[point] if _runs(self._made[name], point)}
             for point in _METHODS

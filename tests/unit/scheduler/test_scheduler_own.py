@@ -144,6 +144,34 @@ async def test_a_plugin_given_by_flag_decides(tmp_path: Path) -> None:
         assert api.where("p") == "n99"
 
 
+FLAKY = """
+class Flaky:
+    calls = 0
+
+    def pre_filter(self, state, pod, nodes):
+        Flaky.calls += 1
+        if Flaky.calls % PERIOD == PHASE:
+            raise ValueError("now and then")
+        return None, None
+
+    def filter(self, state, pod, node):
+        return None
+"""
+
+
+@pytest.mark.parametrize(("period", "phase"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+async def test_a_plugin_that_raises_now_and_then_holds_up_nobody(tmp_path: Path, period: int, phase: int) -> None:
+    """The scheduler asks it again for a pod that fits nowhere: whether it may preempt on another node."""
+    source = FLAKY.replace("PERIOD", str(period)).replace("PHASE", str(phase))
+    async with scheduling(chosen(f"{file(tmp_path, source)}:Flaky"), "n1") as api:
+        api.pod("large", cpu="999")
+        await settle()
+        for name in ("a", "b", "c"):
+            api.pod(name, cpu="1m")
+            await settle()
+        assert any(api.where(name) for name in ("a", "b", "c"))
+
+
 PROFILES = [
     ("plugins: {score: {enabled: [{name: Last, weight: 5}]}}", "n99"),
     ("pluginConfig: [{name: Last, args: {factor: 1}}]", "n99"),
