@@ -331,7 +331,7 @@ def require_scheduler(
 ) -> None:
     """`flag`: of its file. Raises: WrongUsage."""
     # A supervisor loads no scheduler unless it has to judge one.
-    if chosen.file is None and not chosen.plugins:
+    if chosen.file is None and not (chosen.plugins or chosen.known):
         return
     from minikube_py.scheduler.configuration.files import own_plugins, read_scheduler
 
