@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from minikube_py import own_code
 from minikube_py.cli import flags, input_files, virtual
 from minikube_py.cli.table import table
-from minikube_py.errors import WrongUsage
+from minikube_py.errors import MinikubeError, WrongUsage
 
 if TYPE_CHECKING:
     from minikube_py.lab.compare.compare import Comparison
@@ -69,6 +69,7 @@ def _configuration(text: str) -> str:
 def run(arguments: argparse.Namespace) -> int:
     from minikube_py.lab import plots, report
     from minikube_py.lab.compare.compare import CompareOptions, as_json, draw, read, run_compare
+    from minikube_py.scheduler.framework import PluginError
 
     if arguments.page is not None and arguments.scheduler_only:
         raise WrongUsage("--scheduler-only has no timeline for a page; remove one of them")
@@ -90,7 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
         with input_files.wrong_value(flag):
             read(chosen, options.alone)
     report.require_writable(arguments.results)
-    comparison = run_compare(options, lambda text: print(f"  {text}", file=sys.stderr, flush=True))
+    try:
+        comparison = run_compare(options, lambda text: print(f"  {text}", file=sys.stderr, flush=True))
+    except PluginError as error:
+        raise MinikubeError(f"the comparison ends with a plugin's first error: {error}") from error
     document = as_json(comparison)
     print(document.decode() if arguments.json else _told(comparison), end="" if arguments.json else "\n")
     folder = report.results_folder(arguments.results, "compare", datetime.now())

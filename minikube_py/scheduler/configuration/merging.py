@@ -125,7 +125,8 @@ READ_BEFORE: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread",
             "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures",
         ),
-        **dict.fromkeys(("preScore", "score", "reserve", "preBind"), ("VolumeBinding", "DynamicResources")),
+        "score": ("DynamicResources",),
+        **dict.fromkeys(("reserve", "preBind"), ("VolumeBinding", "DynamicResources")),
     },
     "preScore": {"score": ("TaintToleration", "PodTopologySpread", "InterPodAffinity")},
 }  # fmt: skip

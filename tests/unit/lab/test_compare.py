@@ -131,6 +131,16 @@ def test_both_configurations_are_read_before_anything_runs(tmp_path: Path, capsy
     assert f"compare: argument B: {tmp_path}/none.yaml: no such file or directory;" in capsys.readouterr().err
 
 
+def test_a_plugins_error_ends_the_scheduler_alone_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text("class Half:\n    def score(self, state, pod, node):\n        return 50.0\n")
+    words = ["compare", "default", "default", "--plugin", f"{tmp_path}/mine.py:Half", "--scheduler-only"]
+    assert main.main([*words, "--seeds", "1", "--pods", "9", "--nodes", "3", "--results", str(tmp_path)]) == 1
+    printed = capsys.readouterr().err
+    assert 'plugin "Half" failed with: score returned 50.0' in printed and "Traceback" not in printed
+
+
 def test_few_seeds_and_pods_that_are_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "default", "default", "--pods", "40", "--nodes", "5", "--results", str(tmp_path)]
     assert main.main([*words, "--seeds", "5"]) == 0

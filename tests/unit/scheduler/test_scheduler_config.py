@@ -159,6 +159,11 @@ def test_a_point_overrides_the_weight_of_multi_point() -> None:
     assert profile.looking.scorers[0].plugin.name == "TaintToleration" and len(profile.looking.scorers) == 8
 
 
+def test_a_plugin_without_its_filter_may_keep_the_points_that_upstream_then_skips() -> None:
+    without = PluginSet(disabled=frozenset(("VolumeBinding",)))
+    assert "VolumeBinding" not in built(**dict.fromkeys(("preFilter", "filter", "reserve", "preBind"), without)).reservers
+
+
 BROKEN = [
     ("unknown", {"score": PluginSet((("Nonsense", 1),))}, 'ScorePlugin "Nonsense" does not exist'),
     ("unknown anywhere", {"multiPoint": PluginSet((("Foo", 1),))}, 'PreFilterPlugin "Foo" does not exist'),
