@@ -161,7 +161,8 @@ def test_a_point_overrides_the_weight_of_multi_point() -> None:
 
 def test_a_plugin_without_its_filter_may_keep_the_points_that_upstream_then_skips() -> None:
     without = PluginSet(disabled=frozenset(("VolumeBinding",)))
-    assert "VolumeBinding" not in built(**dict.fromkeys(("preFilter", "filter", "reserve", "preBind"), without)).reservers
+    points = dict.fromkeys(("preFilter", "filter", "reserve", "preBind"), without)
+    assert "VolumeBinding" not in built(**points).reservers
 
 
 BROKEN = [
