@@ -163,6 +163,8 @@ class NodeColumns:
         self._priorities: dict[int, int] = {}
         self._claim_slots: dict[str, dict[int, int]] = {}
         """By `namespace/name` of a claim, the number of pods on nodes that name it."""
+        self.pods_are_read = False
+        """Whether a cached result may depend on more of a node's pods than is counted here."""
         self.images = Images()
         self.order: NodeOrder | None = None
         self.topology = Topology(self)
@@ -416,6 +418,8 @@ class NodeColumns:
         if old.priority != new.priority:
             self._count_priority(old.priority, -1)
             self._count_priority(new.priority, 1)
+        if self.pods_are_read:
+            self._touch(node.slot)
 
     def _count_priority(self, priority: int, by: int) -> None:
         number = self._priorities.get(priority, 0) + by

@@ -65,6 +65,7 @@ class Evaluator:
         own = profile.percentage_of_nodes_to_score
         self.profile = profile
         self.columns = columns
+        columns.pods_are_read |= profile.reads_pods_of_nodes
         self._nominations = nominations if nominations is not None else Nominations()
         self.search = Search(columns, percentage_of_nodes_to_score if own is None else own)
         self.uncached = Uncached(columns, profile.kept.scorers, profile.kept_plugins, self.search, matcher, rng)

@@ -13,10 +13,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from minikube_py.errors import MinikubeError
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, PluginError, PluginFactory
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
@@ -40,7 +41,7 @@ class Scope(StrEnum):
     """What `filter` and `score` read besides the pod. A plugin declares it as its attribute `scope`."""
 
     NODE = "NODE"
-    """Only that node. Results are cached for pods that are equal in what it reads of them (`reads`)."""
+    """Only that node with its pods. Results are cached for pods that are equal in what it reads of them (`reads`)."""
     TOPOLOGY = "TOPOLOGY"
     """Nodes with equal values of the labels in its attribute `topology_keys`."""
     CLUSTER = "CLUSTER"
@@ -123,32 +124,19 @@ _FAILED: Final = {
 }
 """Upstream's messages for failing plugin methods."""
 
-_RAISED: Final = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit)
-"""What may come out of code that awaits nothing; CancelledError and SystemExit would end the scheduler in silence."""
 _ASYNC: Final = frozenset(("pre_bind", "bind", "post_filter_through"))
 _WITHOUT: Final[Mapping[str, Any]] = {
     "kinds_needed": (),
     "sign_pod": None,
+    "gate_key": None,
     "bounds": (),
     "unreserve": None,
     "post_bind": None,
 }
 """Methods that cannot fail, and their results if they do."""
 
-
-_SHARED: Final = frozenset(
-    (
-        "pre_filter",
-        "add_pod",
-        "remove_pod",
-        "filter",
-        "filter_nodes",
-        "reject_codes",
-        "pre_score",
-        "score",
-        "score_nodes",
-    )
-)
+_FILTERING: Final = ("pre_filter", "add_pod", "remove_pod", "filter", "filter_nodes", "reject_codes")
+_SHARED: Final = frozenset((*_FILTERING, "pre_score", "score", "score_nodes"))
 """The methods whose results pods share; their second parameter is the pod."""
 
 
@@ -178,7 +166,7 @@ class Guarded:
             if callable(own) and not isinstance(own, type):
                 setattr(self, method, self.guarded(method, own))
         if self.node_local and not signs:
-            self.sign_pod = signature if self.reads is None else self.reads.sign
+            self.sign_pod = attrgetter("uid") if self.reads is None else self.reads.sign
 
     def _scope(self) -> Scope:
         said = getattr(self.plugin, "scope", None)
@@ -209,7 +197,7 @@ class Guarded:
         """Raises: PluginError; ConfigError from `events_to_register`."""
         try:
             return self._checked(method, own(*given), given)
-        except _RAISED as error:
+        except RAISED as error:
             kind = ConfigError if method == "events_to_register" else PluginError
             raise kind(self._said(method, error)) from error
 
@@ -220,7 +208,7 @@ class Guarded:
             self._seen, self._view = pod, ReadPod(pod, self.reads)
         try:
             return self._checked(method, own(state, self._view, *more), more)
-        except _RAISED as error:
+        except RAISED as error:
             raise PluginError(self._said(method, error)) from error
 
     async def _run_async(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
@@ -236,13 +224,13 @@ class Guarded:
                 raise
             # Something else was cancelled that it waited for.
             raise PluginError(self._said(method, error)) from error
-        except _RAISED as error:
+        except RAISED as error:
             raise PluginError(self._said(method, error)) from error
 
     def _or_nothing(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         try:
             return self._checked(method, own(*given), given)
-        except _RAISED as error:
+        except RAISED as error:
             logger.error("plugin %s: %s", self.name, _why(method, error), exc_info=error)
             return _WITHOUT[method]
 
@@ -313,11 +301,3 @@ class Place:
         return isinstance(other, Place) and not (self < other or other < self)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def signature(pod: PodInfo) -> object:
-    """What a plugin may read of a pod besides its spec, before it was asked; None if the pod has volumes."""
-    if pod.volumes:
-        return None
-    labels = tuple(sorted(pod.labels.items()))
-    return pod.namespace, labels, pod.priority, pod.preemption_policy, pod.controller, pod.gates

@@ -7,6 +7,7 @@ Nonsense.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from inspect import iscoroutinefunction
 from math import isnan
 from reprlib import repr as short
 from typing import Any, Final
@@ -16,7 +17,9 @@ import numpy as np
 from minikube_py.scheduler.framework import (
     INT64_MAX,
     MAX_NODE_SCORE,
+    Action,
     Bound,
+    ClusterEvent,
     Code,
     EventRegistration,
     IntArray,
@@ -152,6 +155,15 @@ def _each(kind: type, wanted: str) -> Callable[..., Any]:
     return check
 
 
+def _registrations(found: Any, *given: Any) -> Sequence[EventRegistration]:
+    listed: Sequence[EventRegistration] = _each(EventRegistration, "a sequence of EventRegistration")(found)
+    for event, hint in listed:
+        whole = isinstance(event, ClusterEvent) and isinstance(event.resource, str) and isinstance(event.action, Action)
+        if not whole or not (hint is None or callable(hint)) or iscoroutinefunction(hint):
+            raise Nonsense((event, hint), "a ClusterEvent of a str and an Action, with a hint that is not async,")
+    return listed
+
+
 def _hashable(found: Any, *given: Any) -> Any:
     try:
         frozenset((found,))
@@ -195,9 +207,10 @@ CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "pre_bind": _status,
     "bind": _status,
     "post_bind": _anything,
-    "events_to_register": _each(EventRegistration, "a sequence of EventRegistration"),
+    "events_to_register": _registrations,
     "kinds_needed": _each(NeededKind, "a sequence of NeededKind"),
     "bounds": _each(Bound, "Bounds"),
     "sign_pod": _hashable,
+    "gate_key": _hashable,
 }
 """By method."""

@@ -44,7 +44,7 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
-from minikube_py.scheduler.own import Order, signature
+from minikube_py.scheduler.own import Guarded, Order
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.preparing import Plugins, Scorer
@@ -140,6 +140,7 @@ class Profile:
         self.wide = self.looking.of(frozenset(by_name) - self.local_plugins)
         self.kept_plugins = frozenset(name for name in self.local_plugins if self._is_reusable(name))
         """Those of them whose results are cached by signature."""
+        self.reads_pods_of_nodes = any(isinstance(by_name[name], Guarded) for name in self.kept_plugins)
         self.kept = self.looking.of(self.kept_plugins)
         self.beyond = self.looking.of(frozenset(by_name) - self.kept_plugins)
         self.extensions = {
@@ -284,9 +285,9 @@ class Profile:
         return tuple(parts)
 
     def reads(self, pod: PodInfo) -> object:
-        """A hashable of all that the node-local filters may read of the pod, now or later; None if unknown."""
-        parts: list[object] = [plugin.sign_pod(pod) for plugin in self._filter_signers]
-        parts += [signature(pod) for plugin in self._filter_signers if _is_read(plugin)]
+        """A hashable of all that the node-local filters may read of the pod, now or later; None if unknown. What a
+        custom filter without `sign_pod` will read is not known: the pod itself."""
+        parts = [pod.uid if _is_read(plugin) else plugin.sign_pod(pod) for plugin in self._filter_signers]
         return None if None in parts else (pod.spec, *parts)
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:

@@ -114,6 +114,7 @@ WELL: dict[str, Callable[..., Any]] = {
     "kinds_needed": lambda pod: (),
     "bounds": lambda pod: (),
     "sign_pod": lambda pod: pod.name,
+    "gate_key": lambda pod: (),
 }
 """Each method as a right plugin has it."""
 BESIDE = {
@@ -129,14 +130,21 @@ BESIDE = {
     "kinds_needed": ("filter",),
     "bounds": ("filter",),
     "sign_pod": ("filter", "score"),
+    "gate_key": ("pre_enqueue",),
     "post_filter": ("filter",),
 }
 """What else the plugin has, so that the method is called."""
 ORDERING = ("sort_key", "less")
-UNFIT = {"reject_codes": "filter_nodes", "post_filter": "filter", "bounds": "filter", "unreserve": "reserve"}
+UNFIT = {
+    "reject_codes": "filter_nodes",
+    "post_filter": "filter",
+    "bounds": "filter",
+    "unreserve": "reserve",
+    "gate_key": "pre_enqueue",
+}
 """By method, one that turns the pods down while the plugin is broken, so that the method is called."""
 
-REJECTED = ("unreserve", "bounds", "add_pod", "remove_pod")
+REJECTED = ("unreserve", "bounds", "add_pod", "remove_pod", "gate_key")
 """Fail where nobody waits for an answer, or are not called for each pod: its reason is what rejected it."""
 CACHED = ("sign_pod", "bounds")
 """Called only with scope NODE."""

@@ -197,7 +197,7 @@ def test_all_that_a_profile_has_is_run_alone_or_refused() -> None:
     assert set(POINTS) == {*RUN, *NOT_RUN, *asked} and not RUN & set(NOT_RUN)
     own: Any = NoCluster(Cache().columns)
     derived = {"name", "looking", "local", "local_plugins", "wide", "beyond", "extensions", "sort_key"}
-    derived |= {"kept", "kept_for_each", "kept_others", "kept_plugins"}
+    derived |= {"kept", "kept_for_each", "kept_others", "kept_plugins", "reads_pods_of_nodes"}
     known = {"percentage_of_nodes_to_score", "post_filters", "reservers", "placer"}
     public = {name for name in vars(Profile(ProfileConfig(), own)) if not name.startswith("_")}
     assert public == {*derived, *known, *NOT_RUN.values()}

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from scheduler_objects import node, pod
@@ -18,8 +19,17 @@ from minikube_py.scheduler import registry
 from minikube_py.scheduler.config import ConfigError, SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
-from minikube_py.scheduler.framework import CycleState, PluginError
-from minikube_py.scheduler.own import find
+from minikube_py.scheduler.framework import (
+    Action,
+    ClusterChange,
+    ClusterEvent,
+    CycleState,
+    EventRegistration,
+    PluginError,
+    QueueingHint,
+)
+from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.own import Guarded, find
 from minikube_py.scheduler.scheduler import Scheduler
 
 COMMANDS = [["up"], ["replay", "openb"], ["demo"], ["bench", "density"], ["bench", "schedule"]]
@@ -350,6 +360,141 @@ async def test_gated_pods_are_asked_one_by_one(tmp_path: Path) -> None:
         api.pod("two")
         await settle()
         assert (api.where("x"), api.where("y")) == ("", "n1")
+
+
+QUIET = """
+from minikube_py.scheduler.framework import Code, Status
+
+class Quiet:
+    scope = "NODE"
+    def filter(self, state, pod, node):
+        if any(READ for other in node.pods.values()):
+            return Status(Code.UNSCHEDULABLE, "node(s) had a noisy pod")
+"""
+
+
+def again(api: FakeApi, name: str, **metadata: object) -> None:
+    """The pod with other metadata."""
+    pod = json.loads(json.dumps(api.objects["pods"][f"default/{name}"]))
+    pod["metadata"] |= metadata
+    api.put("pods", pod)
+
+
+SIGNED = "\n    def sign_pod(self, pod):\n        return ()\n"
+
+
+@pytest.mark.parametrize("more", ["", SIGNED], ids=["watched", "signed"])
+async def test_a_verdict_is_renewed_when_a_pod_of_the_node_is_relabelled(tmp_path: Path, more: str) -> None:
+    mine = file(tmp_path, QUIET.replace("READ", "other.labels.get('noisy')") + more)
+    async with scheduling(chosen(f"{mine}:Quiet"), "n1", "n2") as api:
+        for name in ("n1", "n2"):
+            api.pod(f"on-{name}", nodeName=name, metadata={"labels": {"noisy": "yes"}})
+        await settle()
+        api.pod("waits", cpu="1")
+        await settle()
+        assert not api.where("waits")
+        again(api, "on-n1", labels={})
+        await settle()
+        api.pod("new", cpu="1")
+        await settle()
+        assert (api.where("waits"), api.where("new")) == ("n1", "n1")
+
+
+async def test_a_verdict_is_renewed_when_anything_else_of_a_pod_changes(tmp_path: Path) -> None:
+    mine = file(tmp_path, QUIET.replace("READ", "not other.deleting"))
+    async with scheduling(chosen(f"{mine}:Quiet"), "n1") as api:
+        api.pod("old", nodeName="n1")
+        await settle()
+        api.pod("first", cpu="1")
+        await settle()
+        assert not api.where("first")
+        again(api, "old", deletionTimestamp="2026-01-01T00:00:00Z")
+        await settle()
+        api.pod("second", cpu="1")
+        await settle()
+        assert api.where("second") == "n1"
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_updates_of_running_pods_touch_nodes_only_for_plugins_that_may_read_them(
+    tmp_path: Path, own: bool
+) -> None:
+    mine = file(tmp_path, QUIET.replace("READ", "False"))
+    config = chosen(f"{mine}:Quiet") if own else SchedulerConfig()
+    api = FakeApi()
+    api.node("n1")
+    api.pod("runs", nodeName="n1")
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), config)
+    await scheduler.start()
+    before = scheduler.columns.version
+    again(api, "runs", labels={"any": "label"})
+    await settle()
+    assert (scheduler.columns.version > before) == own
+    await scheduler.stop()
+
+
+NAMED = """
+from minikube_py.scheduler.framework import Code, Status
+
+class Named:
+    scope = "NODE"
+    def filter(self, state, pod, node):
+        whose = node.labels.get("for")
+        return None if whose and whose == pod.name else Status(Code.UNSCHEDULABLE, "node(s) were not for it")
+"""
+
+
+async def test_waiting_pods_are_told_apart_by_what_was_not_read_yet(tmp_path: Path) -> None:
+    async with scheduling(chosen(f"{file(tmp_path, NAMED)}:Named"), "n1") as api:
+        for name in ("a", "b", "c"):
+            api.pod(name, cpu="1")
+        await settle()
+        api.node("n1", labels={"for": "c"})
+        await settle()
+        assert [name for name, _ in api.bound] == ["c"]
+
+
+async def later(pod: PodInfo, change: ClusterChange) -> QueueingHint:
+    return QueueingHint.QUEUE
+
+
+EVENTS: dict[str, Any] = {
+    "text": EventRegistration("Node"),  # type: ignore[arg-type]
+    "no resource": EventRegistration(ClusterEvent(None, Action.ALL)),  # type: ignore[arg-type]
+    "no action": EventRegistration(ClusterEvent("Node", None)),  # type: ignore[arg-type]
+    "text as action": EventRegistration(ClusterEvent("Node", "Add")),  # type: ignore[arg-type]
+    "number as hint": EventRegistration(ClusterEvent("Node", Action.ALL), 5),  # type: ignore[arg-type]
+    "async hint": EventRegistration(ClusterEvent("Node", Action.ALL), later),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_events_that_could_not_be_matched_are_refused(name: str) -> None:
+    mine = SimpleNamespace(filter=lambda *_: None, events_to_register=lambda: [EVENTS[name]])
+    with pytest.raises(ConfigError, match='initializing plugin "Mine": events_to_register returned'):
+        Guarded("Mine", mine).events_to_register()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(3)", "asyncio.CancelledError()", "ValueError()"])
+async def test_a_hint_that_fails_leaves_no_pod_behind(tmp_path: Path, raised: str) -> None:
+    text = f"""
+import asyncio
+from minikube_py.scheduler.framework import *
+
+class Broken:
+    def filter(self, state, pod, node):
+        return None if node.name == "n2" else Status(Code.UNSCHEDULABLE, "node(s) were not n2")
+    def hint(self, pod, change):
+        raise {raised}
+    def events_to_register(self):
+        return [EventRegistration(ClusterEvent("Node", Action.ADD), self.hint)]
+"""
+    async with scheduling(chosen(f"{file(tmp_path, text)}:Broken"), "n1") as api:
+        api.pod("p")
+        await settle()
+        api.node("n2")
+        await settle()
+        assert api.where("p") == "n2"
 
 
 def test_an_array_of_another_shape_is_refused(tmp_path: Path) -> None:
