@@ -53,7 +53,8 @@ async def _ask(arguments: argparse.Namespace) -> Json:
 
 def _decided(answer: Json) -> list[str]:
     where = f"is on {answer['node']}" if answer["node"] else "is not bound to a node"
-    lines = [f"{answer['pod']} {where}"]
+    gone = f"; {answer['nodeGone']}" if answer.get("nodeGone") else ""
+    lines = [f"{answer['pod']} {where}{gone}"]
     if (group := answer.get("group")) is not None:
         lines.append(f"of its group {group['name']} {group['pods']} pods are there, {group['scheduled']} have a node")
     decision = answer["decision"]
@@ -86,7 +87,9 @@ def told(answer: Json) -> list[str]:
         lines.append(f"not asked, and may decide differently: extenders {', '.join(answer['extendersNotAsked'])}")
     if answer["best"]:
         after = f"; runner-up: {answer['runnerUp']}" if answer["runnerUp"] else ""
-        lines.append(f"best: {', '.join(answer['best'][:5])}{after}")
+        best = answer["best"][:5]
+        more = f" and {answer['tied'] - len(best)} more" if answer["tied"] > len(best) else ""
+        lines.append(f"best: {', '.join(best)}{more}{after}")
     if answer["nodes"]:
         lines.append(_nodes(answer["nodes"]))
     lines += [f"{each['nodes']} node(s): {each['reason']}: {each['change']}" for each in answer.get("changes", ())]

@@ -102,21 +102,20 @@ def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Seq
 def without(evaluator: Evaluator, pod: PodInfo, node_name: str) -> Iterator[None]:
     """Temporarily removes the pod from `node_name` ("": nowhere). No awaiting inside."""
     columns = evaluator.columns
-    node = columns.by_name.get(node_name) if node_name else None
-    counted = node.pods.get(pod.uid) if node is not None else None
-    if node is None or counted is None:
+    node = columns.by_name.get(node_name)
+    if node is None or pod.uid not in node.pods:
         yield
         return
-    order = list(node.pods)
+    counted, order = node.pods[pod.uid], list(node.pods)
     columns.remove_pod(counted, node_name)
     try:
         yield
     finally:
         columns.add_pod(counted, node_name)
+        node = columns.by_name[node_name]  # Another one, if it is gone and this is its last pod.
         # Order decides which of equal pods preemption evicts.
-        pods = {uid: node.pods[uid] for uid in order}
-        node.pods.clear()
-        node.pods.update(pods)
+        for uid in order:
+            node.pods[uid] = node.pods.pop(uid)
 
 
 # --- changes that would help ----------------------------------------------------------------------------------------
@@ -187,8 +186,8 @@ def victims_of(run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> Candidate
 
 
 def judged(run: ProfileRun, pod: PodInfo, limit: int, first: str = "") -> Json:
-    """Where the pod would go now. `limit`: maximum nodes listed, 0 for all. `first`: the node listed before
-    higher-ranked ones. Raises: PluginError."""
+    """Where the pod would go now. `limit`: maximum nodes listed, and of the `tied` best ones, 0 for all.
+    `first`: the node listed before higher-ranked ones. Raises: PluginError."""
     evaluator = run.evaluator
     found = verdicts(evaluator, pod)
     fitting = [verdict for verdict in found if verdict.total is not None]
@@ -198,7 +197,8 @@ def judged(run: ProfileRun, pod: PodInfo, limit: int, first: str = "") -> Json:
         top = top[:1]
     document: Json = {
         "pod": pod.key,
-        "best": top,
+        "best": top[: limit or None],
+        "tied": len(top),
         "runnerUp": fitting[len(top)].node.name if len(fitting) > len(top) else "",
         "fits": len(fitting),
         "of": len(found),
@@ -259,7 +259,7 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
         try:
             document = judged(run, pod if question == "what-if" else _unplaced(pod), limit, pod.node_name)
         except PluginError as error:
-            nothing = {"best": [], "runnerUp": "", "fits": 0, "of": scheduler.columns.count, "nodes": []}
+            nothing = {"best": [], "tied": 0, "runnerUp": "", "fits": 0, "of": scheduler.columns.count, "nodes": []}
             document = {"pod": pod.key, **nothing, "message": str(error), "changes": [], "preemption": None}
     if scheduler.extenders:
         # Extenders may count a query as granted.
@@ -269,17 +269,17 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
         told = {} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}}
         return {**document, **told}
     document |= {"node": pod.node_name, "nowS": round(scheduler.clock.monotonic_s(), 6)}
-    decisions = scheduler.decisions
-    numbers = decisions.numbers_of(pod.uid)
+    if pod.node_name and scheduler.node(pod.node_name) is None:
+        document["nodeGone"] = f"node {pod.node_name} does not exist"
+    numbers = scheduler.decisions.numbers_of(pod.uid)
     wanted = int(params["at"]) if params.get("at") else (numbers[-1] if numbers else None)
     if wanted is not None and wanted not in numbers:
         remembered = ", ".join(map(str, numbers)) or "none"
         raise ValueError(f"decision {wanted} on pod {pod.key} is not recorded; those recorded are: {remembered}")
-    explanation = decisions.explain(pod.uid, run.evaluator, wanted) if wanted is not None else None
+    explanation = scheduler.decisions.explain(pod.uid, run.evaluator, wanted) if wanted is not None else None
     if run.rounds is not None and (placed := run.rounds.decision(pod.uid)) is not None:
         document["flow"] = {**placed._asdict(), "path": [step._asdict() for step in placed.path], "price": placed.price}
-    document |= waits(scheduler, run, pod)
-    document["decisions"] = numbers
+    document |= {**waits(scheduler, run, pod), "decisions": numbers}
     document["decision"] = None if explanation is None or wanted is None else decision_json(wanted, explanation)
     return document
 

@@ -83,7 +83,7 @@ class Page:
         self._asked_s = 0.0
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
-        """One answer is made at a time, in slices, however many wait: so the loop serves others, too."""
+        """One answer is made at a time, however many wait: of nodes in slices, of `explain pod` in one step."""
 
     def link(self) -> str:
         """A single-use path to the page. Its code is in the fragment, which browsers do not send."""

@@ -1,7 +1,6 @@
 """The page's state, updated by node and pod events. Pure: `Page` feeds and queries it.
 
-Each change gives a node the next sequence number. A client at number n gets only the nodes changed since, so a response
-costs what changed, not the total.
+Each change gives a node the next sequence number; a client at number n gets only the nodes changed since.
 """
 
 from __future__ import annotations
@@ -107,8 +106,8 @@ class View:
         self.sequence = self._start = start
         self.pods: dict[str, PodFacts] = {}
         self.pending: dict[str, None] = {}
-        self._pending_at = 0
-        """The number of the last change of a waiting pod."""
+        self._pending_at = self._labels_at = 0
+        """The numbers of the last change of a waiting pod, and of the last that brought a new label."""
         self.totals = {"created": 0, "bound": 0, "running": 0, "deleted": 0}
         self._nodes: dict[str, _Node] = {}
         self._latest: dict[str, None] = {}
@@ -147,6 +146,8 @@ class View:
         before, after = (each.labels if each is not None else {} for each in (old, new))
         for labels, by in ((after, 1), (before, -1)) if before != after else ():
             for label, value in labels.items():
+                if label not in self._values:
+                    self._labels_at = self.sequence + 1
                 values = self._values.setdefault(label, Counter())
                 values[value] += by
                 if not values[value]:
@@ -237,16 +238,15 @@ class View:
 
     def changes(self, since: int) -> Json:
         """Names of the nodes that changed after `since`; `rows` says more, also after further events: what they change
-        has a later number. `all`: everything is sent, at the start or to a page too far behind; `labels` are then the
-        nodes' labels, fewest values first."""
+        has a later number. `all`: everything is sent, at the start or to a page too far behind; `labels` are then, and
+        if there is a new one, the nodes' labels, fewest values first."""
         everything = self._everything(since)
-        gone = (name for at, name in self._gone if at > since and name not in self._latest)
         return {
             "sequence": self.sequence,
             "all": everything,
             "nodes": list(self._latest if everything else self._changed(since)),
-            "gone": [] if everything else list(gone),
-            "labels": self._labels() if everything else [],
+            "gone": [] if everything else [name for at, name in self._gone if at > since and name not in self._latest],
+            "labels": self._labels() if everything or self._labels_at > since else [],
         }
 
     def _everything(self, since: int) -> bool:

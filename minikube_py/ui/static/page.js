@@ -277,6 +277,7 @@ const count = (number, what) => `${number.toLocaleString("en")} ${what}${number 
 /** The recorded decision with the scores of that time, and how nodes rank now, the pod's own first. */
 function whyNode(pod, why) {
   const parts = [element("h2", "Why this node")], { decision, flow } = why;
+  if (why.nodeGone) parts.push(element("p", `${why.nodeGone}.`, { className: "reason" }));
   if (flow) parts.push(element("p", `Flow round ${flow.round} of ${flow.model}: its path cost ${flow.price}; waiting would have cost ${flow.alternative}.`));
   if (decision && decision.node) {
     const took = pod.moments.scored - pod.moments.attempted;
@@ -299,7 +300,7 @@ function whyWaiting(pod, why) {
   if (heldBack) parts.push(element("p", `Held back by ${heldBack.plugin}: ${heldBack.reason}`));
   const said = (decision && decision.message) || why.message || pod.reason;
   if (said) parts.push(element("p", said, { className: "reason" }));
-  if (why.fits) parts.push(element("p", `Now ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit; best: ${why.best.slice(0, 5).join(", ")}.`));
+  if (why.fits) parts.push(element("p", `Now ${why.fits.toLocaleString("en")} of ${count(why.of, "node")} would fit; best: ${why.best.slice(0, 5).join(", ")}${why.tied > 5 ? ` and ${(why.tied - 5).toLocaleString("en")} more` : ""}.`));
   else if ((why.changes || []).length) parts.push(tableOf(["nodes", "refuse it because", "to fit there"], why.changes.map((each) => [each.nodes.toLocaleString("en"), each.reason, each.change]), "said"));
   if (preemption) parts.push(element("p", `Preemption would evict from ${preemption.node}: ${preemption.victims.map((each) => each.pod).join(", ")}.`));
   return parts;

@@ -15,7 +15,7 @@ from scheduler_objects import pod_object
 from scheduler_world import FakeApi, ManualClock, settle
 
 from minikube_py.api.errors import StatusError
-from minikube_py.cli.explain_pod import told
+from minikube_py.cli.explain_pod import _decided, told
 from minikube_py.cluster.virtual import VirtualCluster
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
@@ -258,6 +258,35 @@ async def test_a_pods_nominated_node_comes_before_a_better_one() -> None:
             api.pod(name, cpu="1", priority=5, status=status)
             await settle()
             assert api.where(name) == best
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+async def test_of_a_pod_whose_node_is_gone_that_is_told(pods: int) -> None:
+    """Its last pod, or one of several: the others stay counted, in their order."""
+    async with scheduling(n1={"cpu": "4"}, gone={"cpu": "4"}) as (api, scheduler):
+        for number in range(pods):
+            api.pod(f"p{number}", cpu="1", nodeName="gone")
+        api.pod("never", cpu="1", nodeName="was-never-there")
+        await settle()
+        assert "nodeGone" not in asked(scheduler, "p0")
+        api.delete("nodes", "gone")
+        await settle()
+        for name, node in ((f"p{pods - 1}", "gone"), ("p0", "gone"), ("never", "was-never-there"), ("p0", "gone")):
+            found = asked(scheduler, name)
+            assert (found["node"], found["nodeGone"]) == (node, f"node {node} does not exist")
+            assert (found["best"], found["of"]) == (["n1"], 1)
+            assert _decided(found)[0] == f"default/{name} is on {node}; node {node} does not exist"
+        assert list(scheduler.columns.by_name["gone"].pods) == [f"uid-default-p{number}" for number in range(pods)]
+
+
+async def test_of_many_nodes_that_are_as_good_as_many_are_named_as_are_listed() -> None:
+    async with scheduling(**{f"n{number:02}": {"cpu": "4"} for number in range(20)}) as (api, scheduler):
+        api.pod("p", cpu="1")
+        await settle()
+        found = asked(scheduler, "p", limit="6")
+        assert (len(found["best"]), found["tied"], len(found["nodes"])) == (6, 20, 6)
+        assert f"best: {', '.join(found['best'][:5])} and 15 more" in told(found)
+        assert len(asked(scheduler, "p")["best"]) == 20
 
 
 async def test_what_a_pod_needs_is_read_before_the_answer() -> None:

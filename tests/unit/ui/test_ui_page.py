@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -236,6 +237,20 @@ def test_nothing_is_watched_when_nobody_looks(browser: Browser) -> None:
     assert watchers(browser) == before
     again = browser.json("state", since=str(number))
     assert again["all"], "a page that comes back is sent everything"
+
+
+def test_what_a_hidden_page_forgets_is_what_the_docs_say(browser: Browser) -> None:
+    browser.login()
+    browser.json("state", since="0")
+    send(browser.cluster, "seen")
+    assert "created" in browser.json("pod", key="default/seen")["moments"]
+    assert browser.json("state", since="0")["latency_s"]
+    browser.cluster.advance(pages.IDLE_S + 1)
+    assert not {"created", "bound", "running"} & {*browser.json("pod", key="default/seen")["moments"]}
+    assert browser.json("state", since="0")["latency_s"] == {}
+    told = (Path(__file__).parents[3] / "docs/how-to/live-page.md").read_text(encoding="utf-8")
+    assert " ".join(told.split()).count(f"hidden for more than {pages.IDLE_S:.0f} seconds") == 1
+    assert f"hidden (another tab) for more than {pages.IDLE_S:.0f} seconds" in " ".join(told.split())
 
 
 def test_watches_are_of_no_request(browser: Browser) -> None:

@@ -160,6 +160,21 @@ def test_labels_are_those_of_the_nodes_that_there_are() -> None:
     assert view.changes(0)["labels"] == [] and not view._values
 
 
+def test_a_label_that_is_new_is_told_to_pages_that_are_open() -> None:
+    view = View()
+    view.put_node(node_facts(node("a", zone="z1")))
+    seen = view.sequence
+    view.put_node(node_facts(node("b", zone="z2")))
+    assert view.changes(seen)["labels"] == [], "no new label"
+    labelled = node("b", zone="z2")
+    labelled["metadata"]["labels"]["rack"] = "r1"
+    seen = view.sequence
+    view.put_node(node_facts(labelled))
+    view.put_node(node_facts(node("c")))
+    assert view.changes(seen)["labels"] == ["rack", views.ZONE]
+    assert view.changes(view.sequence)["labels"] == []
+
+
 def test_moments_and_waits_are_those_that_were_seen() -> None:
     view = View()
     view.put_pod(pod_facts(pod("old")), 0.0)
