@@ -53,8 +53,7 @@ async def _ask(arguments: argparse.Namespace) -> Json:
 
 def _decided(answer: Json) -> list[str]:
     where = f"is on {answer['node']}" if answer["node"] else "is not bound to a node"
-    gone = f"; {answer['nodeGone']}" if answer.get("nodeGone") else ""
-    lines = [f"{answer['pod']} {where}{gone}"]
+    lines = [f"{answer['pod']} {where}", *filter(None, [answer.get("nodeGone")])]
     if (group := answer.get("group")) is not None:
         lines.append(f"of its group {group['name']} {group['pods']} pods are there, {group['scheduled']} have a node")
     decision = answer["decision"]
@@ -87,9 +86,7 @@ def told(answer: Json) -> list[str]:
         lines.append(f"not asked, and may decide differently: extenders {', '.join(answer['extendersNotAsked'])}")
     if answer["best"]:
         after = f"; runner-up: {answer['runnerUp']}" if answer["runnerUp"] else ""
-        best = answer["best"][:5]
-        more = f" and {answer['tied'] - len(best)} more" if answer["tied"] > len(best) else ""
-        lines.append(f"best: {', '.join(best)}{more}{after}")
+        lines.append(f"best ({answer['tied']}): {', '.join(answer['best'][:5])}{after}")
     if answer["nodes"]:
         lines.append(_nodes(answer["nodes"]))
     lines += [f"{each['nodes']} node(s): {each['reason']}: {each['change']}" for each in answer.get("changes", ())]
