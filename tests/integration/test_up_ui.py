@@ -88,6 +88,38 @@ async def test_five_thousand_nodes_fit_and_the_arrows_reach_them(tmp_path: Path)
             assert seen["moved"] == ["n-0", "n-1", f"n-{seen['columns'] + 1}", "n-1", "n-0", "n-4999"]
 
 
+async def test_every_node_is_on_the_canvas_however_many_groups_there_are(tmp_path: Path) -> None:
+    with up("--nodes", "1", "--ui") as running:
+        assert running.until_said("/ui/#")
+        link = next(found[0] for line in running.lines if (found := re.search(r"https://\S+/ui/#\S+", line)))
+        async with opened(link, tmp_path) as tab:
+            await tab.until("document.querySelector('#counts')?.textContent.includes('nodes1')")
+            await groups_fit(tab)
+
+
+async def groups_fit(tab) -> None:  # type: ignore[no-untyped-def]
+    for groups, boxes in ((3, 60), (60, 60), (5000, 5000)):
+        drawn = await tab.value(f"({GRID_OF_GROUPS})({groups}, {boxes})")
+        assert len(drawn["order"]) == boxes and drawn["bottom"] <= drawn["height"]
+        if groups == 3:
+            assert drawn["titles"] == ["g-0", "g-1", "g-2"]
+        else:
+            (title,) = drawn["titles"]
+            assert title.startswith(f"{groups:,} groups, too many for a title each")
+        assert drawn["order"] == sorted(drawn["order"]), "nodes of a group stay together"
+
+
+GRID_OF_GROUPS = """(groups, boxes) => {
+  const canvas = document.querySelector('#nodes'), grid = new Grid(canvas);
+  for (let at = 0; at < boxes; at++) {
+    grid.nodes.set(`n-${at}`, { zone: `g-${at % groups}`, ready: true, open: true, pods: 0, amounts: { cpu: [0, 1] } });
+  }
+  grid.draw('cpu');
+  const bottom = Math.max(...[...grid.nodes.values()].map((each) => each.y)) + grid.cell.size;
+  const order = grid.order.map((name) => grid.nodes.get(name).zone);
+  return { order, bottom, height: canvas.clientHeight, titles: grid.cell.titles.map(([text]) => text) };
+}"""
+
 GRID_OF_5000 = """(() => {
   const canvas = document.querySelector('#nodes'), grid = new Grid(canvas), moved = [], pen = canvas.getContext('2d');
   const share = (at) => [0, 2000, 4000][at % 3];

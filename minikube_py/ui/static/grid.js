@@ -77,15 +77,22 @@ class Grid {
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(name);
     }
-    const titles = [...groups.keys()].sort(), title = titles.length > 1 || titles[0] ? 18 : 0;
+    const parts = [...groups.keys()].sort().map((each) => [each, groups.get(each).sort(collator.compare)]), title = parts.length > 1 || parts[0]?.[0] ? 18 : 0;
+    const together = [[`${parts.length.toLocaleString("en")} groups, too many for a title each; their nodes follow one another`, parts.flatMap(([, names]) => names)]];
+    if (!this.fit(parts, title, width, height, parts.length < 2)) this.fit(together, title, width, height, true);
+    this.laidOut = true;
+  }
+
+  /** Places the groups with the largest boxes that fit; false if none do, unless they `must` be placed. */
+  fit(groups, title, width, height, must) {
     for (let size = 110; size >= 2; size--) {
       const gap = size > 60 ? 6 : size > 12 ? 3 : 1, columns = Math.max(1, Math.floor(width / (size + gap)));
-      const rows = titles.reduce((sum, each) => sum + Math.ceil(groups.get(each).length / columns), 0);
-      if (rows * (size + gap) + titles.length * title > height && size > 2) continue;
-      this.place(titles.map((each) => [each, groups.get(each)]), size, gap, columns, title);
-      break;
+      const rows = groups.reduce((sum, [, names]) => sum + Math.ceil(names.length / columns), 0);
+      if (rows * (size + gap) + groups.length * title > height && !(must && size === 2)) continue;
+      this.place(groups, size, gap, columns, title);
+      return true;
     }
-    this.laidOut = true;
+    return false;
   }
 
   place(groups, size, gap, columns, title) {
@@ -94,7 +101,7 @@ class Grid {
     let y = 0;
     for (const [zone, names] of groups) {
       if (title) { this.cell.titles.push([zone || `no ${this.groupedBy}`, y + 13]); y += title; }
-      names.sort(collator.compare).forEach((name, index) => {
+      names.forEach((name, index) => {
         const node = this.nodes.get(name);
         node.x = (index % columns) * (size + gap);
         node.y = y + Math.floor(index / columns) * (size + gap);
