@@ -14,13 +14,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from minikube_py.client.rest import ResourceRef
 from minikube_py.scheduler.framework import (
     INT64_MAX,
+    INT64_MIN,
     MAX_NODE_SCORE,
     Action,
     Bound,
     ClusterEvent,
     Code,
+    Dimension,
+    DimensionKind,
     EventRegistration,
     IntArray,
     PermitResult,
@@ -144,24 +148,33 @@ def _codes(found: Any, *given: Any) -> tuple[IntArray, Callable[[int], Status]]:
     return codes, known.__getitem__
 
 
-def _each(kind: type, wanted: str) -> Callable[..., Any]:
+def _each(kind: type, is_whole: Callable[[Any], bool], wanted: str) -> Callable[..., Any]:
     def check(found: Any, *given: Any) -> Sequence[Any]:
         if isinstance(found, Iterable) and not isinstance(found, str | bytes):
             listed = list(found)
-            if all(isinstance(each, kind) for each in listed):
+            if all(isinstance(each, kind) and is_whole(each) for each in listed):
                 return listed
         raise Nonsense(found, wanted)
 
     return check
 
 
-def _registrations(found: Any, *given: Any) -> Sequence[EventRegistration]:
-    listed: Sequence[EventRegistration] = _each(EventRegistration, "a sequence of EventRegistration")(found)
-    for event, hint in listed:
-        whole = isinstance(event, ClusterEvent) and isinstance(event.resource, str) and isinstance(event.action, Action)
-        if not whole or not (hint is None or callable(hint)) or iscoroutinefunction(hint):
-            raise Nonsense((event, hint), "a ClusterEvent of a str and an Action, with a hint that is not async,")
-    return listed
+def _is_registration(each: EventRegistration) -> bool:
+    event, hint = each
+    whole = isinstance(event, ClusterEvent) and isinstance(event.resource, str) and isinstance(event.action, Action)
+    return whole and (hint is None or (callable(hint) and not iscoroutinefunction(hint)))
+
+
+def _is_kind(each: NeededKind) -> bool:
+    named = isinstance(each.resource, ResourceRef) and isinstance(each.name, str)
+    return named and callable(each.project) and isinstance(each.indexers, Mapping)
+
+
+def _is_bound(each: Bound) -> bool:
+    of, low, high, values = each
+    named = isinstance(of, Dimension) and isinstance(of.kind, DimensionKind) and isinstance(of.name, str)
+    numbers = all(isinstance(end, int | np.integer) and INT64_MIN <= end <= INT64_MAX for end in (low, high))
+    return named and numbers and isinstance(values, frozenset | None)
 
 
 def _hashable(found: Any, *given: Any) -> Any:
@@ -207,9 +220,11 @@ CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "pre_bind": _status,
     "bind": _status,
     "post_bind": _anything,
-    "events_to_register": _registrations,
-    "kinds_needed": _each(NeededKind, "a sequence of NeededKind"),
-    "bounds": _each(Bound, "Bounds"),
+    "events_to_register": _each(
+        EventRegistration, _is_registration, "EventRegistrations of ClusterEvents with an Action, hints not async,"
+    ),
+    "kinds_needed": _each(NeededKind, _is_kind, "a sequence of NeededKind"),
+    "bounds": _each(Bound, _is_bound, "Bounds of Dimensions by int64"),
     "sign_pod": _hashable,
     "gate_key": _hashable,
 }

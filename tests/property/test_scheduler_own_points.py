@@ -18,13 +18,18 @@ from virtual_time import run_virtually
 from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig, SchedulerConfig
 from minikube_py.scheduler.framework import (
     SKIP,
+    Bound,
     Code,
+    Dimension,
+    DimensionKind,
+    EventRegistration,
     PermitResult,
     PluginError,
     PostFilterResult,
     PreFilterResult,
     Status,
 )
+from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.own import Guarded
 from minikube_py.scheduler.own_results import CHECKS
@@ -32,6 +37,7 @@ from minikube_py.scheduler.plugins.queueing import PrioritySort
 from minikube_py.scheduler.scheduler import Scheduler
 
 NAN = float("nan")
+CPU_FREE = Dimension(DimensionKind.FREE, "cpu")
 NO = Status(Code.UNSCHEDULABLE, "no")
 
 
@@ -82,6 +88,12 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "node": lambda: (PostFilterResult(7), Status(Code.SUCCESS)),  # type: ignore[arg-type]
     "codes": lambda: (np.full(3, -1), lambda code: None),
     "broken": Broken,
+    "bound of a text": lambda: [Bound("cpu", 1)],  # type: ignore[arg-type]
+    "bound by nothing": lambda: [Bound(CPU_FREE, None)],  # type: ignore[arg-type]
+    "bound by a text": lambda: [Bound(CPU_FREE, "1")],  # type: ignore[arg-type]
+    "bound beyond": lambda: [Bound(CPU_FREE, 1 << 70)],
+    "kind of nothing": lambda: [NeededKind(None, None, None)],  # type: ignore[arg-type]
+    "event of nothing": lambda: [EventRegistration("Node")],  # type: ignore[arg-type]
 }
 
 
@@ -257,3 +269,10 @@ def test_nonsense_of_the_others_is_told_by_name(answer: str) -> None:
     if answer != "pair":
         with pytest.raises(PluginError, match='running PostFilter plugin "Mine"'):
             run_virtually(guarded.guarded("post_filter_through", ANSWERS[answer]))
+
+
+@pytest.mark.parametrize("method", ["bounds", "kinds_needed"])
+@pytest.mark.parametrize("answer", sorted(ANSWERS))
+def test_nonsense_of_what_cannot_fail_is_nothing(answer: str, method: str) -> None:
+    guarded: Any = Guarded("Mine", type("Mine", (), {"filter": WELL["filter"]})())
+    assert guarded.guarded(method, ANSWERS[answer])(None) == ()
