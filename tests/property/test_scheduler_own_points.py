@@ -4,8 +4,9 @@ pod says which plugin it is, no node stays charged, and the pod is placed once t
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,14 @@ from minikube_py.scheduler.scheduler import Scheduler
 NAN = float("nan")
 CPU_FREE = Dimension(DimensionKind.FREE, "cpu")
 NO = Status(Code.UNSCHEDULABLE, "no")
+
+
+@pytest.fixture(autouse=True)
+def _unlogged() -> Iterator[None]:
+    """Texts with lone surrogates are logged, which pytest's workers cannot send in a report."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 class Broken:
