@@ -5,7 +5,6 @@ One loader for all of them, with uniform errors about what is wrong and where.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -19,8 +18,6 @@ from typing import Any
 
 from minikube_py.errors import RequestError
 
-RAISED = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit)
-"""What may come out of code that awaits nothing; CancelledError and SystemExit would end a task in silence."""
 _PRODUCT = Path(__file__).parent
 
 

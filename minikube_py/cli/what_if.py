@@ -32,11 +32,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     with input_files.wrong_value("POD.yaml"):
         try:
-            pod, _ = yaml_text.read(read_file(arguments.file))
+            pod, *more = yaml_text.documents(read_file(arguments.file)) or [None]
         except yaml_text.YamlError as error:
             raise InvalidRequest(f"{arguments.file}: {error}") from None
-        if not isinstance(pod, dict) or pod.get("kind") != "Pod":
-            raise InvalidRequest(f"{arguments.file} is not a Pod")
+        if more or not isinstance(pod, dict) or pod.get("kind") != "Pod":
+            raise InvalidRequest(f"{arguments.file} {'has several objects' if more else 'is not a Pod'}")
     answer = run_interruptible(_ask(arguments, pod))
     lines = [f"{answer['pod']} of {arguments.file}: nothing was created", "", *told(answer)]
     print(json.dumps(answer, indent=2) if arguments.json else "\n".join(lines))

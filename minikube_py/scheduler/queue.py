@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any, Final
 
-from minikube_py.own_code import RAISED
 from minikube_py.scheduler.asking import Group, Groups, Unasked
 from minikube_py.scheduler.framework import (
     EVENT_ASSIGNED_POD_DELETE,
@@ -28,7 +27,7 @@ from minikube_py.scheduler.framework import (
     ClusterChange,
 )
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
-from minikube_py.scheduler.rules import Rules
+from minikube_py.scheduler.rules import RAISED, Rules
 
 logger = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.evaluate import Evaluator
     from minikube_py.scheduler.profile import Profile
 
+RAISED = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit)
+"""What may come out of code that awaits nothing; CancelledError and SystemExit would end a task in silence."""
 NO_NEEDS: Mapping[str, int] = {}
 
 

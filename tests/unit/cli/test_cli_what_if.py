@@ -63,3 +63,13 @@ def test_the_answer_names_the_pod_of_the_file(
     said = capsys.readouterr().out
     assert said.startswith(f"default/web of {file}: nothing was created\n")
     assert "2 of 2" in said or "2/2" in said
+
+
+@pytest.mark.parametrize(("text", "said"), [(f"{POD}---\n{POD}", "has several objects"), ("", "is not a Pod")])
+def test_a_file_of_another_number_of_pods_is_refused(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(text)
+    assert main(["what-if", str(file), "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert said in capsys.readouterr().err
