@@ -85,7 +85,10 @@ def _runs(plugin: object, point: str) -> bool:
     return any(callable(getattr(plugin, method, None)) for method in _METHODS.get(point, ()))
 
 
-PREPARED_HERE = {"preFilter": ("filter", "VolumeZone", "NodeVolumeLimits"), "preScore": ("score", "DynamicResources")}
+PREPARED_HERE = {
+    "preFilter": ("filter", "NodeName", "VolumeZone", "NodeVolumeLimits"),
+    "preScore": ("score", "DynamicResources", "ImageLocality"),
+}
 """By point, the one that it prepares, and the plugins that do without it upstream, or compute it where they need it."""
 
 

@@ -15,7 +15,8 @@ from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig, 
 from minikube_py.scheduler.configuration.checking import checked
 from minikube_py.scheduler.configuration.messages import API_VERSION
 from minikube_py.scheduler.evaluate import Evaluator
-from minikube_py.scheduler.profile import Profile
+from minikube_py.scheduler.profile import PREPARED_HERE, Profile, _runs
+from minikube_py.scheduler.registry import UPSTREAM_POINTS
 
 
 def document(**more: Any) -> dict[str, Any]:
@@ -163,6 +164,15 @@ def test_a_plugin_without_its_filter_may_keep_the_points_that_upstream_then_skip
     without = PluginSet(disabled=frozenset(("VolumeBinding",)))
     points = dict.fromkeys(("preFilter", "filter", "reserve", "preBind"), without)
     assert "VolumeBinding" not in built(**points).reservers
+
+
+def test_what_upstream_does_not_prepare_is_prepared_with_what_it_is_for() -> None:
+    """Without, a plugin that has nothing to say of a pod would be asked about every node."""
+    profile = built()
+    for before, (_, *names) in PREPARED_HERE.items():
+        ran = {name for name, plugin in profile._made.items() if _runs(plugin, before)}
+        missing = {name for name in ran if before not in UPSTREAM_POINTS[name]} - {*names}
+        assert not missing, (before, missing)
 
 
 BROKEN = [
