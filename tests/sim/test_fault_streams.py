@@ -19,7 +19,7 @@ from minikube_py.sim.run import RunOptions, drawn_faults, drawn_options
 SEEDS = range(300)
 ROW = Injection("new_row", "a row that was not there when the seeds were reported", at_once("new_row"), lambda *_: True)
 VERBS = ("get", "list", "watch", "create", "update", "delete", "ADDED", "MODIFIED", "DELETED")
-CALM = aimed_faults.Calm(60 * S, {(verb, plural): 3 for verb in VERBS for plural in ("pods", "services")})
+CALM = aimed_faults.FaultlessRun(60 * S, {(verb, plural): 3 for verb in VERBS for plural in ("pods", "services")})
 Faults = dict[str, Any]
 Histories = dict[int, tuple[Any, Faults]]
 
