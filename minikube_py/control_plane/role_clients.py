@@ -259,8 +259,6 @@ class KubeletRole(ClientRole):
             specs = shapes if shapes is not None else numbered_nodes(self._nodes)
             await self.run(None, partial(make, KubeletConfig(nodes=tuple(specs), share=share, stages=stages)))
             return f"{len(specs)} nodes"
-        if share.count > 1:
-            raise SetupError("--share and --claim-share exclude each other: a claimed share is not named")
         transport = await self.connect()
         slot, elector = await self._claimed(self._claim, self.own_connection(), clock)
         first = slot * self._nodes

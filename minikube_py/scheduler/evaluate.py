@@ -19,7 +19,7 @@ from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.cached_results import KEPT_MAX, Barred, CachedResult, CachedResults
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.dry_run import DryRuns, charge, copied
-from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of, narrowed
+from minikube_py.scheduler.filtering import diagnose, fitting, fitting_of, fitting_slots, narrowed
 from minikube_py.scheduler.framework import (
     MAX_NODE_SCORE,
     BoolArray,
@@ -304,13 +304,10 @@ class Evaluator:
         return asked is not None and (_passes(asked[0], pod, asked[1]) or self._may_preempt(asked[0], pod, asked[1]))
 
     def _fits_any(self, pod: PodInfo) -> bool:
-        nodes = self.columns.all()
         try:
-            prepared = self.beside(pod)
+            return bool(len(fitting_slots(self.beside(pod), pod, self.columns)))
         except Rejected:
             return False
-        mask = fitting(prepared, pod, nodes)
-        return bool((mask if prepared.node_names is None else mask & nodes.name_mask(prepared.node_names)).any())
 
     def may_preempt_elsewhere(self, pod: PodInfo, node_name: str) -> bool:
         """Whether a change of this node, or without a name of any and at any time, may let the pod preempt on another:
@@ -426,11 +423,7 @@ class Evaluator:
         except Rejected as rejected:
             raise self.rejection(rejected) from None
         columns = self.columns
-        nodes = columns.all()
-        mask = fitting(prepared, pod, nodes)
-        if prepared.node_names is not None:
-            mask &= nodes.name_mask(prepared.node_names)
-        selected = np.flatnonzero(mask)
+        selected = fitting_slots(prepared, pod, columns)
         if not len(selected):
             raise FitError(diagnose(self.columns, pod, prepared))
         if len(selected) > 1:

@@ -73,6 +73,15 @@ def narrowed(mask: BoolArray, prepared: Prepared, pod: PodInfo, nodes: Nodes) ->
     return mask
 
 
+def fitting_slots(prepared: Prepared, pod: PodInfo, columns: NodeColumns) -> IntArray:
+    """Of all nodes, those that PreFilter left and that pass all filters."""
+    nodes = columns.all()
+    mask = fitting(prepared, pod, nodes)
+    if prepared.node_names is not None:
+        mask &= nodes.name_mask(prepared.node_names)
+    return np.flatnonzero(mask)
+
+
 def fitting_of(prepared: Prepared, pod: PodInfo, columns: NodeColumns, slots: IntArray) -> IntArray:
     """Those of `slots` that fit."""
     return slots[fitting(prepared, pod, columns.some(slots))]

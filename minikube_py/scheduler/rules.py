@@ -33,8 +33,6 @@ class Rules:
         fits: Callable[[PodInfo, str], bool],
         local_plugins: frozenset[str],
         pre_enqueue: Callable[[PodInfo], Status],
-        needs: Callable[[PodInfo], Mapping[str, int]] = lambda pod: NO_NEEDS,
-        promised: Callable[[PodInfo], str] = lambda pod: "",
     ) -> None:
         self.hints: dict[str, list[EventRegistration]] = {}
         for plugin, registration in events:
@@ -42,8 +40,8 @@ class Rules:
         self.fits = fits
         self.local_plugins = local_plugins
         self.pre_enqueue = pre_enqueue
-        self.needs = needs
-        self.promised = promised
+        self.needs: Callable[[PodInfo], Mapping[str, int]] = lambda pod: NO_NEEDS
+        self.promised: Callable[[PodInfo], str] = lambda pod: ""
         self.reads: Callable[[PodInfo], object] = lambda pod: pod.spec
         self.elsewhere: Callable[[PodInfo, str], bool] = lambda pod, node: False
         self._gates: Mapping[str, Callable[[PodInfo], object]] = {}

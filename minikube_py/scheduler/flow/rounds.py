@@ -18,7 +18,7 @@ import numpy as np
 from minikube_py.client.timers import Timers
 from minikube_py.fields.times import parse_time
 from minikube_py.scheduler.best import INFEASIBLE
-from minikube_py.scheduler.filtering import fitting, fitting_of
+from minikube_py.scheduler.filtering import fitting_of, fitting_slots
 from minikube_py.scheduler.flow.exchange import NODES_MAX, Exchange, Offer, Relieved, exchanges, offers
 from minikube_py.scheduler.flow.graph import Graph, Placement, Step, TaskClass
 from minikube_py.scheduler.flow.model import Machine, Machines, ModelError, Task
@@ -241,12 +241,7 @@ class Rounds:
         each.of = Task(pod)
         try:
             each.prepared = prepare(self._local, columns, pod)
-            seen = self._run.evaluator.beside(pod)
-            nodes = columns.all()
-            mask = fitting(seen, pod, nodes)
-            if seen.node_names is not None:
-                mask &= nodes.name_mask(seen.node_names)
-            each.feasible = np.flatnonzero(mask)
+            each.feasible = fitting_slots(self._run.evaluator.beside(pod), pod, columns)
         except Rejected:
             return True
         except Exception as error:
