@@ -140,6 +140,10 @@ test-cmd: $(BIN)/.installed-dev  ## ON=ours|upstream Kubernetes' own test-cmd wi
 packing: $(BIN)/.installed  ## JOBS=n the 17 published pod lists under six packing policies, 10 seeds each: half an hour on two cores; resumable
 	@$(BIN)/minikube-py lab packing --pods all --jobs $(JOBS) --journal results/packing.jsonl --write docs/data/packing.json
 
+.PHONY: packing-whole
+packing-whole: $(BIN)/.installed-dev  ## the complete default list through the whole control plane in virtual time: the replay's nodes and devices
+	@MINIKUBE_PY_PACKING_EVERY=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/lab/test_packing_whole.py
+
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick
 	@$(BIN)/minikube-py lab study bloom --quick --jobs $(JOBS)

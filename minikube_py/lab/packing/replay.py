@@ -44,7 +44,7 @@ class Replayed(NamedTuple):
     digest: str
 
 
-class _FirstOfTies(random.Random):
+class FirstOfTies(random.Random):
     """Of nodes with equal scores, the first in the seed's order."""
 
     def randrange(self, *args: Any) -> int:
@@ -88,7 +88,7 @@ def replay(nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int) -> Re
     config = configuration(policy, pods)
     profile = Profile(config.profiles[0], lent, config.registry)
     # Without scores all fitting nodes are equal: the random policy.
-    ties = _FirstOfTies() if profile.looking.scorers else random.Random(f"nodes in random order {seed}")
+    ties = FirstOfTies() if profile.looking.scorers else random.Random(f"nodes in random order {seed}")
     evaluator = Evaluator(profile, cache.columns, ties, config.percentage_of_nodes_to_score)
     plugin: Any = profile.plugin(POLICIES[policy].name)
     capacity = sum(node.gpus for node in nodes) * 1000
