@@ -228,7 +228,7 @@ def _complete_rules(new: Json, expected: Json) -> None:
     rules = new.get("rules") or []
     if rules != (expected.get("rules") or []):
         held = [rule_of(rule) for rule in rules]
-        if missing := uncovered(held, [rule_of(rule) for rule in expected.get("rules") or ()]):
+        if missing := list(uncovered(held, [rule_of(rule) for rule in expected.get("rules") or ()])):
             new["rules"] = rules + [rule.to_json() for rule in missing]
     wanted = (expected.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
     selectors = (new.get("aggregationRule") or {}).get("clusterRoleSelectors") or []

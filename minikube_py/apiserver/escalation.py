@@ -7,7 +7,8 @@ component-helpers `auth/rbac/validation/policy_comparator.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
 from typing import Final
 
 from minikube_py.api.errors import Json, StatusError, forbidden, go_quote, not_found
@@ -20,6 +21,8 @@ from minikube_py.apiserver.rules import Rule, User, rule_of
 
 WRITES: Final = ("create", "update", "patch")
 _EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
+LISTED_MAX: Final = 4_096
+"""Missing permissions in one message, where upstream lists all of them."""
 _COLLECTED: Final = ("ownerReferences", "finalizers", "selfLink", "managedFields")
 """Fields that the garbage collector changes."""
 
@@ -84,12 +87,15 @@ def _check_binding(policy: Policy, user: User, namespace: str, kind: Kind, name:
 def lacking(policy: Policy, user: User, namespace: str, rules: Iterable[Rule]) -> str:
     """The rules that the user does not hold in the namespace, in upstream's format; empty if none is missing."""
     held, errors = policy.rules_of(user, namespace)
-    missing = uncovered(held, rules)
+    missing = list(islice(uncovered(held, rules), LISTED_MAX + 1))
     if not missing:
         return ""
+    more = len(missing) > LISTED_MAX
     groups = f"[{' '.join(map(go_quote, user.groups))}]"
     text = f"user {go_quote(user.name)} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n"
-    text += "\n".join(sorted({described(rule) for rule in compacted(missing)}))
+    text += "\n".join(sorted({described(rule) for rule in compacted(missing[:LISTED_MAX])}))
+    if more:
+        text += f"\nand more: the first {LISTED_MAX:,} are listed"
     return f"{text}; resolution errors: {_listed(errors)}" if errors else text
 
 
@@ -98,39 +104,83 @@ def _listed(errors: list[StatusError]) -> str:
     return f"[{joined(errors)}]"
 
 
-def uncovered(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Permissions in `wanted` but not `held`, one verb and resource or path per rule."""
-    held = list(held)
-    parts = (part for rule in wanted for part in _parts(rule))
-    return [part for part in parts if not any(_covers(rule, part) for rule in held)]
+def uncovered(held: Iterable[Rule], wanted: Iterable[Rule]) -> Iterator[Rule]:
+    """Permissions in `wanted` but not `held`, one verb and resource or path per rule.
+
+    A rule of a few kilobytes has millions of permissions. Items that the same held rules know are not told apart, so
+    the time grows with the length of the rules and with what is taken from the iterator."""
+    known = _Held(list(held))
+    for rule in wanted:
+        yield from known.missing(rule)
 
 
-def _parts(rule: Rule) -> Iterator[Rule]:
-    for group in rule.groups:
-        for resource in rule.resources:
-            for verb in rule.verbs:
-                for name in rule.names or ("",):
-                    yield Rule((verb,), (group,), (resource,), (name,) if rule.names else ())
-    for path in rule.paths:
-        for verb in rule.verbs:
-            yield Rule((verb,), paths=(path,))
+_Masks = dict[str, int]
+"""By item, a bit for each held rule that names it."""
 
 
-def _covers(held: Rule, part: Rule) -> bool:
-    if part.verbs[0] not in held.verbs and "*" not in held.verbs:
-        return False
-    if part.paths:
-        path = part.paths[0]
-        found = any(path == each or (each[-1:] == "*" and path.startswith(each.rstrip("*"))) for each in held.paths)
-        return found and not held.names
-    resource = part.resources[0]
-    _, slash, sub = resource.partition("/")
-    wider = {"*", resource, f"*/{sub}"} if slash else {"*", resource}
-    return (
-        not {"*", part.groups[0]}.isdisjoint(held.groups)
-        and not wider.isdisjoint(held.resources)
-        and (not held.names or (bool(part.names) and part.names[0] in held.names))
-    )
+class _Held:
+    def __init__(self, rules: list[Rule]) -> None:
+        self._verbs = _masks(rule.verbs for rule in rules)
+        self._groups = _masks(rule.groups for rule in rules)
+        self._resources = _masks(rule.resources for rule in rules)
+        self._names = _masks(rule.names for rule in rules)
+        self._paths = _masks(() if rule.names else rule.paths for rule in rules)
+        self._prefixes = [(path.rstrip("*"), mask) for path, mask in self._paths.items() if path[-1:] == "*"]
+        self._unnamed = sum(1 << i for i, rule in enumerate(rules) if not rule.names)
+
+    def missing(self, rule: Rule) -> Iterator[Rule]:
+        """In upstream's order, unless there are so many that they are not listed anyway."""
+        classes = _each if rule.count <= LISTED_MAX else _classes
+        verbs = classes(rule.verbs, lambda verb: _or_all(self._verbs, verb))
+        groups = classes(rule.groups, lambda group: _or_all(self._groups, group))
+        resources = classes(rule.resources, self._of_resource)
+        names = classes(rule.names or ("",), lambda name: self._names.get(name, 0) | self._unnamed)
+        for group, resource, verb, name in product(groups, resources, verbs, names):
+            if not group[0] & resource[0] & verb[0] & name[0]:
+                for g, r, v, n in product(group[1], resource[1], verb[1], name[1]):
+                    yield Rule((v,), (g,), (r,), (n,) if rule.names else ())
+        for path, verb in product(classes(rule.paths, self._of_path), verbs):
+            if not path[0] & verb[0]:
+                for p, v in product(path[1], verb[1]):
+                    yield Rule((v,), paths=(p,))
+
+    def _of_resource(self, resource: str) -> int:
+        _, slash, sub = resource.partition("/")
+        return _or_all(self._resources, resource) | (self._resources.get(f"*/{sub}", 0) if slash else 0)
+
+    def _of_path(self, path: str) -> int:
+        found = self._paths.get(path, 0)
+        for prefix, mask in self._prefixes:
+            if path.startswith(prefix):
+                found |= mask
+        return found
+
+
+def _masks(of_rules: Iterable[tuple[str, ...]]) -> _Masks:
+    found: _Masks = {}
+    for i, items in enumerate(of_rules):
+        for item in items:
+            found[item] = found.get(item, 0) | 1 << i
+    return found
+
+
+def _or_all(masks: _Masks, item: str) -> int:
+    return masks.get(item, 0) | masks.get("*", 0)
+
+
+_Classes = list[tuple[int, list[str]]]
+"""Items by the held rules that name them."""
+
+
+def _each(items: Iterable[str], mask: Callable[[str], int]) -> _Classes:
+    return [(mask(item), [item]) for item in items]
+
+
+def _classes(items: Iterable[str], mask: Callable[[str], int]) -> _Classes:
+    found: dict[int, list[str]] = {}
+    for item in items:
+        found.setdefault(mask(item), []).append(item)
+    return list(found.items())
 
 
 def compacted(rules: Iterable[Rule]) -> list[Rule]:

@@ -20,7 +20,8 @@ from minikube_py.apiserver.projections import Projection
 from minikube_py.apiserver.rules import COMPONENT_RULES, MASTERS, Rights, Rule, User, compiled, rule_of
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
 
-_COMPILED_MAX: Final = 4096
+_COMPILED_MAX: Final = 400_000
+"""Groups of users and keys of rights that are kept."""
 _Subject = tuple[str, str, str]
 """Namespace of the binding, whether a user or a group, and its name."""
 
@@ -38,9 +39,10 @@ class Policy:
 
     def __init__(self, cache: WatchCache, on_change: Callable[[], None] = lambda: None) -> None:
         self._compiled: dict[tuple[User, str], Rights] = {}
+        self._compiled_size = 0
 
         def forget() -> None:
-            self._compiled.clear()
+            self._clear()
             on_change()
 
         self._roles = {kind: _Roles(kind, forget) for kind in (CLUSTERROLES, ROLES)}
@@ -117,13 +119,18 @@ class Policy:
         """Of one namespace, or ("") of the cluster's bindings."""
         found = self._compiled.get((user, namespace))
         if found is None:
-            if len(self._compiled) >= _COMPILED_MAX:
-                self._compiled.clear()
             kind = ROLEBINDINGS if namespace else CLUSTERROLEBINDINGS
             rules = [held.rule for held in self._held_by(kind, user, namespace) if held.rule is not None]
             found = compiled(rules if namespace else (*rules, *COMPONENT_RULES.get(user.name, ())))
+            self._compiled_size += len(user.groups) + found.size
+            if self._compiled_size > _COMPILED_MAX:
+                self._clear()
             self._compiled[user, namespace] = found
         return found
+
+    def _clear(self) -> None:
+        self._compiled.clear()
+        self._compiled_size = 0
 
 
 def joined(errors: Iterable[StatusError]) -> str:

@@ -1,7 +1,7 @@
 """RBAC rules and their evaluation.
 
-`compiled` turns rules into a few set lookups. Also the built-in rules without role or binding: those of nodes, which
-`node_access` narrows, and of this project's controllers.
+`compiled` turns rules into a few set lookups, as far as their product allows it. Also the built-in rules without role
+or binding: those of nodes, which `node_access` narrows, and of this project's controllers.
 
 Source: kubernetes `pkg/apis/rbac/v1/evaluation_helpers.go`.
 """
@@ -50,6 +50,12 @@ class Rule:
     resources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many permissions it gives, one verb and resource or path each."""
+        resources = len(self.groups) * len(self.resources) * max(len(self.names), 1)
+        return len(self.verbs) * (resources + len(self.paths))
 
     def to_json(self) -> dict[str, Any]:
         """Non-empty fields, in upstream's order."""
@@ -146,16 +152,23 @@ COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 
 Key = tuple[str, str, str]
 """Verb, group and resource."""
+KEYS_MAX: Final = 20_000
+"""Keys of one user's rights. A rule of a few kilobytes may have millions; rules beyond are evaluated one by one."""
 
 
 class Rights(NamedTuple):
-    """`resources` come from rules without names; `named` from those with names."""
+    """`resources` come from rules without names; `named` from those with names; `others`: rules of too many keys."""
 
     everything: bool
     resources: frozenset[Key]
     named: Mapping[Key, frozenset[str]]
     paths: frozenset[tuple[str, str]]
     path_prefixes: tuple[tuple[str, str], ...]
+    others: tuple[Rule, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return 8 + len(self.resources) + sum(map(len, self.named.values())) + len(self.paths)
 
     def allow(self, verb: str, group: str, resource: str, name: str) -> bool:
         """`resource` is `pods` or, for a subresource, `pods/status`."""
@@ -167,12 +180,16 @@ class Rights(NamedTuple):
         keys = _wider(verb, group, resource)
         if not held.isdisjoint(keys):
             return True
-        return bool(named) and any(name in named.get(key, ()) for key in keys)
+        if named and any(name in named.get(key, ()) for key in keys):
+            return True
+        return any(rule.allows(verb, group, resource, name) for rule in self.others)
 
     def allow_path(self, verb: str, path: str) -> bool:
         if self.everything or any((each, path) in self.paths for each in (verb, "*")):
             return True
-        return any(held in (verb, "*") and path.startswith(prefix) for held, prefix in self.path_prefixes)
+        if any(held in (verb, "*") and path.startswith(prefix) for held, prefix in self.path_prefixes):
+            return True
+        return any(rule.allows(verb, "", "", "", path) for rule in self.others)
 
 
 @lru_cache(4096)
@@ -185,13 +202,19 @@ def _wider(verb: str, group: str, resource: str) -> tuple[Key, ...]:
 
 def compiled(rules: Iterable[Rule]) -> Rights:
     resources: set[Key] = set()
-    named: dict[Key, frozenset[str]] = {}
+    named: dict[Key, set[str]] = {}
     paths: set[tuple[str, str]] = set()
     prefixes: list[tuple[str, str]] = []
+    others: list[Rule] = []
+    room = KEYS_MAX
     for rule in rules:
+        if rule.count > room:
+            others.append(rule)
+            continue
+        room -= rule.count
         for key in ((v, g, r) for v in rule.verbs for g in rule.groups for r in rule.resources):
             if rule.names:
-                named[key] = named.get(key, frozenset()) | frozenset(rule.names)
+                named.setdefault(key, set()).update(rule.names)
             else:
                 resources.add(key)
         for verb in rule.verbs:
@@ -200,7 +223,8 @@ def compiled(rules: Iterable[Rule]) -> Rights:
                 if path.endswith("*"):
                     prefixes.append((verb, path.rstrip("*")))
     everything = ("*", "*", "*") in resources and ("*", "") in prefixes
-    return Rights(everything, frozenset(resources), named, frozenset(paths), tuple(prefixes))
+    names = {key: frozenset(each) for key, each in named.items()}
+    return Rights(everything, frozenset(resources), names, frozenset(paths), tuple(prefixes), tuple(others))
 
 
 NODE_RIGHTS: Final = compiled(NODE_RULES)

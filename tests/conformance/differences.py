@@ -370,6 +370,13 @@ RULES: tuple[Rule, ...] = (
         _trees(lambda tree: tree.without("resourceVersion")),
     ),
     Rule(
+        "missing permissions",
+        "other words",
+        "a refusal for escalation lists at most 4,096 permissions",
+        lambda ask, theirs, mine: theirs.code == mine.code == 403 and mine.message.endswith("4,096 are listed"),
+        lambda seen: seen._replace(message="", tree=None, body=b""),
+    ),
+    Rule(
         "length of a quantity",
         "stricter",
         "a quantity has at most 4,096 characters",

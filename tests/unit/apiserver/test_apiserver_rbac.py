@@ -54,7 +54,7 @@ def test_rules_match_as_upstreams_tests_say(case: Json) -> None:
 @pytest.mark.parametrize("case", FACTS["covers"], ids=lambda case: case["name"])
 def test_rules_cover_others_as_upstreams_tests_say(case: Json) -> None:
     held, wanted = ([rule_of(rule) for rule in case[which]] for which in ("held", "wanted"))
-    missing = uncovered(held, wanted)
+    missing = list(uncovered(held, wanted))
     assert missing == [rule_of(rule) for rule in case["missing"]]
     assert (not missing) is case["covered"]
 
@@ -97,7 +97,7 @@ def test_compiled_paths_decide_as_each_by_itself(rules: list[Rule], verb: str, p
 @given(_rules, _rules)
 def test_who_holds_rules_is_allowed_all_that_they_allow(held: list[Rule], wanted: list[Rule]) -> None:
     """What is covered is allowed: of every request that `wanted` allows, unless something of it is missing."""
-    if uncovered(held, wanted):
+    if list(uncovered(held, wanted)):
         return
     for verb, group, resource, name in _requests():
         if compiled(wanted).allow(verb, group, resource, name):
@@ -211,7 +211,8 @@ async def test_what_lacks_rules_or_subjects_gets_them_back(core: Core) -> None:
     await reconciled(core)
     after = await core.done("GET", path)
     assert after["metadata"]["labels"] == before["metadata"]["labels"] and after["rules"][0] == extra
-    assert not uncovered([rule_of(rule) for rule in after["rules"]], [rule_of(rule) for rule in before["rules"]])
+    held = [rule_of(rule) for rule in after["rules"]]
+    assert not list(uncovered(held, [rule_of(rule) for rule in before["rules"]]))
     assert (await core.done("GET", f"{bindings}/system:discovery"))["subjects"][0]["name"] == AUTHENTICATED
     assert may(core, ANN, "create", "selfsubjectreviews", group="authentication.k8s.io")
     assert (await core.done("GET", f"{bindings}/cluster-admin"))["roleRef"]["name"] == "cluster-admin"
