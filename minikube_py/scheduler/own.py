@@ -162,9 +162,10 @@ class Guarded:
         self.reads = Reads() if self.node_local and not by_others and not signs else None
         self._seen: PodInfo | None = None
         self._view: PodInfo | None = None
-        for method in dir(plugin):
-            own = None if method.startswith("_") else getattr(plugin, method, None)
-            if callable(own) and not isinstance(own, type):
+        # Not its helper methods, which may have the names of attributes here.
+        for method in CHECKS:
+            own = getattr(plugin, method, None)
+            if callable(own):
                 setattr(self, method, self.guarded(method, own))
         if self.node_local and not signs:
             self.sign_pod = attrgetter("uid") if self.reads is None else self.reads.sign
@@ -182,17 +183,15 @@ class Guarded:
         return scope
 
     def guarded(self, method: str, own: Callable[..., Any]) -> Callable[..., Any]:
-        """Raises: ConfigError if it is async and must not be."""
+        """One of CHECKS. Raises: ConfigError if it is async and must not be."""
         if method in _ASYNC:
             return partial(self._run_async, method, own)
-        if method in CHECKS and inspect.iscoroutinefunction(own):
+        if inspect.iscoroutinefunction(own):
             raise ConfigError(f'plugin "{self.name}": {method} is async; only {", ".join(sorted(_ASYNC))} may be')
         if method in _WITHOUT:
             return partial(self._or_nothing, method, own)
-        if method in CHECKS:
-            run = self._run if self.reads is None or method not in _SHARED else self._run_shared
-            return partial(run, method, own)
-        return own
+        run = self._run if self.reads is None or method not in _SHARED else self._run_shared
+        return partial(run, method, own)
 
     def _run(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         """Raises: PluginError; ConfigError from `events_to_register`."""

@@ -281,6 +281,27 @@ def test_one_point_is_enough(tmp_path: Path, method: str) -> None:
     assert chosen(f"{mine}:One", config=config).registry.keys() == {"One"}
 
 
+HELPERS = ("name", "plugin", "reads", "bounded", "guarded", "_run", "node_local", "score_ceilings", "metrics")
+
+
+@pytest.mark.parametrize("helper", HELPERS)
+async def test_its_helper_methods_may_have_any_name(tmp_path: Path, helper: str) -> None:
+    """As `name`, a method of every plugin in Go."""
+    text = f"""
+class Mine:
+    def {helper}(self, x=0):
+        return 10 * int(x)
+    def score(self, state, pod, node):
+        return self.{helper}(node.name[1:])
+"""
+    for more in ("", '    scope = "NODE"\n'):
+        own = file(tmp_path, text.replace("Mine:\n", f"Mine:\n{more}"))
+        async with scheduling(chosen(f"{own}:Mine"), "n1", "n2", "n10") as api:
+            api.pod("p", cpu="1")
+            await settle()
+            assert api.where("p") == "n10"
+
+
 async def test_small_integers_do_not_wrap(tmp_path: Path) -> None:
     text = """
 import numpy as np
