@@ -50,6 +50,7 @@ HUNDREDFOLD_FITS_BELOW = 1 << 56
 _instances = count()
 """Data that a plugin derives from a spec depends on its args, so it is cached by instance number."""
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+BITS_MAX = 62
 MAX_CUSTOM_SCORE = 10
 """The maximum score of RequestedToCapacityRatio's shape points."""
 
@@ -227,6 +228,28 @@ def parse_shape(value: Any, where: str) -> Shape:
 # --- Fit -------------------------------------------------------------------------------------------------------------
 
 
+def codes_of(
+    crowded: BoolArray, lacking: Mapping[str, BoolArray], beyond: BoolArray
+) -> tuple[IntArray, Callable[[int], Status]]:
+    """What `reject_codes` returns, from masks over nodes: too many pods, too little of a resource, and whether
+    preemption cannot help. A bit each; where an int64 has too few, equal nodes are numbered."""
+    masks = (crowded, *lacking.values(), beyond)
+
+    def status(code: int) -> Status:
+        reasons = [TOO_MANY_PODS] if code & 1 else []
+        reasons += [f"Insufficient {resource}" for i, resource in enumerate(lacking) if code & 2 << i]
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code >> len(lacking) + 1 else Code.UNSCHEDULABLE, *reasons)
+
+    if len(masks) <= BITS_MAX:
+        codes = np.zeros(len(crowded), np.int64)
+        for i, mask in enumerate(masks):
+            codes |= mask.astype(np.int64) << i
+        return codes, status
+    packed = np.packbits(np.array(masks), axis=0, bitorder="little")
+    rows, numbers = np.unique(packed.T, axis=0, return_inverse=True)
+    return numbers.reshape(-1), lambda number: status(int.from_bytes(rows[number].tobytes(), "little"))
+
+
 class NodeResourcesFit:
     """Filter: the pod's requests fit the node's free amounts, and the pod count its limit.
 
@@ -328,24 +351,16 @@ class NodeResourcesFit:
         return mask
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
-        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the highest bit: preemption cannot help."""
-        checked, by_devices = self._checked(pod), self._devices.of(pod)
-        beyond = 1 << (len(checked) + 1)
-        codes: IntArray = (nodes.requested(PODS) >= nodes.allocatable(PODS)).astype(np.int64)
-        for i, (resource, amount) in enumerate(checked):
+        by_devices = self._devices.of(pod)
+        beyond: BoolArray = np.zeros(len(nodes), np.bool_)
+        lacking: dict[str, BoolArray] = {}
+        for resource, amount in self._checked(pod):
             capacity = nodes.allocatable(resource)
-            lacking = capacity - nodes.requested(resource) < amount
+            mask = lacking[resource] = capacity - nodes.requested(resource) < amount
             if resource in by_devices:
-                lacking &= capacity != 0
-            codes |= lacking.astype(np.int64) << (i + 1)
-            codes |= np.where(lacking & (capacity < amount), beyond, 0)
-
-        def status(code: int) -> Status:
-            reasons = [TOO_MANY_PODS] if code & 1 else []
-            reasons += [f"Insufficient {r}" for i, (r, _) in enumerate(checked) if code & 2 << i]
-            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & beyond else Code.UNSCHEDULABLE, *reasons)
-
-        return codes, status
+                mask &= capacity != 0
+            beyond |= mask & (capacity < amount)
+        return codes_of(nodes.requested(PODS) >= nodes.allocatable(PODS), lacking, beyond)
 
     def _scored(self, pod: PodInfo) -> tuple[_Wanted, ...]:
         key = self._key + "/score"

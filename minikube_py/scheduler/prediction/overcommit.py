@@ -24,7 +24,7 @@ from minikube_py.scheduler.framework import (
     Status,
 )
 from minikube_py.scheduler.objects import PODS, NodeInfo, PodInfo
-from minikube_py.scheduler.plugins.node_resources import TOO_MANY_PODS
+from minikube_py.scheduler.plugins.node_resources import TOO_MANY_PODS, codes_of
 from minikube_py.scheduler.prediction.predictor import FloatArray, asked, predictor_named
 from minikube_py.scheduler.prediction.usage import RESOURCES, Rows, meter_of, refuse_others
 
@@ -96,22 +96,13 @@ class OvercommitByPrediction:
         return self.rows.of_slots(nodes.index)[:, self.resources.index(resource)]
 
     def reject_codes(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> tuple[IntArray, Callable[[int], Status]]:
-        """Bit 0: too many pods; bit i + 1: too little of the i-th request; the highest bit: preemption cannot help."""
-        requests = pod.spec.requests
-        beyond = 1 << (len(requests) + 1)
-        codes: IntArray = (nodes.free(PODS) < 1).astype(np.int64)
-        for i, (resource, amount) in enumerate(requests):
+        beyond: BoolArray = np.zeros(len(nodes), np.bool_)
+        lacking: dict[str, BoolArray] = {}
+        for resource, amount in pod.spec.requests:
             capacity = nodes.allocatable(resource)
-            lacking = self._used(nodes, resource) + amount > capacity
-            codes |= lacking.astype(np.int64) << (i + 1)
-            codes |= np.where(lacking & (capacity < amount), beyond, 0)
-
-        def status(code: int) -> Status:
-            reasons = [TOO_MANY_PODS] if code & 1 else []
-            reasons += [f"Insufficient {resource}" for i, (resource, _) in enumerate(requests) if code & 2 << i]
-            return _status(reasons, not code & beyond)
-
-        return codes, status
+            mask = lacking[resource] = self._used(nodes, resource) + amount > capacity
+            beyond |= mask & (capacity < amount)
+        return codes_of(nodes.free(PODS) < 1, lacking, beyond)
 
     # --- score ------------------------------------------------------------------------------------------------------
 

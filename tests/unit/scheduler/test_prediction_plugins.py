@@ -245,6 +245,15 @@ def refused(stage: Stage, plugin: Any, pod: Any, node: str = "n") -> list[str]:
     return [*status.reasons, status.code.name]
 
 
+def test_many_requests_are_told_apart(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.node(cpu="4", memory="4Gi", pods="3")
+    names = [f"example.com/r{i}" for i in range(70)]
+    many = stage.pod("many", {"requests": dict.fromkeys(names, "1")})
+    lacking = [f"Insufficient {name}" for name in names]
+    assert refused(stage, overcommit(stage), many) == [*lacking, "UNSCHEDULABLE_AND_UNRESOLVABLE"]
+
+
 def test_a_node_is_as_full_as_is_predicted(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.node(cpu="4", memory="4Gi", pods="3")

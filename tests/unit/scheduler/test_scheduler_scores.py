@@ -187,6 +187,23 @@ def test_fit_filter(name: str, wanted: dict[str, Any], reasons: tuple[str, ...],
     assert meaning(codes.tolist()[0]) == status
 
 
+@pytest.mark.parametrize("count", [1, 60, 61, 62, 63, 64, 70, 200])
+def test_any_number_of_requests_is_told_apart(count: int) -> None:
+    """Codes are bits, and an int64 has 63."""
+    names = [f"example.com/r{i}" for i in range(count)]
+    columns = cluster([("more", {"extended": {names[-1]: "2"}})], none={}, more={"extended": dict.fromkeys(names, "2")})
+    plugin, incoming = NodeResourcesFit(), pod(extended=dict.fromkeys(names, "1"))
+    mask = plugin.filter_nodes(STATE, incoming, columns.all())
+    assert mask is not None and not mask.any()
+    codes, meaning = plugin.reject_codes(STATE, incoming, columns.all())
+    lacking = {"none": (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, names), "more": (Code.UNSCHEDULABLE, names[-1:])}
+    for info, code in zip(columns.all().infos(), codes.tolist(), strict=True):
+        assert info is not None
+        found, (wanted, lacks) = meaning(code), lacking[info.name]
+        assert found == plugin.filter(STATE, incoming, info)
+        assert (found.code, found.reasons) == (wanted, tuple(f"Insufficient {name}" for name in lacks))
+
+
 def test_fit_counts_pods() -> None:
     columns = cluster([("n", {})], n={"pods": "1"})
     status = NodeResourcesFit().filter(STATE, pod(cpu="9"), columns.by_name["n"])
