@@ -39,6 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", action="store_true", help="only write the report from the journal")
     limit_help = "stop after this time, e.g. 30m, and report what has finished; --resume continues"
     parser.add_argument("--time", type=flags.duration_s, metavar="T", help=limit_help)
+    blocks_help = "only these blocks of the design, e.g. openb; --resume without it continues with the others"
+    parser.add_argument("--blocks", type=flags.several(str), metavar="NAME,...", default=[], help=blocks_help)
     bench_help = "a JSON file of `bench schedule` or `bench density`, repeatable: pods/s with intervals in the report"
     parser.add_argument("--bench", type=input_files.file, action="append", default=[], metavar="FILE", help=bench_help)
     unregistered_help = "run a design that is not committed; the report states this"
@@ -48,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if hasattr(arguments, "report"):
-        forms.refuse(arguments, "--report", dict.fromkeys(("jobs", "ray", "time"), ("a run",)))
+        forms.refuse(arguments, "--report", dict.fromkeys(("jobs", "ray", "time", "blocks"), ("a run",)))
     forms.require(arguments, "--ray" if hasattr(arguments, "ray") else HERE, {"jobs": (HERE,)})
     from minikube_py.lab.study.experiment import find
     from minikube_py.lab.study.running import StudyOptions, run_study
@@ -67,5 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
         limit_s=arguments.time,
         bench=arguments.bench,
         unregistered=arguments.unregistered,
+        blocks=tuple(arguments.blocks),
     )
     return run_study(options, started().done)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import random
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -82,6 +82,12 @@ class Design:
     def blocks(self) -> Mapping[str, Any]:
         blocks: Mapping[str, Any] = self.raw["blocks"]
         return blocks
+
+    def require_blocks(self, names: Sequence[str]) -> None:
+        """Raises: StudyError for a block that the mode does not run."""
+        known = [block for block in self.blocks if self.mode in self.blocks[block]]
+        if wrong := [name for name in names if name not in known]:
+            raise StudyError(f"mode {self.mode} has no block {wrong[0]!r}; its blocks are: {', '.join(known)}")
 
     def limits(self, block: str) -> list[int]:
         return list(self.blocks[block]["limits"][self.mode])

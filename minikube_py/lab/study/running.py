@@ -26,7 +26,7 @@ from minikube_py.lab.study.runner import Results, Task
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
     """`target`: the name of a study, or the file of its design. `ray`: a cluster's address. `limit_s`: the run stops
-    after this time. `report_only`: runs nothing."""
+    after this time. `report_only`: runs nothing. `blocks`: all without any."""
 
     target: str
     mode: Mode
@@ -38,12 +38,14 @@ class StudyOptions:
     limit_s: float | None = None
     bench: Sequence[Path] = ()
     unregistered: bool = False
+    blocks: tuple[str, ...] = ()
 
 
 def run_study(options: StudyOptions, step: Step) -> int:
     """Returns 0, or 1 if units failed. Raises: StudyError, ReportError."""
     study = find(options.target)
     design, registration = load(study, options.mode, options.unregistered)
+    design.require_blocks(options.blocks)
     rates = bench_rates(options.bench)
     report.require_writable(options.out)
     jobs = "on Ray" if options.ray else f"{options.jobs} processes, {threading.active_count()} thread each"
@@ -65,9 +67,9 @@ def run_study(options: StudyOptions, step: Step) -> int:
 
 
 def _run(options: StudyOptions, design: Design, journal: Journal) -> int:
-    units = runner.todo(design, journal)
+    units = runner.todo(design, journal, options.blocks)
     if not units:
-        print("every unit has finished", flush=True)
+        print(f"every unit{' of ' if options.blocks else ''}{', '.join(options.blocks)} has finished", flush=True)
         return 0
     where: AbstractContextManager[Callable[[Sequence[Task]], Results]]
     where = runner.on_ray(options.ray) if options.ray else runner.in_processes(options.jobs)

@@ -223,6 +223,23 @@ def test_a_unit_that_raises_is_told_and_tried_again(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_blocks_run_alone_and_the_others_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    design = small()
+    monkeypatch.setattr(running, "load", lambda *_: (design, Registration("", "", "not a checkout")))
+
+    def blocks_after(*blocks: str) -> set[str]:
+        options = StudyOptions("bloom", "quick", tmp_path, 1, resume=(tmp_path / NAME).exists(), blocks=blocks)
+        assert running.run_study(options, lambda *_: None) == 0
+        with contextlib.closing(Journal(tmp_path / NAME, design, resume=True)) as journal:
+            return {record["block"] for record in journal.records.values()}
+
+    assert blocks_after("grid") == {"grid"}
+    assert blocks_after("grid", "ranges") == {"grid", "ranges"}
+    with pytest.raises(StudyError, match="mode quick has no block 'gird'; its blocks are: grid, ranges"):
+        running.run_study(StudyOptions("bloom", "quick", tmp_path / "elsewhere", 1, blocks=("gird",)), lambda *_: None)
+    assert not (tmp_path / "elsewhere").exists()
+
+
 class Forgetful:
     """Columns that now and then lose the last slot of an answer."""
 
