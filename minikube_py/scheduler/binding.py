@@ -12,7 +12,7 @@ from minikube_py.api.errors import StatusError
 from minikube_py.client.rest import PODS
 from minikube_py.env import ended
 from minikube_py.errors import MinikubeError, OutcomeUnknown
-from minikube_py.scheduler.framework import CODE_NAMES, Code, CycleState, Status
+from minikube_py.scheduler.framework import CODE_NAMES, SUCCESS, Code, CycleState, Status
 from minikube_py.scheduler.metrics import ATTEMPT_BUCKETS
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.permit import WaitingPod
@@ -32,7 +32,7 @@ class Bindings:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], str] = {}
         self._waiting = 0
         self._an_end = asyncio.Event()
 
@@ -45,6 +45,10 @@ class Bindings:
         """Until a binding ends or starts a long wait."""
         self._an_end.clear()
         await self._an_end.wait()
+
+    async def an_end_of(self, uid: str) -> None:
+        """Until the pod's binding has ended, if there is one."""
+        await ended(*(task for task, pod_uid in self._tasks.items() if pod_uid == uid))
 
     @property
     def in_flight(self) -> int:
@@ -61,7 +65,7 @@ class Bindings:
             self._scheduler.queue.done(queued.pod.uid)
         cycle = self._cycle(run, queued, choice.state, choice.node.name, waiting, started_s)
         task = asyncio.get_running_loop().create_task(cycle)
-        self._tasks[task] = None
+        self._tasks[task] = queued.pod.uid
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -86,22 +90,13 @@ class Bindings:
         waiting: WaitingPod | None,
         started_s: float,
     ) -> None:
-        status: Status | None = None
         try:
-            if waiting is not None:
-                with self._let_others_go():
-                    status = await self._permitted(waiting)
-            if status is None or status.is_success:
-                now_s = self._scheduler.clock.monotonic_s
-                if pre_binders := run.profile.pre_binders_of(state, queued.pod, node_name):
-                    since_s = now_s()
-                    with self._let_others_go():
-                        status = await run.profile.run_pre_bind(pre_binders, state, queued.pod, node_name)
-                    run.attempts.point("PreBind", CODE_NAMES[status.code], now_s() - since_s)
-                if status is None or status.is_success:
-                    since_s = now_s()
-                    status = await self._bind(run, queued.pod, state, node_name)
-                    run.attempts.point("Bind", CODE_NAMES[status.code], now_s() - since_s)
+            status = await self._ready(run, queued.pod, state, node_name, waiting)
+            if status.is_success:
+                since_s = self._scheduler.clock.monotonic_s()
+                status = await self._bind(run, queued.pod, state, node_name)
+                took_s = self._scheduler.clock.monotonic_s() - since_s
+                run.attempts.point("Bind", CODE_NAMES[status.code], took_s)
         except MinikubeError as error:
             status = Status(Code.ERROR, str(error) or type(error).__name__)
         except Exception as error:
@@ -113,6 +108,30 @@ class Bindings:
                 run.profile.run_post_bind(state, queued.pod, node_name)
         else:
             self._failed(run, queued, state, node_name, status, started_s)
+
+    async def _ready(
+        self, run: ProfileRun, pod: PodInfo, state: CycleState, node_name: str, waiting: WaitingPod | None
+    ) -> Status:
+        """Waits at Permit, and runs PreBind. A pod with neither is bound at once; of any other, its nominated node tells
+        others, such as an autoscaler, where it is going to run."""
+        scheduler, status = self._scheduler, SUCCESS
+        try:
+            pre_binders = run.profile.pre_binders_of(state, pod, node_name)
+            if waiting is None and not pre_binders:
+                return status
+            with self._let_others_go():
+                known = scheduler.pod(pod.key)
+                await scheduler.conditions.nominate(known if known and known.uid == pod.uid else pod, node_name)
+                if waiting is not None:
+                    status = await self._permitted(waiting)
+                if status.is_success and pre_binders:
+                    since_s = scheduler.clock.monotonic_s()
+                    status = await scheduler.pre_bindings.run(pre_binders, state, pod, node_name)
+                    run.attempts.point("PreBind", CODE_NAMES[status.code], scheduler.clock.monotonic_s() - since_s)
+        finally:
+            if waiting is not None:
+                scheduler.waiting_pods.remove(pod.uid)
+        return status
 
     @contextmanager
     def _let_others_go(self) -> Iterator[None]:
@@ -127,17 +146,11 @@ class Bindings:
     async def _permitted(self, waiting: WaitingPod) -> Status:
         scheduler, uid = self._scheduler, waiting.pod.uid
         since_s = scheduler.clock.monotonic_s()
-        try:
-            status = await waiting.result
-        finally:
-            scheduler.waiting_pods.remove(uid)
-        result = "allowed" if status.is_success else "rejected"
-        scheduler.observe(
-            "scheduler_permit_wait_duration_seconds",
-            ATTEMPT_BUCKETS,
-            (("result", result),),
-            scheduler.clock.monotonic_s() - since_s,
-        )
+        status = await waiting.result
+        scheduler.waiting_pods.remove(uid)
+        waited_s = scheduler.clock.monotonic_s() - since_s
+        labels = (("result", CODE_NAMES[status.code]),)
+        scheduler.observe("scheduler_permit_wait_duration_seconds", ATTEMPT_BUCKETS, labels, waited_s)
         if status.is_success:
             scheduler.queue.done(uid)
         return status

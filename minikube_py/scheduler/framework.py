@@ -467,7 +467,8 @@ class PermitPlugin(Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """`has_pre_bind(state, pod, node_name)`, if present, says whether the pod needs PreBind."""
+    """`has_pre_bind(state, pod, node_name)`, if present, says whether the pod needs PreBind. `parallel_pre_bind` (class
+    attribute, False if absent): it may run beside its neighbours in the order of plugins."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 

@@ -156,6 +156,7 @@ class Guarded:
             raise ConfigError(f'plugin "{name}": normalize is {self.normalize!r}; a Normalize is expected')
         # Scores of a bounded plugin are not checked.
         self.bounded = False
+        self.parallel_pre_bind = bool(getattr(plugin, "parallel_pre_bind", False))
         by_others = callable(getattr(plugin, "normalize_scores", None))
         self._plain = self.normalize is None and not by_others
         signs = callable(getattr(plugin, "sign_pod", None))

@@ -43,15 +43,22 @@ class WaitingPod:
         if not self.pending:
             self._end(SUCCESS)
 
-    def reject(self, plugin: str, message: str) -> None:
-        self._end(Status(Code.UNSCHEDULABLE, message, plugin=plugin))
+    def reject(self, plugin: str, message: str) -> bool:
+        """False if it is allowed or rejected already."""
+        return self._end(Status(Code.UNSCHEDULABLE, message, plugin=plugin))
 
-    def _end(self, status: Status) -> None:
+    def preempt(self, plugin: str) -> bool:
+        """As `reject`, but no event is needed for the pod to be tried again."""
+        return self._end(Status(Code.ERROR, "waiting on permit for pod: preempted", plugin=plugin))
+
+    def _end(self, status: Status) -> bool:
         for timer in self.pending.values():
             timer.cancel()
         self.pending.clear()
-        if not self.result.done():
-            self.result.set_result(status)
+        if self.result.done():
+            return False
+        self.result.set_result(status)
+        return True
 
 
 class WaitingPods:
@@ -81,7 +88,11 @@ class WaitingPods:
     @staticmethod
     def _expire(waiting: WaitingPod, plugin: str, limit_s: float) -> Callable[[], None]:
         text = f"rejected due to timeout after waiting {duration_text(limit_s)} at plugin {plugin}"
-        return lambda: waiting.reject(plugin, text)
+
+        def expire() -> None:
+            waiting.reject(plugin, text)
+
+        return expire
 
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)

@@ -1,7 +1,8 @@
 """Asynchronous evictions for preempting pods.
 
-A victim gets a condition with the reason, then it is deleted; one that waits at Permit is rejected instead. The last
-victim is evicted after all others, so that its deletion finds the preemptor awake.
+A victim gets a condition with the reason, then it is deleted. One that is not bound yet only loses its node: while it
+waits at Permit or is in PreBind, its binding is cancelled. The last victim is evicted after all others, so that its
+deletion finds the preemptor awake.
 Source: pkg/scheduler/framework/preemption/executor.go; KEP-4832.
 """
 
@@ -120,7 +121,7 @@ class Preemptions:
     ) -> bool:
         *first, last = victims
         told = await asyncio.gather(
-            *(self._evict(run, pod, node_name, victim) for victim in first), return_exceptions=True
+            *(self._evict_whole(run, pod, node_name, victim) for victim in first), return_exceptions=True
         )
         for failure in told:
             if isinstance(failure, MinikubeError):
@@ -136,13 +137,25 @@ class Preemptions:
             return False
         return True
 
+    async def _evict_whole(self, run: ProfileRun, pod: PodInfo, node_name: str, victim: PodInfo) -> None:
+        """Until a binding that was cancelled has given back its room. The end of the last victim wakes the preemptor."""
+        await self._evict(run, pod, node_name, victim)
+        await self._scheduler.bindings.an_end_of(victim.uid)
+
     async def _evict(self, run: ProfileRun, pod: PodInfo, node_name: str, victim: PodInfo) -> None:
         message = f"Preempted by pod {pod.uid} on node {node_name}"
-        if self._scheduler.reject_waiting_pod(victim.uid, PLUGIN, "preempted"):
+        if self._is_cancelled(victim.uid):
             message += " (in kube-scheduler memory)."
         elif not await self._delete(pod, victim):
             return
         run.events.about(victim, NORMAL, "Preempted", message)
+
+    def _is_cancelled(self, uid: str) -> bool:
+        """Whether the victim was not bound yet, and will not be now."""
+        waiting = self._scheduler.waiting_pods.get(uid)
+        if waiting is not None:
+            return waiting.preempt(PLUGIN)
+        return self._scheduler.pre_bindings.cancel(uid, f"preempted by {PLUGIN}")
 
     async def _delete(self, pod: PodInfo, victim: PodInfo) -> bool:
         """False if it is already gone."""

@@ -47,6 +47,7 @@ from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.own import Guarded, Order
 from minikube_py.scheduler.plugins.node_resources import ArgsError
 from minikube_py.scheduler.plugins.queueing import PrioritySort
+from minikube_py.scheduler.pre_binding import of_point
 from minikube_py.scheduler.preparing import Plugins, Scorer
 from minikube_py.scheduler.registry import UPSTREAM_POINTS, factory
 
@@ -330,7 +331,7 @@ class Profile:
         for name, plugin in self.reservers.items():
             status = plugin.reserve(state, pod, node_name)
             if status is not None and not status.is_success:
-                return _of_point("Reserve", name, status)
+                return of_point("Reserve", name, status)
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -350,7 +351,7 @@ class Profile:
             if status is None or status.is_success:
                 continue
             if status.code is not Code.WAIT:
-                return _of_point("Permit", name, status), {}
+                return of_point("Permit", name, status), {}
             if isnan(timeout_s):
                 return Status(Code.ERROR, f'running Permit plugin "{name}": its timeout is no number', plugin=name), {}
             waits[name] = timeout_s
@@ -365,13 +366,6 @@ class Profile:
             if ask is None or ask(state, pod, node_name):
                 found[name] = plugin
         return found
-
-    async def run_pre_bind(self, plugins: Mapping[str, Any], state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        for name, plugin in plugins.items():
-            status = await plugin.pre_bind(state, pod, node_name)
-            if status is not None and not status.is_success:
-                return _of_point("PreBind", name, status)
-        return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """The first plugin that does not return Skip decides."""
@@ -401,13 +395,6 @@ class _PostFiltered:
         before, so_far = self.all
         self.all = found or before, Status(Code.UNSCHEDULABLE, *so_far.reasons, *status.reasons)
         return False
-
-
-def _of_point(point: str, name: str, status: Status) -> Status:
-    """An error names its point; a rejection keeps its message."""
-    if status.is_rejected:
-        return Status(status.code, *status.reasons, plugin=name)
-    return Status(status.code, f'running {point} plugin "{name}": {status.message}', plugin=name)
 
 
 def require_one_order(profiles: Sequence[Profile]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -56,40 +56,68 @@ class SchedulerEvents(EventRecorder):
         return body
 
 
+class _Status(NamedTuple):
+    """What is written of a pod; None: is left unchanged. `told`: why it is not scheduled, as (reason, message).
+    `nominated`: its nominated node, "" to clear it."""
+
+    pod: PodInfo
+    told: tuple[str, str] | None
+    nominated: str | None
+
+    def after(self, earlier: _Status | None) -> _Status:
+        if earlier is None:
+            return self
+        nominated = earlier.nominated if self.nominated is None else self.nominated
+        return _Status(self.pod, self.told or earlier.told, nominated)
+
+
 class Conditions:
     """Patches PodScheduled=False into pods, and the node they are nominated to.
 
     One request per pod at a time; of several results the last one is written. A result is not sent again until the pod
-    is seen in another version; from then on results are compared with its own condition, so that one removed or changed
+    is seen in another version; from then on results are compared with its own status, so that one removed or changed
     by others is written again. Source: updatePod in pkg/scheduler/schedule_one.go."""
 
     def __init__(self, client: RestClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._wanted: dict[str, tuple[PodInfo, str, str, str | None]] = {}
-        # By uid: reason, message, and the pod version seen at that time.
-        self._sent: dict[str, tuple[str, str, str]] = {}
+        self._wanted: dict[str, _Status] = {}
+        # By uid: what is written, over the version of the pod seen at that time.
+        self._sent: dict[str, _Status] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.patched = self.failed = 0
 
     def not_scheduled(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
         """`nominated`: the node to write, "" to clear it, None to leave it unchanged."""
-        if nominated == pod.nominated_node:
+        self._write(_Status(pod, (reason, message), nominated))
+
+    async def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Returns once the API server has it, or cannot be told."""
+        self._write(_Status(pod, None, node_name))
+        if (task := self._tasks.get(pod.uid)) is not None:
+            await asyncio.wait((task,))
+
+    def _write(self, new: _Status) -> None:
+        """Only what differs from what is written, or is going to be."""
+        pod, told, nominated = new
+        known = self._known(pod)
+        if told == known.told:
+            told = None
+        if nominated == known.nominated:
             nominated = None
-        sent = self._sent.get(pod.uid)
-        known = None
-        if sent is not None and sent[2] == pod.resource_version:
-            known = sent[:2]
-        elif pod.scheduled_condition is not None:
-            status, old_reason, old_message, _ = pod.scheduled_condition
-            known = (old_reason, old_message) if status == "False" else None
-        if pod.uid in self._wanted:
-            earlier = self._wanted[pod.uid][3]
-            self._wanted[pod.uid] = (pod, reason, message, earlier if nominated is None else nominated)
-        elif known != (reason, message) or nominated is not None:
-            self._wanted[pod.uid] = (pod, reason, message, nominated)
-            if pod.uid not in self._tasks:
-                self._tasks[pod.uid] = asyncio.get_running_loop().create_task(self._send(pod.uid))
+        if told is None and nominated is None:
+            return
+        self._wanted[pod.uid] = _Status(pod, told, nominated).after(self._wanted.get(pod.uid))
+        if pod.uid not in self._tasks:
+            self._tasks[pod.uid] = asyncio.get_running_loop().create_task(self._send(pod.uid))
+
+    def _known(self, pod: PodInfo) -> _Status:
+        status, reason, message, _ = pod.scheduled_condition or ("", "", "", "")
+        known = _Status(pod, (reason, message) if status == "False" else None, pod.nominated_node)
+        sent, wanted = self._sent.get(pod.uid), self._wanted.get(pod.uid)
+        if sent is not None and sent.pod.resource_version == pod.resource_version:
+            known = sent.after(known)
+        return known if wanted is None else wanted.after(known)
 
     def forget(self, uid: str) -> None:
         """The pod is bound or gone."""
@@ -105,13 +133,34 @@ class Conditions:
     async def _send(self, uid: str) -> None:
         try:
             while (wanted := self._wanted.pop(uid, None)) is not None:
-                pod, reason, message, nominated = wanted
-                self._sent[uid] = (reason, message, pod.resource_version)
-                await self._patch(pod, reason, message, nominated)
+                sent = self._sent.get(uid)
+                same = sent is not None and sent.pod.resource_version == wanted.pod.resource_version
+                self._sent[uid] = wanted.after(sent if same else None)
+                await self._patch(*wanted)
         finally:
             del self._tasks[uid]
 
-    async def _patch(self, pod: PodInfo, reason: str, message: str, nominated: str | None) -> None:
+    async def _patch(self, pod: PodInfo, told: tuple[str, str] | None, nominated: str | None) -> None:
+        written: dict[str, object] = {} if told is None else self._condition(pod, *told)
+        if nominated is not None:
+            written["nominatedNodeName"] = nominated or None
+        patch = {"metadata": {"uid": pod.uid}, "status": written}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        try:
+            await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
+            self.patched += 1
+        except StatusError as error:
+            self._sent.pop(pod.uid, None)
+            if error.code not in (404, 409):
+                self.failed += 1
+                logger.warning("status of pod %s: %s", pod.key, error)
+        except MinikubeError as error:
+            # The pod's next attempt writes it again.
+            self._sent.pop(pod.uid, None)
+            self.failed += 1
+            logger.warning("status of pod %s: %s", pod.key, error)
+
+    def _condition(self, pod: PodInfo, reason: str, message: str) -> dict[str, object]:
         old = pod.scheduled_condition
         since = old[3] if old is not None and old[0] == "False" and old[3] else ""
         now = datetime.fromtimestamp(self._clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -125,22 +174,4 @@ class Conditions:
         }
         if pod.generation:
             condition["observedGeneration"] = pod.generation
-        order = [{"type": "PodScheduled"}]
-        written: dict[str, object] = {"$setElementOrder/conditions": order, "conditions": [condition]}
-        if nominated is not None:
-            written["nominatedNodeName"] = nominated or None
-        patch = {"metadata": {"uid": pod.uid}, "status": written}
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
-        try:
-            await self._client.raw("PATCH", path, None, orjson.dumps(patch), STRATEGIC_MERGE_PATCH)
-            self.patched += 1
-        except StatusError as error:
-            self._sent.pop(pod.uid, None)
-            if error.code not in (404, 409):
-                self.failed += 1
-                logger.warning("condition of pod %s: %s", pod.key, error)
-        except MinikubeError as error:
-            # The pod's next attempt writes it again.
-            self._sent.pop(pod.uid, None)
-            self.failed += 1
-            logger.warning("condition of pod %s: %s", pod.key, error)
+        return {"$setElementOrder/conditions": [{"type": "PodScheduled"}], "conditions": [condition]}

@@ -58,6 +58,7 @@ from minikube_py.scheduler.nominations import Nominations
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo, project_live, project_node, project_pod
 from minikube_py.scheduler.permit import WaitingPods
 from minikube_py.scheduler.plugin_informers import PluginInformers
+from minikube_py.scheduler.pre_binding import PreBindings
 from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.profile import Profile, require_one_order
 from minikube_py.scheduler.queue import NEVER, SchedulingQueue
@@ -108,7 +109,8 @@ class Scheduler:
         self._metrics = Metrics()
         self._timers = Timers(clock)
         self.waiting_pods = WaitingPods(self._timers)
-        self._conditions = Conditions(self.client, clock)
+        self.pre_bindings = PreBindings()
+        self.conditions = Conditions(self.client, clock)
         self._decisions = Decisions(config.explained_decisions)
         self.nominations = Nominations()
         self._preemptions = Preemptions(self, self._metrics)
@@ -121,8 +123,8 @@ class Scheduler:
         self.matcher = self._make_matcher()
         self.profiles = {p.scheduler_name: self._run_of(p, rng) for p in config.profiles}
         self._queue = self._make_queue()
-        self._bindings = Bindings(self)
-        self._rounds = starting.rounds_of(self, self._bindings, self._timers)
+        self.bindings = Bindings(self)
+        self._rounds = starting.rounds_of(self, self.bindings, self._timers)
         self.kinds = LentKinds(informers, clock, self._kind_changed, self._after_kinds)
         self._held: dict[str, PodInfo] = {}  # By key, pods that need a kind not yet synced.
         live, there = self.extenders.with_bodies(project_live, project_node)
@@ -187,9 +189,9 @@ class Scheduler:
         await self._lent.stop()
         await self.kinds.stop()
         await self._preemptions.stop()
-        await self._bindings.stop()
+        await self.bindings.stop()
         await self.extenders.close()
-        await self._conditions.stop()
+        await self.conditions.stop()
         await self._timers.close()
         for run in self.profiles.values():
             await run.events.stop()
@@ -222,10 +224,7 @@ class Scheduler:
 
     def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool:
         waiting = self.waiting_pods.get(uid)
-        if waiting is None:
-            return False
-        waiting.reject(plugin, message)
-        return True
+        return waiting is not None and waiting.reject(plugin, message)
 
     def activate(self, pods: Iterable[PodInfo], *, after_error: bool = False) -> None:
         self._queue.activate(pods, after_error=after_error)
@@ -281,7 +280,7 @@ class Scheduler:
                     self._queue.on_change(change)
         elif new.node_name:
             self._cache.put_pod(new)
-            self._conditions.forget(new.uid)
+            self.conditions.forget(new.uid)
             self._held.pop(old.key, None)
             self.nominations.drop(old.uid)
             self._queue.delete(old.key)
@@ -301,7 +300,7 @@ class Scheduler:
                     self._leave_nominated(old)
 
     def _pod_deleted(self, pod: PodInfo) -> None:
-        self._conditions.forget(pod.uid)
+        self.conditions.forget(pod.uid)
         if pod.node_name:
             node = self._cache.remove_pod(pod.uid)
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node or pod.node_name))
@@ -325,11 +324,7 @@ class Scheduler:
     def _release_assumed(self, pod: PodInfo) -> None:
         """A pod with a binding in progress is being deleted: its room is free again, whatever the binding's outcome."""
         node = self._cache.assumed_node(pod.uid)
-        waiting = self.waiting_pods.get(pod.uid)
-        if waiting is not None:
-            waiting.reject("", "pod is deleted")
-            return
-        if self._cache.forget(pod.uid):
+        if not self.reject_waiting_pod(pod.uid, "", "removed") and self._cache.forget(pod.uid):
             self._queue.on_change(ClusterChange(EVENT_ASSIGNED_POD_DELETE, pod, None, node))
 
     def _node_added(self, node: NodeInfo) -> None:
@@ -368,7 +363,7 @@ class Scheduler:
     # --- the scheduling cycle ---------------------------------------------------------------------------------------
 
     async def _schedule(self) -> None:
-        queue, wake, bindings, now_s = self._queue, self._wake, self._bindings, self._now_s
+        queue, wake, bindings, now_s = self._queue, self._wake, self.bindings, self._now_s
         limit = self.config.binds_in_flight_max
         while True:
             await wake.wait()
@@ -482,7 +477,7 @@ class Scheduler:
             self.release(run, state, pod, node_name)
             self.fail_by_status(run, queued, status, started_s)
             return
-        self._bindings.start(run, queued, choice, waits, started_s)
+        self.bindings.start(run, queued, choice, waits, started_s)
 
     def release(self, run: ProfileRun, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         """Reverts the pod's charge; False if it was not charged any more."""
@@ -527,7 +522,7 @@ class Scheduler:
         if self.config.explained_decisions:
             self._decisions.failed(pod, self._now_s(), message)
         run.events.about(pod, WARNING, "FailedScheduling", message)
-        self._conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message, nominated)
+        self.conditions.not_scheduled(pod, REASON_UNSCHEDULABLE if rejected else REASON_ERROR, message, nominated)
 
     # --- for the binding cycle --------------------------------------------------------------------------------------
 
@@ -597,4 +592,4 @@ class Scheduler:
     def metrics(self) -> dict[str, float]:
         followed: tuple[Informer[Any], ...] = (self._pods, self._nodes, *self._lent.all(), *self.kinds.all())
         left_out = unreadable_metrics(informer.unreadable for informer in followed)
-        return self._metrics.collect(gauges_of(self, self._bindings.in_flight)) | left_out
+        return self._metrics.collect(gauges_of(self, self.bindings.in_flight)) | left_out

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import drawn_devices
-from scripts_of_scheduling import ROOMY, ZONE, Obj, Script, node, pod
+from scripts_of_scheduling import BORN, HOSTNAME, ROOMY, ZONE, Obj, Script, node, pod
 
 LOCAL = "kubernetes.io/no-provisioner"
 
@@ -102,7 +102,71 @@ def volumes_later(s: Script) -> None:
         s.look()
 
 
+def bindings_later(s: Script) -> None:
+    """Pods whose volumes and devices are bound later. Until then others may need their room, or they go."""
+    rng = s.rng
+    for name in ("n0", "n1"):
+        s.put("Node", node(name, {"cpu": rng.choice("23"), "memory": "8Gi", "pods": "110"}))
+        devices = [{"name": f"d{i}", "attributes": {"i": {"int": i}}, "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]} for i in range(9)]
+        if rng.random() < 0.3:
+            devices = [{"name": each["name"], "attributes": each["attributes"]} for each in devices]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        s.put("ResourceSlice", {"metadata": {"name": f"s-{name}"}, "spec": {"driver": "d.io", "nodeName": name, "pool": pool, "devices": devices}})
+    s.put("DeviceClass", {"metadata": {"name": "c"}, "spec": {}})
+    s.put("StorageClass", {"metadata": {"name": "later"}, "provisioner": "x.io/p", "volumeBindingMode": "WaitForFirstConsumer"})
+    made: dict[int, Obj] = {}
+    for i in range(9):
+        what = rng.choice(("pod", "pod", "pod", "important", "bound", "bound", "reset", "ready", "ready", "failed", "gone", "time"))
+        if not made or what in ("pod", "important"):
+            if (obj := _bound_later(s, i, what == "important")) is not None:
+                made[i] = obj
+                s.tries += 1
+        elif what == "time":
+            s.sleep(30)
+        else:
+            _bind(s, rng.choice(sorted(made)), what, made)
+        s.look()
+
+
+def _bound_later(s: Script, i: int, important: bool) -> Obj | None:
+    rng = s.rng
+    wanted = pod(f"p{i}", priority=rng.choice((10, 20)) if important else rng.choice((0, 0, 5)), terminationGracePeriodSeconds=rng.choice((0, 30)))
+    wanted["spec"]["containers"][0]["resources"] = {"requests": {"cpu": rng.choice("23" if important else ("500m", "1", "1"))}}
+    # Which of equals is chosen is left to chance: each pod names its node.
+    wanted["spec"]["nodeSelector"] = {HOSTNAME: rng.choice(("n0", "n1"))}
+    # Not both: the judge's upstream has one worker, which binds them one after the other.
+    kind = rng.choice(("plain", "volume", "device") if important else ("volume", "device"))
+    if kind == "volume":
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "later"}
+        s.put("PersistentVolumeClaim", {"metadata": {"name": f"c{i}"}, "spec": spec, "status": {"phase": "Pending"}})
+        wanted["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": f"c{i}"}}]
+    if kind == "device":
+        exactly = {"deviceClassName": "c", "selectors": [{"cel": {"expression": f'device.attributes["d.io"].i == {i}'}}]}
+        s.put("ResourceClaim", {"metadata": {"name": f"r{i}"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
+        wanted["spec"]["resourceClaims"] = [{"name": "d", "resourceClaimName": f"r{i}"}]
+    return s.put("Pod", wanted)
+
+
+def _bind(s: Script, i: int, what: str, made: dict[int, Obj]) -> None:
+    """As provisioners and drivers do, or a user who deletes the pod."""
+    spec = made[i]["spec"]
+    if what == "gone":
+        s.delete(made.pop(i))
+    elif what == "bound" and "volumes" in spec:
+        volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "later", "hostPath": {"path": "/d"}, "claimRef": {"namespace": "default", "name": f"c{i}", "uid": f"uid-c{i}"}}
+        s.put("PersistentVolume", {"metadata": {"name": f"v{i}"}, "spec": volume, "status": {"phase": "Bound"}})
+        bound = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": f"v{i}"}, "status": {"phase": "Bound"}}
+        s.merge("PersistentVolumeClaim", f"c{i}", bound)
+    elif what == "reset" and "volumes" in spec:
+        s.merge("PersistentVolumeClaim", f"c{i}", {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n9"}}})
+    elif what in ("ready", "failed") and "resourceClaims" in spec:
+        condition = {"type": what, "status": "True", "reason": "r", "message": "m", "lastTransitionTime": BORN}
+        device = {"driver": "d.io", "pool": spec["nodeSelector"][HOSTNAME], "device": f"d{i}", "conditions": [condition]}
+        s.merge("ResourceClaim", f"r{i}", {"status": {"devices": [device]}})
+
+
 THEMES: dict[str, Callable[[Script], None]] = {
+    "bindings later": bindings_later,
     "devices later": devices_later,
     "claims later": claims_later,
     "volumes later": volumes_later,

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,11 @@ import (
 // As many nodes as a search finds at least before it stops.
 const sampled = 100
 
-var podsResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+var (
+	podsResource    = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	claimsResource  = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
+	devicesResource = resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
+)
 
 type step struct {
 	Do      string          `json:"do"`
@@ -190,6 +195,7 @@ func (w *world) serve() {
 		}
 		pod := obj.DeepCopyObject().(*v1.Pod)
 		pod.Spec.NodeName = binding.Target.Name
+		pod.Status.NominatedNodeName = ""
 		return true, binding, tracker.Update(podsResource, w.stamped(pod), action.GetNamespace())
 	})
 	w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -222,7 +228,8 @@ func (w *world) put(raw json.RawMessage) runtime.Object {
 	return obj
 }
 
-func (w *world) remove(kind, key string) {
+// The resource of a path such as resource.k8s.io/v1/resourceclaims, and the namespace and name of a key.
+func named(kind, key string) (schema.GroupVersionResource, string, string) {
 	group, version, name := "", "v1", kind
 	if parts := strings.Split(kind, "/"); len(parts) == 3 {
 		group, version, name = parts[0], parts[1], parts[2]
@@ -231,7 +238,45 @@ func (w *world) remove(kind, key string) {
 	if !found {
 		namespace, own = "", key
 	}
-	resource := schema.GroupVersionResource{Group: group, Version: version, Resource: name}
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}, namespace, own
+}
+
+func (w *world) merge(kind, key string, patch json.RawMessage) {
+	resource, namespace, name := named(kind, key)
+	obj, err := w.client.Tracker().Get(resource, namespace, name)
+	if err != nil {
+		return
+	}
+	before, err := json.Marshal(obj)
+	check(err)
+	var was, change map[string]any
+	check(json.Unmarshal(before, &was))
+	check(json.Unmarshal(patch, &change))
+	after, err := json.Marshal(merged(was, change))
+	check(err)
+	changed := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(runtime.Object)
+	check(json.Unmarshal(after, changed))
+	check(w.client.Tracker().Update(resource, w.stamped(changed), namespace))
+}
+
+func merged(was, change map[string]any) map[string]any {
+	for name, value := range change {
+		inner, isObject := value.(map[string]any)
+		old, wasObject := was[name].(map[string]any)
+		switch {
+		case value == nil:
+			delete(was, name)
+		case isObject && wasObject:
+			was[name] = merged(old, inner)
+		default:
+			was[name] = value
+		}
+	}
+	return was
+}
+
+func (w *world) remove(kind, key string) {
+	resource, namespace, own := named(kind, key)
 	// What is gone already, as by the scheduler, stays gone.
 	_ = w.client.Tracker().Delete(resource, namespace, own)
 }
@@ -328,6 +373,29 @@ func (w *world) look() map[string]any {
 		}
 	}
 	found["queue"] = queued
+	list, err := w.client.Tracker().List(claimsResource, v1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "")
+	check(err)
+	claims := map[string][]string{}
+	for _, claim := range list.(*v1.PersistentVolumeClaimList).Items {
+		claims[keyOf(&claim)] = []string{claim.Annotations["volume.kubernetes.io/selected-node"], claim.Spec.VolumeName}
+	}
+	found["claims"] = claims
+	list, err = w.client.Tracker().List(devicesResource, resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"), "")
+	check(err)
+	devices := map[string][][]string{}
+	for _, claim := range list.(*resourceapi.ResourceClaimList).Items {
+		allocated, reserved := []string{}, []string{}
+		if claim.Status.Allocation != nil {
+			for _, each := range claim.Status.Allocation.Devices.Results {
+				allocated = append(allocated, each.Pool+"/"+each.Device)
+			}
+		}
+		for _, each := range claim.Status.ReservedFor {
+			reserved = append(reserved, each.Name)
+		}
+		devices[keyOf(&claim)] = [][]string{allocated, reserved}
+	}
+	found["devices"] = devices
 	return found
 }
 
@@ -348,6 +416,10 @@ func (w *world) play(each step) map[string]any {
 			synctest.Wait()
 			delete(w.held, keyOf(accessor))
 		}
+	case "merge":
+		w.merge(each.Kind, each.Key, each.Object)
+		synctest.Wait()
+		time.Sleep(time.Duration(each.Seconds * float64(time.Second)))
 	case "delete":
 		w.remove(each.Kind, each.Key)
 	case "sleep":

@@ -14,6 +14,8 @@ from typing import Any
 
 from scheduler_world import FakeApi, ManualClock
 
+from minikube_py.api import merge_patch
+from minikube_py.api.volume_binding import SELECTED_NODE
 from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler.config import SchedulerConfig, parse
 from minikube_py.scheduler.explaining import verdicts
@@ -170,6 +172,9 @@ class Twin:
                 self.api.delete("pods", key)
                 await self.settle()
                 scheduler.held.discard(key)
+        elif what == "merge":
+            self.merge(step["kind"].rpartition("/")[2], step["key"], step["object"])
+            await self.advance(step["seconds"])
         elif what == "delete":
             self.remove(step["kind"].rpartition("/")[2], step["key"])
         elif what == "sleep":
@@ -178,6 +183,10 @@ class Twin:
             return self.look()
         await self.settle()
         return {"attempts": scheduler.attempts} if scheduler.attempts else {}
+
+    def merge(self, plural: str, key: str, patch: Json) -> None:
+        if key in self.api.objects[plural]:
+            self.api.put(plural, merge_patch.apply(*copy.deepcopy((self.api.objects[plural][key], patch))))
 
     def remove(self, plural: str, key: str) -> None:
         if key in self.api.objects[plural]:
@@ -203,7 +212,22 @@ class Twin:
             pods[key] = told
         queue = self.scheduler.queue
         queued = {key: found.queue for key in pods if (found := queue.get(key)) is not None}
-        return {"pods": pods, "queue": queued}
+        objects = self.api.objects
+        claims = {key: _claim(obj) for key, obj in objects["persistentvolumeclaims"].items()}
+        devices = {key: _devices(obj.get("status") or {}) for key, obj in objects["resourceclaims"].items()}
+        return {"pods": pods, "queue": queued, "claims": claims, "devices": devices}
+
+
+def _claim(obj: Json) -> list[str]:
+    return [str((obj["metadata"].get("annotations") or {}).get(SELECTED_NODE, "")), obj["spec"].get("volumeName", "")]
+
+
+def _devices(status: Json) -> list[list[str]]:
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    return [
+        [f"{each['pool']}/{each['device']}" for each in results],
+        [each["name"] for each in status.get("reservedFor") or ()],
+    ]
 
 
 PLURALS = {
@@ -290,6 +314,10 @@ class Comparison:
             one, other = (self._shown(key, side["pods"].get(key)) for side in (theirs, ours))
             if one != other:
                 return f"{key}: {one} upstream, {other} here"
+        for kind in ("claims", "devices"):
+            for key, own in sorted(ours[kind].items()):
+                if theirs[kind].get(key) != own:
+                    return f"{key}: {theirs[kind].get(key)} upstream, {own} here"
         return ""
 
     def _shown(self, key: str, pod: Json | None) -> Json | None:
@@ -351,5 +379,7 @@ def _both_broke(theirs: Json, ours: Json) -> bool:
 
 
 BROKE = re.compile('running "[^"]+" filter plugin: ')
+
+
 def _waits(queue: str | None) -> str | None:
     return "soon" if queue in ("active", "backoff") else "unschedulable" if queue == "gated" else queue

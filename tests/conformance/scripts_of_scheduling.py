@@ -3,6 +3,8 @@
 A script is a list of steps, each with whole objects as an API server stores them:
 
     put      an object comes, or changes; `hold`: a node is found for the pod, and then it is kept from it
+    merge    an object changes as by a merge patch, if it is there, and time passes: upstream looks at volumes that are
+             being bound each second, at devices each five
     try      a pod comes, held, and goes again: what was found for it is all that matters
     delete   an object goes
     sleep    time passes
@@ -81,6 +83,11 @@ def stored(kind: str, obj: Obj) -> Obj:
     return made
 
 
+def _path(name: str) -> str:
+    kind = KINDS[name]
+    return f"{kind.group}/{kind.version}/{kind.plural}" if kind.group else kind.plural
+
+
 class Script:
     """`tries`: how many pods are to be placed."""
 
@@ -108,9 +115,11 @@ class Script:
             return
         self.tries += 1
 
+    def merge(self, kind: str, name: str, patch: Obj) -> None:
+        self.steps.append({"do": "merge", "kind": _path(kind), "key": f"default/{name}", "object": patch, "seconds": 12})
+
     def delete(self, obj: Obj) -> None:
-        kind = KINDS[obj["kind"]]
-        plural = f"{kind.group}/{kind.version}/{kind.plural}" if kind.group else kind.plural
+        kind, plural = KINDS[obj["kind"]], _path(obj["kind"])
         metadata = obj["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}" if kind.namespaced else metadata["name"]
         self.steps.append({"do": "delete", "kind": plural, "key": key})

@@ -135,6 +135,8 @@ class FakeApi:
         if method == "PUT":
             return self._update(parts, document)
         key = f"{parts[1]}/{parts[3]}"
+        if method == "PATCH" and parts[2] == "resourceclaims":
+            return self._release(key, {each["uid"] for each in document["status"]["reservedFor"]})
         pod = self.objects["pods"].get(key)
         if method == "POST" and parts[-1] == "binding":
             return self._bind(key, pod, document)
@@ -147,11 +149,21 @@ class FakeApi:
             return self._delete(key, pod)
         return ApiResponse(200, json.dumps(self.objects["pods"][key]).encode())
 
+    def _release(self, key: str, uids: set[str]) -> ApiResponse:
+        """A claim is no longer reserved for these pods."""
+        if key not in self.objects["resourceclaims"]:
+            return failure(404, "NotFound", f'resourceclaims "{key}" not found')
+        claim = json.loads(json.dumps(self.objects["resourceclaims"][key]))
+        claim["status"]["reservedFor"] = [each for each in claim["status"]["reservedFor"] if each["uid"] not in uids]
+        self.put("resourceclaims", claim)
+        return ApiResponse(200, json.dumps(claim).encode())
+
     def _patch(self, pod: dict[str, Any], written: dict[str, Any]) -> None:
         changed = json.loads(json.dumps(pod))
         status = changed.setdefault("status", {})
         conditions = {each["type"]: each for each in (*status.get("conditions", ()), *written.get("conditions", ()))}
-        status["conditions"] = list(conditions.values())
+        if conditions:
+            status["conditions"] = list(conditions.values())
         if "nominatedNodeName" in written:
             status["nominatedNodeName"] = written["nominatedNodeName"] or ""
         self.put("pods", changed)
@@ -167,12 +179,12 @@ class FakeApi:
         return ApiResponse(200, b"{}")
 
     def _update(self, parts: list[str], document: dict[str, Any]) -> ApiResponse:
-        plural, key = parts[-2], self._key(document)
-        known = self.objects[plural].get(key)
+        *_, plural, name = parts[:-1] if parts[-1] == "status" else parts
+        known = self.objects[plural].get(self._key(document))
         if known is None:
-            return failure(404, "NotFound", f'{plural} "{parts[-1]}" not found')
+            return failure(404, "NotFound", f'{plural} "{name}" not found')
         if known["metadata"]["resourceVersion"] != document["metadata"]["resourceVersion"]:
-            return failure(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{parts[-1]}"')
+            return failure(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{name}"')
         self.put(plural, document)
         return ApiResponse(200, json.dumps(document).encode())
 
@@ -190,6 +202,7 @@ class FakeApi:
     def bind(self, key: str, node: str) -> None:
         changed = json.loads(json.dumps(self.objects["pods"][key]))
         changed["spec"]["nodeName"] = node
+        changed.get("status", {}).pop("nominatedNodeName", None)
         self.bound.append((key.split("/")[1], node))
         self.put("pods", changed)
 

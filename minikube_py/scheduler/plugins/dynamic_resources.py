@@ -144,6 +144,7 @@ def _reached(claim: ClaimView) -> tuple[Term, ...] | None:
 
 class DynamicResources:
     name = "DynamicResources"
+    parallel_pre_bind = True
     normalize = Normalize()
 
     def __init__(self, args: Mapping[str, Any] | None, handle: Handle) -> None:

@@ -82,6 +82,7 @@ def is_of_pod(pod: PodInfo, claim: ClaimView) -> bool:
 
 class VolumeBinding:
     name = "VolumeBinding"
+    parallel_pre_bind = True
 
     def __init__(self, args: Mapping[str, Any] | None, handle: Handle) -> None:
         self._handle = handle

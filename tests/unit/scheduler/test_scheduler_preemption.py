@@ -16,6 +16,7 @@ from scheduler_world import FakeApi, ManualClock, failure, settle
 from minikube_py.client.transport import ApiResponse
 from minikube_py.scheduler.metrics import Metrics
 from minikube_py.scheduler.nominations import Nominations
+from minikube_py.scheduler.pre_binding import PreBindings
 from minikube_py.scheduler.preemption import Preemptions
 from minikube_py.scheduler.scheduler import Scheduler
 
@@ -221,7 +222,7 @@ async def test_a_pod_may_preempt_again_before_the_first_time_has_ended() -> None
 
     scheduler: Any = SimpleNamespace(
         clock=ManualClock(), nominations=Nominations(), client=Client(), pod=lambda key: None,
-        reject_waiting_pod=lambda *_: False, wake=lambda: woken.append(True),
+        waiting_pods={}, pre_bindings=PreBindings(), wake=lambda: woken.append(True),
     )  # fmt: skip
     run: Any = SimpleNamespace(events=SimpleNamespace(about=lambda *_: None))
     metrics = Metrics()

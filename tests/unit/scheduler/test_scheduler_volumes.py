@@ -336,3 +336,22 @@ async def test_a_claim_for_one_pod_is_preempted_from_a_pod_of_lower_priority() -
         w.api.delete("pods", "default/low")
         await w.clock.advance(3.0)
         assert w.api.bound[-1][0] == "high" and w.scheduler.columns.is_claim_in_use("default/c")
+
+
+async def test_a_pod_whose_volume_is_bound_first_says_where_and_loses_only_that_to_a_preemptor() -> None:
+    async with world() as w:
+        w.volume("v", zone="a")
+        w.claim("c")
+        w.pod("low", "c", cpu="3")
+        await settle()
+        low = w.api.objects["pods"]["default/low"]
+        assert w.claimed_by("v") == "c" and low["status"]["nominatedNodeName"] == "a"
+        w.pod("high", cpu="3", priority=10, nodeSelector={ZONE: "a"})
+        await settle()
+        low = w.api.objects["pods"]["default/low"]
+        assert "deletionTimestamp" not in low["metadata"] and not low["status"]["nominatedNodeName"]
+        told = [event["message"] for event in w.api.events]
+        assert 'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption' in told
+        await w.clock.advance(5.0)
+        # The volume stays its claim's, as upstream leaves it.
+        assert w.api.bound == [("high", "a")] and w.claimed_by("v") == "c" and w.assumed == 0
