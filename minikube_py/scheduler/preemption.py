@@ -138,7 +138,7 @@ class Preemptions:
         return True
 
     async def _evict_whole(self, run: ProfileRun, pod: PodInfo, node_name: str, victim: PodInfo) -> None:
-        """Until a binding that was cancelled has given back its room. The end of the last victim wakes the preemptor."""
+        """Until a cancelled binding has given back its room. The end of the last victim wakes the preemptor."""
         await self._evict(run, pod, node_name, victim)
         await self._scheduler.bindings.an_end_of(victim.uid)
 
