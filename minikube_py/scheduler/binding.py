@@ -112,8 +112,8 @@ class Bindings:
     async def _ready(
         self, run: ProfileRun, pod: PodInfo, state: CycleState, node_name: str, waiting: WaitingPod | None
     ) -> Status:
-        """Waits at Permit, and runs PreBind. A pod with neither is bound at once; the nominated node of any other tells an
-        autoscaler, say, where it is going to run."""
+        """Waits at Permit, and runs PreBind. A pod with neither is bound at once; of any other, the nominated node says
+        where it is going to run, to an autoscaler for example."""
         scheduler, status = self._scheduler, SUCCESS
         try:
             pre_binders = run.profile.pre_binders_of(state, pod, node_name)
