@@ -70,7 +70,8 @@ def write(salvaged: Salvaged, folder: Path, rng: Rng, *, exact: bool = False) ->
         files.begin(files.load(), Origin(cluster_id, member_id, joined=True))
         membership = Membership(members=(Member(NodeId(member_id), ""),))
         state = salvaged.exact if exact else salvaged.state
-        index, term = LogIndex(max(1, salvaged.applied if exact else salvaged.reached)), Term(salvaged.term)
+        # The terms of a new cluster begin at 1.
+        index, term = LogIndex(max(1, salvaged.applied if exact else salvaged.reached)), Term(1)
         meta = SnapshotMeta(index, term, membership.configuration())
         writer = SnapshotWriter(head_of(cluster_id, member_id, meta, membership.to_plain()))
         try:

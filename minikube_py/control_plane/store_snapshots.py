@@ -112,7 +112,8 @@ def _install(path: Path, files: LogFiles, cluster_id: int, member_id: int, new: 
     own = Member(NodeId(member_id), new.name, new.peer, new.client)
     membership = Membership(members=(own,), expected=new.expected)
     with opened(path) as reader:
-        index, term = LogIndex(reader.head.index), Term(reader.head.term)
+        # The terms of a new cluster begin at 1.
+        index, term = LogIndex(reader.head.index), Term(1)
         meta = SnapshotMeta(index, term, membership.configuration())
         writer = SnapshotWriter(head_of(cluster_id, member_id, meta, membership.to_plain()))
         part, file = files.write_incoming()

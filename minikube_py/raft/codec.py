@@ -54,9 +54,12 @@ def message_from_plain(plain: Any) -> Message:
         raise Malformed("a SNAPSHOT message, and no other, names a snapshot")
     if log_term > term and type != MessageType.APPEND_REPLY:
         raise Malformed(f"log_term {log_term} is above the message's term {term}")
+    meta = None if snapshot is None else _snapshot(snapshot)
+    if meta is not None and meta.term > term:
+        raise Malformed(f"a snapshot of term {meta.term} in a message of term {term}")
     return Message(
         MessageType(type), _node(sender, "sender"), _node(to, "to"), term, log_term, index, commit, entries, reject,
-        hint, context, None if snapshot is None else _snapshot(snapshot),
+        hint, context, meta,
     )
 
 

@@ -13,6 +13,17 @@ LogIndex = NewType("LogIndex", int)
 
 NOBODY = NodeId(0)
 
+TERM_MAX = 1 << 62
+"""The highest term that is believed at all, of a file or a frame: there must be a next one."""
+TERMS_APART_MAX = 1 << 32
+"""Between two members of one cluster: at two elections a second, 68 years of them."""
+
+
+def believable(term: int, own: int) -> bool:
+    """Whether a member of term `own` (0: it has only begun, and knows none) takes a message's `term` for one that
+    elections led to. Both members say no: no single frame or file leads the others out of the range of terms."""
+    return term <= TERM_MAX and (abs(term - own) <= TERMS_APART_MAX or not own)
+
 
 class EntryKind(IntEnum):
     """Stored in logs on disk: never change a number. CHANGE: `data` is a packed `ConfChange`."""

@@ -14,9 +14,19 @@ from minikube_py.raft.elections import Elections
 from minikube_py.raft.following import Following
 from minikube_py.raft.leadership import Leadership
 from minikube_py.raft.log import START, RaftLog, Write
-from minikube_py.raft.message import NOBODY, Entry, HardState, LogIndex, Message, MessageType, SnapshotMeta, Term
+from minikube_py.raft.message import (
+    NOBODY,
+    Entry,
+    HardState,
+    LogIndex,
+    Message,
+    MessageType,
+    SnapshotMeta,
+    Term,
+    believable,
+)
 from minikube_py.raft.reads import ForwardedReads, Read
-from minikube_py.raft.ready import ProposalDropped, Ready, SafetyViolated, UnknownPeer
+from minikube_py.raft.ready import ProposalDropped, Ready, SafetyViolated, TermUnbelievable, UnknownPeer
 from minikube_py.raft.state import TRANSFER, RaftConfig, State
 from minikube_py.raft.status import PeerStatus, Status
 
@@ -38,7 +48,8 @@ class Raft(State):
     the log's offset. Read `term`, `role`, `leader`, `configuration` and `log` at will; only this class changes them."""
 
     __slots__ = (
-        "_elections", "_following", "_forwarded", "_handlers", "_leader_term", "_leading", "_saved", "leaders_seen",
+        "_elections", "_following", "_forwarded", "_handlers", "_leader_term", "_leading", "_saved", "apart",
+        "leaders_seen",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +66,8 @@ class Raft(State):
         self._forwarded = ForwardedReads(rng.getrandbits(64).to_bytes(8, "big"))
         self._leading: Leadership | None = None
         self._leader_term = self.leaders_seen = 0
+        self.apart: dict[NodeId, Term] = {}
+        """Members whose last message was not believed, with its term."""
         self._handlers: dict[int, Callable[[Message], None]] = {
             MessageType.PRE_VOTE: self._vote_asked,
             MessageType.PRE_VOTE_REPLY: self._vote_answered,
@@ -74,7 +87,8 @@ class Raft(State):
     # Input
 
     def step(self, message: Message) -> None:
-        """Handles one message. Raises: UnknownPeer, SafetyViolated; ValueError for drivers' messages, such as TELL."""
+        """Handles one message. Raises: UnknownPeer, TermUnbelievable, SafetyViolated; ValueError for drivers'
+        messages, such as TELL."""
         type = message.type
         if type == MessageType.HUP:
             if self._leading is None:
@@ -86,6 +100,12 @@ class Raft(State):
             raise UnknownPeer(f"node {message.sender} is not a member")
         if type not in self._handlers:
             raise ValueError(f"a message of type {type} does not belong to Raft")
+        if not believable(message.term, self.term):
+            if self.configuration.contains(message.sender):
+                self.apart[message.sender] = message.term
+            raise TermUnbelievable(f"node {message.sender} is in term {message.term}, this one in term {self.term}")
+        if self.apart:
+            self.apart.pop(message.sender, None)
         if message.term != self.term and not self._compare_terms(message):
             return
         if type in FROM_LEADER:

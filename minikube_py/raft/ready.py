@@ -58,6 +58,10 @@ class UnknownPeer(Exception):
     """A message from a non-member, or addressed to another node."""
 
 
+class TermUnbelievable(UnknownPeer):
+    """A member's message of a term that no election led to; nothing changed."""
+
+
 class SafetyViolated(Corruption):
     """A peer's message contradicts settled state: a log was lost, a vote forgotten, or two members share an id. The
     receiver must stop."""

@@ -50,7 +50,7 @@ def status_of(member: StoreMember) -> dict[str, Any]:
         "reserve_bytes": member.room.reserve_bytes,
         "shortage": member.room.shortage,
         "snapshot_failure": member.snapshotter.retry.failure,
-        "warnings": list(replica.files.warnings),
+        "warnings": [*replica.files.warnings, *_apart(member)],
     }
 
 
@@ -66,6 +66,7 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "wal_written_bytes_total": replica.files.written_bytes,
         PREFIX + "leases": len(state.lessor.by_id),
         PREFIX + "raft_term": member.raft.term,
+        PREFIX + "raft_members_apart": len(member.raft.apart),
         PREFIX + "raft_leading": int(bool(replica.leading)),
         PREFIX + "raft_members": len(replica.membership.members),
         PREFIX + "raft_leaders_seen_total": member.raft.leaders_seen,
@@ -92,6 +93,15 @@ def metrics_of(member: StoreMember) -> dict[str, float]:
         PREFIX + "snapshot_size_bytes": replica.files.snapshot.size_bytes if replica.files.snapshot else 0,
         **member.snapshotter.metrics(PREFIX),
     }
+
+
+def _apart(member: StoreMember) -> list[str]:
+    own = member.raft.term
+    return [
+        f"member {id:x} is in term {term:,}, this one in term {own:,}: no elections lead so far, and neither believes "
+        "the other. Empty the folder of the one that the other members do not follow, and start it with --rejoin"
+        for id, term in member.raft.apart.items()
+    ]
 
 
 def _lag_entries(member: StoreMember) -> int:

@@ -11,7 +11,7 @@ from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.versions import FIRST, LATEST, TooNew
 from minikube_py.raft.codec import decode_change, encode_change
 from minikube_py.raft.configuration import ConfChange, Configuration, NodeId
-from minikube_py.raft.message import Entry, EntryKind, HardState, LogIndex, SnapshotMeta, Term
+from minikube_py.raft.message import TERM_MAX, Entry, EntryKind, HardState, LogIndex, SnapshotMeta, Term
 from minikube_py.store.identity import confirm_identity, own_identity
 from minikube_py.store.log_files import Loaded, LogFiles, Origin
 from minikube_py.store.membership import (
@@ -25,7 +25,7 @@ from minikube_py.store.membership import (
 from minikube_py.store.replica_config import Bootstrap
 from minikube_py.store.room import where
 from minikube_py.store.snapshot_transfer import meta_of
-from minikube_py.wal.segment import Damage
+from minikube_py.wal.segment import Damage, segment_name
 
 
 class Recovered(NamedTuple):
@@ -56,6 +56,7 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
     Raises: Corruption, with what to do; LogLost; TooNew; OSError."""
     try:
         loaded = files.load()
+        _check_terms(loaded)
     except Damage as error:
         folder = where(files.disk)
         raise Corruption(
@@ -80,6 +81,17 @@ def recover(files: LogFiles, rng: Rng, bootstrap: Bootstrap | None) -> Recovered
         head.cluster_id, member_id, base.meta, behind, hard_state, base.membership, state, loaded.snapshot is not None,
         loaded.log.size_bytes,
     )  # fmt: skip
+
+
+def _check_terms(loaded: Loaded) -> None:
+    """Raises: Damage if the log or the snapshot has a term that no elections led to, and that has no next one."""
+    log = loaded.log
+    known = [log.state.term, *(entry.term for entry in log.entries)]
+    if loaded.snapshot is not None:
+        known.append(loaded.snapshot.head.term)
+    if max(known) >= TERM_MAX:
+        name = segment_name(log.tail.head.sequence) if log.tail is not None else "the snapshot"
+        raise Damage(f"{name}: term {max(known):,} is beyond {TERM_MAX:,}, the last one that members believe")
 
 
 def _origin(files: LogFiles, rng: Rng, loaded: Loaded, bootstrap: Bootstrap | None) -> Origin | None:

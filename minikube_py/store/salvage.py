@@ -40,7 +40,7 @@ class Gap(NamedTuple):
 @dataclass(slots=True)
 class Salvaged:
     """`exact` is the state after entry `applied`, starting from the snapshot of entry `base`; `state` is the same
-    object if nothing more is readable, up to entry `reached`, of `term`. `assumed`: ranges of entries behind gaps whose
+    object if nothing more is readable, up to entry `reached`. `assumed`: ranges of entries behind gaps whose
     conditions are undecidable. `doubtful`: readable ranges that an unreadable part of the log may have replaced.
     `missing`: ranges of entries known to have existed. `unconfirmed`: final entries without evidence of a majority;
     irrelevant for a single member. `known_revision`: the newest that any sound part names."""
@@ -48,7 +48,6 @@ class Salvaged:
     exact: StateMachine
     base: int
     applied: int
-    term: int
     log: FoundLog
     losses: list[Loss]
     state: StateMachine
@@ -121,7 +120,7 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
             break
         except MinikubeError as error:
             losses.append(Loss(base.name, 0, 0, f"its parts are intact but do not match: {error}"))
-    made = Salvaged(state, base.index, base.index, base.head.term if base.head else 1, log, losses, state, base.index)
+    made = Salvaged(state, base.index, base.index, log, losses, state, base.index)
     for index in range(base.index + 1, _reach(base.index, log) + 1):
         try:
             _apply(state, log.entries[index])
@@ -129,7 +128,7 @@ def _exact(found: list[FoundSnapshot], log: FoundLog, losses: list[Loss]) -> Sal
             losses.append(Loss("", 0, 0, f"entry {index} cannot be applied: {error}", index, index))
             del log.entries[index]
             break
-        made.applied, made.reached, made.term = index, index, log.entries[index].term
+        made.applied = made.reached = index
     made.unconfirmed = max(0, made.applied - max(base.index, log.state.commit))
     return made
 
@@ -149,7 +148,7 @@ def _add_rest(made: Salvaged, newer: FoundSnapshot | None, last: int) -> None:
         rest.run([entries[index] for index in range(first, end + 1)], first - made.reached - 1)
         if first > made.reached + 1:
             made.gaps.append(Gap(made.reached + 1, first - 1, after, rest.gap_revision))
-        made.reached, made.term = end, entries[end].term
+        made.reached = end
     if last > made.reached:
         made.gaps.append(Gap(made.reached + 1, last, rest.revision, 0))
     if made.reached > made.applied or newer is not None:

@@ -9,18 +9,24 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgpack
 import pytest
 from disk_damage import DAMAGES, damage
 from patience import until
 from ports import free_ports
 
 from minikube_py.control_plane.linked_member import LinkedMember, PeerPort
+from minikube_py.control_plane.store_salvage import look, write
 from minikube_py.env import SystemClock, SystemDisk
 from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.mvcc.types import Put
+from minikube_py.raft.message import TERM_MAX
 from minikube_py.store.bootstrap import parse_initial_cluster
+from minikube_py.store.member import StoreMember
 from minikube_py.store.member_config import MemberConfig
-from minikube_py.wal.segment import segment_sequence
+from minikube_py.store.member_status import status_of
+from minikube_py.wal.record import RecordType, decode_record, encode_record
+from minikube_py.wal.segment import HEAD_BYTES, decode_head, segment_sequence
 from minikube_py.wal.snapshot import snapshot_index
 
 CONFIG = MemberConfig(segment_bytes=16 << 10, snapshot_log_bytes=20 << 10, reserve_bytes=0)
@@ -144,6 +150,74 @@ EDITS: dict[str, tuple[Callable[[Edited], None], str]] = {
     "no_identity": (Edited.no_identity, "alike"),
     **{f"damaged_{seed}": (Edited.damaged, "") for seed in range(6)},
 }
+
+
+def set_term(folder: Path, term: int) -> None:
+    """Appends a valid record of the hard state, as an editor might who knows the format."""
+    path = max(folder.glob("wal-*.log"))
+    data = bytearray(path.read_bytes())
+    head, end, synced = decode_head(path.name, bytes(data)), HEAD_BYTES, 0
+    while (record := decode_record(bytes(data), end, head.seed)) is not None:
+        end = synced = record.end
+    new = encode_record(RecordType.HARD_STATE, msgpack.packb([term, 0, 0]), seed=head.seed, offset=end, synced=synced)
+    data[end : end + len(new)] = new
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("term", [2**40, TERM_MAX - 1, TERM_MAX, 2**63 - 1])
+async def test_a_term_in_one_members_file_leads_nobody_to_it(term: int, tmp_path: Path):
+    trio = Trio(tmp_path)
+    await asyncio.gather(*map(trio.start, trio.ports))
+    try:
+        await trio.put(5)
+        odd, (first, second) = 3, (1, 2)
+        await trio.stop(odd)
+        set_term(trio.files(odd), term)
+        if term >= TERM_MAX:
+            with pytest.raises(MinikubeError, match=f"term {term:,} is beyond .*--rejoin"):
+                await trio.start(odd)
+        else:
+            id = (await trio.start(odd)).member.member_id
+            others = [trio.members[number].member for number in (first, second)]
+            await until(lambda: any(each.raft.apart for each in others))
+            told = " ".join(text for each in others for text in status_of(each)["warnings"])
+            assert f"member {id:x} is in term " in told and "--rejoin" in told
+            await trio.put(5)
+            await trio.stop(odd)
+        await trio.put(5)
+        shutil.rmtree(trio.files(odd))
+        trio.files(odd).mkdir()
+        await trio.start(odd, rejoin=True)
+        await until(trio.alike)
+        assert max(linked.member.raft.term for linked in trio.members.values()) < 1000
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+
+
+async def test_members_that_all_have_such_a_term_are_repaired_by_salvage(tmp_path: Path):
+    trio = Trio(tmp_path)
+    await asyncio.gather(*map(trio.start, trio.ports))
+    try:
+        await trio.put(5)
+        await until(trio.alike)
+        hash = trio.members[1].member.state.hash()
+    finally:
+        for number in list(trio.members):
+            await trio.stop(number)
+    for number in trio.ports:
+        set_term(trio.files(number), 2**63 - 1)
+    with pytest.raises(MinikubeError, match="beyond"):
+        await trio.start(1)
+    salvaged = look(trio.files(1))
+    assert salvaged is not None and salvaged.whole
+    write(salvaged, tmp_path / "new", random.Random(1))
+    member = StoreMember(SystemDisk(tmp_path / "new" / "store"), SystemClock(), random.Random(), config=CONFIG)
+    await member.start()
+    try:
+        assert member.state.hash() == hash
+    finally:
+        await member.stop()
 
 
 @pytest.mark.parametrize(("name", "leads"), [*((name, False) for name in EDITS), ("old_backup", True)])

@@ -85,6 +85,7 @@ WRONG = [
     ("a heartbeat with entries", plain(type=7), "carries no entries"),
     ("an append with a snapshot", plain(snapshot=[1, 1, configuration_to_plain(JOINT)]), "no other"),
     ("a snapshot without one", plain(type=9, runs=[]), "names a snapshot"),
+    ("a snapshot of a term to come", plain(type=9, runs=[], snapshot=[1, 6, configuration_to_plain(JOINT)]), "term 6"),
     ("half a snapshot", plain(type=9, runs=[], snapshot=[1, 1]), "3 fields"),
     ("a snapshot of nobody knows whom", plain(type=9, runs=[], snapshot=[1, 1, [1, 2]]), "a configuration has"),
 ]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from minikube_py.raft.configuration import Configuration
 from minikube_py.raft.log import LogCompacted, RaftLog
-from minikube_py.raft.message import Entry, HardState, Message, MessageType
+from minikube_py.raft.message import (
+    TERM_MAX,
+    TERMS_APART_MAX,
+    Entry,
+    HardState,
+    Message,
+    MessageType,
+    SnapshotMeta,
+)
 from minikube_py.raft.node import Raft, RaftConfig
-from minikube_py.raft.ready import ProposalDropped, ReadState, UnknownPeer
+from minikube_py.raft.ready import ProposalDropped, ReadState, TermUnbelievable, UnknownPeer
 
 ME = 7
 
@@ -203,6 +212,36 @@ def test_reads_wait_for_an_entry_of_the_leaders_own_term():
 def test_a_stranger_is_refused():
     with pytest.raises(UnknownPeer, match="99"):
         make().step(Message(MessageType.APPEND_REPLY, 99, ME, 1, index=1))
+
+
+@pytest.mark.parametrize("type", [each for each in MessageType if each not in (MessageType.HUP, MessageType.TELL)])
+def test_no_message_leads_a_member_to_a_term_that_no_election_led_to(type):
+    both = Configuration(frozenset((ME, 8)))
+    snapshot = SnapshotMeta(9, 5, both) if type == MessageType.SNAPSHOT else None
+    for own in (5, 5 + TERMS_APART_MAX, TERM_MAX):
+        for term in (own - TERMS_APART_MAX - 1, own + TERMS_APART_MAX + 1, TERM_MAX + 1, 2**63 - 1):
+            raft = Raft(RaftConfig(ME), RaftLog(), HardState(own), both, Random(1))
+            if term < 0:
+                continue
+            with pytest.raises(TermUnbelievable):
+                raft.step(Message(type, 8, ME, term, snapshot=snapshot))
+            ready = raft.ready()
+            assert (raft.term, ready.must_sync, list(ready.messages)) == (own, False, [])
+            assert raft.apart == {8: term}
+            raft.step(Message(MessageType.HEARTBEAT_REPLY, 8, ME, own))
+            assert raft.apart == {}
+
+
+def test_a_member_that_knows_no_term_takes_its_clusters():
+    both = Configuration(frozenset((ME, 8)))
+    for term, expected in ((TERM_MAX, TERM_MAX), (TERM_MAX + 1, 0)):
+        raft = Raft(RaftConfig(ME), RaftLog(), UNBORN, both, Random(1))
+        with suppress(TermUnbelievable):
+            raft.step(Message(MessageType.HEARTBEAT, 8, ME, term))
+        assert raft.term == expected
+    raft = Raft(RaftConfig(ME), RaftLog(), HardState(1), both, Random(1))
+    raft.step(Message(MessageType.HEARTBEAT, 8, ME, 1 + TERMS_APART_MAX))
+    assert raft.term == 1 + TERMS_APART_MAX
 
 
 def test_nobody_else_speaks_for_this_node():
