@@ -19,6 +19,8 @@ from typing import Any
 from minikube_py.errors import RequestError
 
 _PRODUCT = Path(__file__).parent
+RAISED = (Exception, SystemExit, GeneratorExit)
+"""What code of others may raise; SystemExit, as of a script without a `__main__` guard, would end all in silence."""
 
 
 class BadCode(RequestError):
@@ -77,7 +79,7 @@ def module_of(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise BadCode(f"module {place} cannot be imported: {error}; write MODULE:CLASS or FILE.py:CLASS") from error
-    except Exception as error:
+    except RAISED as error:
         raise BadCode(f"module {place} cannot be imported: {told(error)}") from error
 
 
@@ -85,8 +87,7 @@ def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise BadCode(f"there is no file {path}; write FILE.py:CLASS")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise BadCode(f"{path} is no Python file")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(path.stem)
     if before is None or getattr(before, "__file__", None) == module.__file__:
@@ -97,7 +98,7 @@ def _module_of_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise BadCode(f"{path}, line {error.lineno}: SyntaxError: {error.msg}; correct it there") from error
-    except Exception as error:
+    except RAISED as error:
         raise BadCode(f"{path} cannot be run: {told(error)}") from error
     finally:
         sys.path.remove(str(path.parent))

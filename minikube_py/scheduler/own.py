@@ -81,7 +81,7 @@ def _make(name: str, kind: Callable[..., Any], args: Mapping[str, Any], handle: 
         guarded = Guarded(name, plugin)
     except ConfigError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise ConfigError(f'initializing plugin "{name}": {told(error)}') from error
     for method, (other, what) in _NEEDING.items():
         if callable(getattr(plugin, method, None)) and not callable(getattr(plugin, other, None)):

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from minikube_py.api.feature_gates import GANG_SCHEDULING, NO_GATES, FeatureGates
-from minikube_py.own_code import told
+from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.config import ConfigError
 from minikube_py.scheduler.framework import PluginFactory
 from minikube_py.scheduler.own import find
@@ -129,6 +129,6 @@ def entry_point(name: str) -> PluginFactory:
         raise ConfigError(f"{text} of {ENTRY_POINT_GROUP} ({known})")
     try:
         loaded: PluginFactory = found.load()
-    except Exception as error:
+    except RAISED as error:
         raise ConfigError(f'entry point "{name}" ({found.value}) cannot be loaded: {told(error)}') from error
     return loaded

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from minikube_py import own_code
 from minikube_py.scheduler.framework import EventRegistration, Status
 from minikube_py.scheduler.objects import PodInfo
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from minikube_py.scheduler.evaluate import Evaluator
     from minikube_py.scheduler.profile import Profile
 
-RAISED = (Exception, asyncio.CancelledError, SystemExit, GeneratorExit)
-"""What may come out of code that awaits nothing; CancelledError and SystemExit would end a task in silence."""
+RAISED = (*own_code.RAISED, asyncio.CancelledError)
+"""What may come out of code that awaits nothing; CancelledError would end a task in silence."""
 NO_NEEDS: Mapping[str, int] = {}
 
 

@@ -18,6 +18,7 @@ from minikube_py.lab.conformance.history import BuildIndex, History
 from minikube_py.lab.conformance.history import run as history_run
 from minikube_py.lab.conformance.history_text import shrink as shrink_history
 from minikube_py.lab.conformance.program import Broken, Build, Program, run, shrink
+from minikube_py.own_code import RAISED
 
 Drawn = TypeVar("Drawn")
 
@@ -52,7 +53,7 @@ def dimensions_of(build: Build) -> tuple[int, ...]:
         except RequestError as error:
             refused = str(error)
             continue
-        except Exception as error:
+        except RAISED as error:
             raise Broken("it is built by the number of dimensions", f"{type(error).__name__}: {error}") from error
         check_shape(structure)
         taken.append(dimensions)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minikube_py.index.structure import HIGH, LOW, MISSING, Box, Found, Loading, Point, Structure, Versioned
+from minikube_py.own_code import RAISED
 from minikube_py.sim.shrinking import Rounds, fewest
 
 Build = Callable[[int], Structure]
@@ -173,7 +174,7 @@ def _guarded(law: str, number: int, ask: Callable[[], Any]) -> Any:
         return ask()
     except Broken:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise Broken(law, f"it raised {type(error).__name__}: {error}", number) from error
 
 

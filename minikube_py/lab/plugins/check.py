@@ -18,8 +18,9 @@ from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins import bench, laws
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
 from minikube_py.lab.plugins.world import Subject, World
-from minikube_py.own_code import module_of, told
-from minikube_py.scheduler.own import Scope, find
+from minikube_py.own_code import RAISED, module_of, told
+from minikube_py.scheduler.configuration.files import own_plugins
+from minikube_py.scheduler.own import Scope
 
 EXAMPLES: Final = 100
 HASH_SEEDS: Final = ("1", "2")
@@ -67,7 +68,7 @@ class Verdict:
 
 def subject_of(target: str, args: Mapping[str, Any]) -> tuple[Subject, Words]:
     """Raises: ConfigError."""
-    own = find(target)
+    (own,) = own_plugins([target]).values()
     place = target.rpartition(":")[0]
     module = module_of(place) if place else None
     subject = Subject(own, args)
@@ -123,7 +124,7 @@ def _run(law: laws.Law, subject: Subject, case: Case) -> None:
         law(subject, case)
     except Broken:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise Broken("the scheduler can run it", told(error)) from error
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minikube_py.own_code import told
+from minikube_py.own_code import RAISED, told
 from minikube_py.scheduler.flow.model import Arc, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
@@ -31,7 +31,7 @@ class Asking:
         """Raises: ModelError."""
         try:
             return question(*given)
-        except Exception as error:
+        except RAISED as error:
             raise self.fail(arc, told(error)) from error
 
     def arc(self, arc: str, question: Callable[..., Arc], *given: Any) -> Arc:

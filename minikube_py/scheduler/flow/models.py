@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.coco import Coco
 from minikube_py.scheduler.flow.model import Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
@@ -268,7 +268,7 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
         model: CostModel = kind(args, rng)
     except ConfigError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise ConfigError(f"cost model {target}: {told(error)}") from error
     model.name = name_of(kind, target, "name")
     return model

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from minikube_py.own_code import BadCode, find_class, name_of, require_one, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, require_one, told
 from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 
 GROUP: Final = "minikube_py.predictors"
@@ -107,7 +107,7 @@ def asked(predictor: Any, past: Past, where: str) -> float:
     """Its prediction. `where`: names the resource and node. Raises: PredictionError."""
     try:
         found = predictor.peak(past)
-    except Exception as error:
+    except RAISED as error:
         raise PredictionError(f"predictor {predictor.name}: peak of {where}: {told(error)}") from error
     if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
         shown = f"a {type(found).__name__}"
@@ -137,7 +137,7 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
         predictor = kind(args) if args or (isinstance(kind, type) and issubclass(kind, Predictor)) else kind()
     except (ConfigError, BadCode) as error:
         raise ConfigError(str(error)) from error
-    except Exception as error:
+    except RAISED as error:
         raise ConfigError(f"predictor {target}: {told(error)}") from error
     try:
         require_one(predictor, ("peak",), f"predictor {target}")

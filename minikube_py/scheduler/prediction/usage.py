@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from minikube_py.env import Clock
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
 from minikube_py.scheduler.framework import IntArray, PluginError
@@ -88,7 +88,7 @@ class Meter:
             if found is None:
                 return dict.fromkeys(RESOURCES, math.nan)
             amounts = {resource: float(found.get(resource, 0.0)) for resource in RESOURCES}
-        except Exception as error:
+        except RAISED as error:
             raise PredictionError(f"source of usage {self.name}: pod {pod.key}: {told(error)}") from error
         for resource, amount in amounts.items():
             if not (math.isfinite(amount) and amount >= 0):
@@ -130,7 +130,7 @@ def meter_of(plugin: str, args: Mapping[str, Any], clock: Clock, keep: int) -> M
         source = kind(**given)
     except BadCode as error:
         raise ConfigError(str(error)) from error
-    except Exception as error:
+    except RAISED as error:
         raise ConfigError(f"source of usage {target}: {told(error)}") from error
     if not callable(getattr(source, "usage", None)):
         raise ConfigError(f"source of usage {target} has no method usage(pod, minute)")

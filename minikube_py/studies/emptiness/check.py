@@ -18,7 +18,7 @@ from minikube_py.lab.conformance.check import Failure, Part, Say
 from minikube_py.lab.conformance.laws import failing
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.conformance.subject import NoSubject, require_options
-from minikube_py.own_code import BadCode, find_class, name_of, told
+from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
 from minikube_py.studies.emptiness.fronts import FRONTS
 from minikube_py.studies.emptiness.study import Behind, Emptiness, World
 
@@ -129,7 +129,7 @@ def run(build: Build, drawn: Steps) -> None:
         _run(build, drawn)
     except Broken:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise Broken("it answers", told(error)) from error
 
 

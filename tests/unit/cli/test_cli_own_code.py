@@ -19,12 +19,17 @@ class Mine:
         return None
     def passing(self, asked):
         return None
+    def peak(self, past):
+        return 0
+    def task_to_unscheduled_agg(self, task):
+        return 0
 """
 WRONG = {
     "no file": ("absent.py:Mine", "there is no file {folder}/absent.py; write FILE.py:CLASS"),
     "no class": ("mine.py:Min", "{folder}/mine.py has no class 'Min'; with "),
     "no Python": ("broken.py:Mine", "{folder}/broken.py, line 1: SyntaxError: "),
     "fails": ("fails.py:Mine", "{folder}/fails.py cannot be run: ZeroDivisionError: division by zero (fails.py, "),
+    "quits": ("quits.py:Mine", "{folder}/quits.py cannot be run: SystemExit: 0 (quits.py, line "),
     "no module": ("nowhere.at.all:Mine", "No module named 'nowhere'; write MODULE:CLASS or FILE.py:CLASS"),
 }
 DOORS = {
@@ -37,6 +42,8 @@ DOORS = {
     "index create": ["index", "create", "a", "--on", "nodes", "--fields", "free.cpu", "--structure", "{target}"],
     "index check": ["index", "check", "{target}", "--no-bench"],
     "front check": ["front", "check", "{target}", "--no-bench"],
+    "model check": ["model", "check", "{target}"],
+    "predictor check": ["predictor", "check", "{target}"],
     "plugin check": ["plugin", "check", "{target}", "--no-bench"],
 }
 KUBECONFIG = """
@@ -53,6 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(CODE)
     (tmp_path / "broken.py").write_text("class Mine(:\n")
     (tmp_path / "fails.py").write_text("class Mine:\n    x = 1 / 0\n")
+    (tmp_path / "quits.py").write_text(f"{CODE}\nraise SystemExit(0)\n")
     (tmp_path / "config").write_text(KUBECONFIG)
     return tmp_path
 
