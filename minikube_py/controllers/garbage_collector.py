@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -153,8 +153,8 @@ class GarbageCollector:
         if old.owners != new.owners:
             item = item_of(new)
             self._graph.update(item, old.owners, new.owners)
-            for uid in unblocked_owners(old.owners, new.owners):
-                self._enqueue_waiting_owner(new, uid, old.owners)
+            unblocked = set(unblocked_owners(old.owners, new.owners))
+            self._enqueue_waiting_owners(new, (owner for owner in old.owners if owner.uid in unblocked))
             if any(not self._is_there(owner, new) for owner in new.owners):
                 self._delete_queue.add(item)
         if new.deleting:
@@ -165,8 +165,7 @@ class GarbageCollector:
             self._delete_queue.add(dependent)
         if view.owners:
             self._graph.remove(item_of(view), view.owners)
-            for owner in view.owners:
-                self._enqueue_waiting_owner(view, owner.uid, view.owners)
+            self._enqueue_waiting_owners(view, view.owners)
 
     def _transition(self, item_of: Callable[[MetaView], Item], old: MetaView | None, new: MetaView) -> None:
         """An object started to wait for its dependents to be orphaned or deleted."""
@@ -177,9 +176,9 @@ class GarbageCollector:
                 self._delete_queue.add(dependent)
             self._delete_queue.add(item_of(new))
 
-    def _enqueue_waiting_owner(self, view: MetaView, uid: str, references: tuple[OwnerRef, ...]) -> None:
+    def _enqueue_waiting_owners(self, view: MetaView, references: Iterable[OwnerRef]) -> None:
         for reference in references:
-            found = self._find(reference, view) if reference.uid == uid else None
+            found = self._find(reference, view)
             if found is not None and found[1].deleting_dependents:
                 resource, owner = found
                 self._delete_queue.add(Item(resource.ref, owner.namespace, owner.name, owner.uid))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from minikube_py.client.rest import Object
-from minikube_py.controllers.subsets import in_endpoints, repack, target_port
+from minikube_py.controllers.subsets import ServicePorts, in_endpoints, repack
 from minikube_py.controllers.views import EndpointSliceView, EndpointsView, Labels, MetaView, PodView, ServiceView
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
@@ -118,15 +118,9 @@ def address_types(service: ServiceView) -> tuple[str, ...]:
     return ("IPv4", "IPv6")
 
 
-def _ports(service: ServiceView, pod: PodView) -> list[Object]:
-    found = []
-    for port in service.ports:
-        protocol = port.get("protocol", "TCP")
-        number = target_port(port, protocol, pod)
-        if number is not None:
-            entry: Object = {"name": port.get("name", ""), "port": number, "protocol": protocol}
-            found.append(entry | ({"appProtocol": port["appProtocol"]} if "appProtocol" in port else {}))
-    return found
+def _port(port: Mapping[str, Any], number: int) -> Object:
+    entry: Object = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
+    return entry | ({"appProtocol": port["appProtocol"]} if "appProtocol" in port else {})
 
 
 def _endpoint(service: ServiceView, pod: PodView, zone: str, addresses: list[str]) -> Object:
@@ -170,13 +164,17 @@ def _plan_type(
             found.delete.append(view)
     ports: dict[PortKey, list[Object]] = {}
     desired: dict[PortKey, Endpoints] = {}
+    ports_of, by_list = ServicePorts(service), dict[int, Endpoints]()
     for pod in pods:
         if not in_endpoints(pod, include_terminating=True):
             continue
-        own = _ports(service, pod)
-        key = port_key(own)
-        ports.setdefault(key, own)
-        wanted = desired.setdefault(key, {})
+        own = ports_of(pod)
+        if id(own) not in by_list:
+            listed = [_port(port, number) for port, number in own]
+            key = port_key(listed)
+            ports.setdefault(key, listed)
+            by_list[id(own)] = desired.setdefault(key, {})
+        wanted = by_list[id(own)]
         zone = zone_of(pod.node) if pod.node else None
         if zone is None and not service.publish_not_ready:
             found.missing_nodes.append((pod.name, pod.node))
