@@ -144,6 +144,11 @@ packing: $(BIN)/.installed  ## JOBS=n the 17 published pod lists under six packi
 packing-whole: $(BIN)/.installed-dev  ## the complete default list through the whole control plane in virtual time: the replay's nodes and devices
 	@MINIKUBE_PY_PACKING_EVERY=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/lab/test_packing_whole.py
 
+.PHONY: packing-limits
+packing-limits: $(BIN)/.installed-dev  ## bounds on packing by linear programs, and nodes that suffice (Borg's compaction): minutes; resumable
+	@$(BIN)/python tools/packing_limits.py --journal results/packing-limits.jsonl --write
+	@$(BIN)/python tools/packing_limits.py --page
+
 study-quick: $(BIN)/.installed  ## the pre-registered study of filters and indexes, small: minutes; report in results/
 	@rm -rf results/study-bloom-quick
 	@$(BIN)/minikube-py lab study bloom --quick --jobs $(JOBS)

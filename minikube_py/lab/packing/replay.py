@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -29,6 +30,7 @@ from minikube_py.scheduler.packing.policies import POLICIES, GpuPolicy
 from minikube_py.scheduler.profile import Profile
 
 PODS_PER_NODE: Final = 1001
+NO_ARGS: Final[Mapping[str, Any]] = MappingProxyType({})
 MARKS: Final = (100, 130)
 """Arrivals, in percent of the total GPUs."""
 
@@ -51,11 +53,11 @@ class FirstOfTies(random.Random):
         return 0
 
 
-def configuration(policy: str, pods: Pods) -> SchedulerConfig:
-    """A scheduler that filters by resources, GPU model and devices, and scores only by the policy."""
+def configuration(policy: str, pods: Pods, more: Mapping[str, Any] = NO_ARGS) -> SchedulerConfig:
+    """A scheduler that filters by resources, GPU model and devices, and scores only by the policy. `more`: its args."""
     name = POLICIES[policy].name
-    args: dict[str, Any] = {"resource": GPU_RESOURCE, "modelLabel": GPU_MODEL_LABEL}
-    if policy == "fgd":
+    args: dict[str, Any] = {"resource": GPU_RESOURCE, "modelLabel": GPU_MODEL_LABEL, **more}
+    if "typicalPods" in POLICIES[policy].known:
         args["typicalPods"] = [
             {"cpuMilli": s.cpu_milli, "gpuMilli": s.gpu_milli, "gpus": s.gpus, "models": s.models, "weight": weight}
             for s, weight in typical(shapes(pods)).items()
@@ -78,32 +80,52 @@ def shapes(pods: Pods) -> dict[Shape, int]:
     return found
 
 
-def replay(nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int) -> Replayed:
-    """Deterministic per seed. Raises: ConfigError, PluginError."""
-    cache, handle = Cache(), _Lent(seed)
-    handle.columns = cache.columns
-    for number in order_of_nodes(len(nodes), seed):
-        _add_node(cache, nodes[number], number)
-    lent: Any = handle
-    config = configuration(policy, pods)
-    profile = Profile(config.profiles[0], lent, config.registry)
-    # Without scores all fitting nodes are equal: the random policy.
-    ties = FirstOfTies() if profile.looking.scorers else random.Random(f"nodes in random order {seed}")
-    evaluator = Evaluator(profile, cache.columns, ties, config.percentage_of_nodes_to_score)
-    plugin: Any = profile.plugin(POLICIES[policy].name)
-    capacity = sum(node.gpus for node in nodes) * 1000
-    tally = _Tally(capacity, plugin, cache, Fragmentation(typical(shapes(pods))))
-    specs: dict[Arrival, PodSpec] = {}
-    # Pods never leave: what fitted nowhere never will.
-    nowhere: set[Arrival] = set()
-    for number, arrival in enumerate(drawn(pods, capacity, seed)):
-        if arrival not in specs:
-            specs[arrival] = _spec(arrival)
-        pod = PodInfo("packing", f"pod-{number:05d}", f"pod-{number}", specs[arrival])
-        node = "" if arrival in nowhere else _place(profile, evaluator, cache, pod)
+class Placing:
+    """A scheduler on empty nodes in memory, which takes the pods of a list one by one. Deterministic per seed.
+
+    `more`: args of the policy. Raises: ConfigError, PluginError."""
+
+    def __init__(
+        self, nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int, more: Mapping[str, Any] = NO_ARGS
+    ) -> None:
+        self.cache, handle = Cache(), _Lent(seed)
+        handle.columns = self.cache.columns
+        for number in order_of_nodes(len(nodes), seed):
+            _add_node(self.cache, nodes[number], number)
+        lent: Any = handle
+        config = configuration(policy, pods, more)
+        self._profile = Profile(config.profiles[0], lent, config.registry)
+        # Without scores all fitting nodes are equal: the random policy.
+        scored = bool(self._profile.looking.scorers)
+        ties = FirstOfTies() if scored else random.Random(f"nodes in random order {seed}")
+        self._evaluator = Evaluator(self._profile, self.cache.columns, ties, config.percentage_of_nodes_to_score)
+        self.plugin: Any = self._profile.plugin(POLICIES[policy].name)
+        self._specs: dict[Arrival, PodSpec] = {}
+        # Pods never leave: what fitted nowhere never will.
+        self._nowhere: set[Arrival] = set()
+        self._count = 0
+
+    def place(self, arrival: Arrival) -> tuple[str, tuple[int, ...]]:
+        """The node, or "", and the devices."""
+        if arrival not in self._specs:
+            self._specs[arrival] = _spec(arrival)
+        pod = PodInfo("packing", f"pod-{self._count:05d}", f"pod-{self._count}", self._specs[arrival])
+        self._count += 1
+        node = "" if arrival in self._nowhere else _place(self._profile, self._evaluator, self.cache, pod)
         if not node:
-            nowhere.add(arrival)
-        tally.add(arrival, pod, node)
+            self._nowhere.add(arrival)
+        return node, self.plugin.devices.chosen.get(pod.uid, ())
+
+
+def replay(
+    nodes: Sequence[TraceNode], pods: Pods, policy: str, seed: int, more: Mapping[str, Any] = NO_ARGS
+) -> Replayed:
+    """As Placing, with the arrivals of the seed."""
+    capacity = sum(node.gpus for node in nodes) * 1000
+    placing = Placing(nodes, pods, policy, seed, more)
+    tally = _Tally(capacity, placing.plugin, placing.cache, Fragmentation(typical(shapes(pods))))
+    for arrival in drawn(pods, capacity, seed):
+        tally.add(arrival, *placing.place(arrival))
     return tally.replayed()
 
 
@@ -145,12 +167,11 @@ class _Tally:
         self._fragmented: dict[int, float] = {}
         self._where: list[str] = []
 
-    def add(self, arrival: Arrival, pod: PodInfo, node: str) -> None:
+    def add(self, arrival: Arrival, node: str, devices: Sequence[int]) -> None:
         before = self._mark()
         self._arrived += arrival.gpu_total_milli
         if node:
             self._allocated += arrival.gpu_total_milli
-        devices = self._plugin.devices.chosen.get(pod.uid, ())
         self._where.append(f"{node} {'-'.join(map(str, devices))}")
         mark = self._mark()
         if before in self._near and mark != before:
