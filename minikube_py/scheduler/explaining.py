@@ -84,6 +84,8 @@ def _rejection(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, node: Nod
 
 def _scored(evaluator: Evaluator, prepared: Prepared, pod: PodInfo, fitting: Sequence[NodeInfo]) -> list[Verdict]:
     size, state = len(fitting), prepared.state
+    if size > 1:
+        prepared.require_scores()
     some = evaluator.columns.some(np.array([node.slot for node in fitting], np.int64))
     weighed: list[list[Weighed]] = [[] for _ in fitting]
     for scorer in prepared.scorers if size else ():
@@ -285,16 +287,20 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
 
 
 def waits(scheduler: Scheduler, run: ProfileRun, pod: PodInfo) -> Json:
-    """What keeps a pod from being tried or bound although nodes may fit: a plugin before the queue or at Permit; and
-    the state of its group."""
+    """What keeps a pod from being tried or bound although nodes may fit: a plugin before the queue, at Permit or in
+    PreBind; and the state of its group."""
     found: Json = {}
     queued, waiting = scheduler.queue.get(pod.key), scheduler.waiting_pods.get(pod.uid)
+    running = scheduler.pre_bindings.get(pod.uid)
     if queued is not None and queued.gating_plugin:
         status = run.profile.run_pre_enqueue(pod)
         found["heldBack"] = {"plugin": status.plugin or queued.gating_plugin, "reason": status.message}
     elif waiting is not None:
         plugins = ", ".join(waiting.pending)
         found["heldBack"] = {"plugin": plugins, "reason": f"it has a place on {waiting.node_name} and waits at Permit"}
+    elif running is not None:
+        reason = f"it has a place on {running.node_name}, and is bound once PreBind has ended"
+        found["heldBack"] = {"plugin": ", ".join(running.plugins), "reason": reason}
     if pod.group:
         group = scheduler.groups.get(pod.group)
         counts = (len(group.pods), group.scheduled_count) if group is not None else (0, 0)

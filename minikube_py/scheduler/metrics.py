@@ -34,8 +34,12 @@ class Histogram:
         self.count += 1
 
 
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+"""Names of plugins and profiles may have any character."""
+
+
 def _series(name: str, labels: Labels) -> str:
-    inner = ",".join(f'{key}="{value}"' for key, value in labels)
+    inner = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels)
     return f"{name}{{{inner}}}" if inner else name
 
 

@@ -15,19 +15,24 @@ from minikube_py.scheduler.framework import SUCCESS, Code, CycleState, Status
 from minikube_py.scheduler.objects import PodInfo
 
 
-class _Running:
-    """A pod's PreBind in its binding's task. `why`: set once it is cancelled."""
+class Running:
+    """A pod's PreBind in its binding's task. `plugins`: those that run now. `why`: set once it is cancelled."""
 
-    __slots__ = ("task", "why")
+    __slots__ = ("node_name", "plugins", "task", "why")
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
+    def __init__(self, task: asyncio.Task[Any], node_name: str) -> None:
         self.task = task
+        self.node_name = node_name
+        self.plugins: tuple[str, ...] = ()
         self.why = ""
 
 
 class PreBindings:
     def __init__(self) -> None:
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
+
+    def get(self, uid: str) -> Running | None:
+        return self._running.get(uid)
 
     def cancel(self, uid: str, why: str) -> bool:
         """False if the pod is not in PreBind, or no longer."""
@@ -43,18 +48,18 @@ class PreBindings:
         """`plugins`: those that the pod needs, in order."""
         task = asyncio.current_task()
         assert task is not None
-        running = self._running[pod.uid] = _Running(task)
-        status, name = SUCCESS, ""
+        running = self._running[pod.uid] = Running(task, node_name)
+        status = SUCCESS
         try:
             for group in _groups(plugins):
-                name = next(iter(group))
+                running.plugins = tuple(group)
                 status = await _together(group, state, pod, node_name)
                 if not status.is_success:
                     break
         except asyncio.CancelledError:
             if not running.why or task.uncancel():
                 raise
-            return of_point("PreBind", name, Status(Code.ERROR, running.why))
+            return of_point("PreBind", running.plugins[0], Status(Code.ERROR, running.why))
         finally:
             del self._running[pod.uid]
         if running.why:

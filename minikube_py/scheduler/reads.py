@@ -73,6 +73,12 @@ class ReadPod(PodInfo):
         # In every signature anyway.
         self.spec = pod.spec
 
+    def __copy__(self) -> ReadPod:
+        return ReadPod(self._pod, self._reads)
+
+    def __deepcopy__(self, memo: object) -> ReadPod:
+        return ReadPod(self._pod, self._reads)
+
     def __getattr__(self, name: str) -> Any:
         if name == "labels":
             labels = self.labels = ReadLabels(self._pod.labels, self._reads)
@@ -98,6 +104,9 @@ class ReadLabels(Mapping[str, str]):
     def get(self, key: str, default: Any = None) -> Any:
         self._reads.label(key)
         return self._labels.get(key, default)
+
+    def copy(self) -> dict[str, str]:
+        return dict(self)
 
     def __contains__(self, key: object) -> bool:
         self._reads.label(key)

@@ -19,7 +19,7 @@ from minikube_py.scheduler.objects import PodInfo
 
 logger = logging.getLogger(__name__)
 
-NOTE_CHARS_MAX = 1024
+NOTE_BYTES_MAX = 1024
 EVENTS_QUEUED_MAX = 50_000
 SENDERS = 32
 """Every pod causes an event: concurrent sends share a group commit, and keep up with binding."""
@@ -29,7 +29,11 @@ ACTIONS = {"FailedScheduling": "Scheduling", "Scheduled": "Binding", "Preempted"
 
 
 def truncate(message: str) -> str:
-    return message if len(message) <= NOTE_CHARS_MAX else message[: NOTE_CHARS_MAX - 4] + " ..."
+    """To what the API server accepts as an event's note."""
+    written = message.encode(errors="replace")
+    if len(written) <= NOTE_BYTES_MAX:
+        return message
+    return written[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
 
 
 class SchedulerEvents(EventRecorder):

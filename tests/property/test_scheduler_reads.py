@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -35,6 +36,9 @@ READS: dict[str, Any] = {
     "priority": lambda pod: pod.priority,
     "name": lambda pod: pod.name,
     "text": str,
+    "copy": lambda pod: copy.copy(pod).labels.get("a"),
+    "deep copy": lambda pod: copy.deepcopy(pod).priority,
+    "copied labels": lambda pod: sorted(pod.labels.copy()),
 }
 
 

@@ -308,3 +308,14 @@ async def test_what_holds_a_pod_back_before_the_queue_is_told() -> None:
         assert told(found)[0] == f"held back by SchedulingGates: {held}"
         found = what_if(scheduler, "named", nodeName="n2")
         assert (found["best"], found["fits"], found["nodes"][0]["node"]) == (["n2"], 1, "n2")
+
+
+async def test_scores_that_fail_before_they_are_given_rank_no_node() -> None:
+    async with scheduling(n1={}, n2={}) as (api, scheduler):
+        term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["not valid!"]}]}
+        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+        api.pod("p", affinity={"nodeAffinity": preferred})
+        await settle()
+        found = asked(scheduler, "p")
+        assert found["best"] == [] and 'running PreScore plugin "NodeAffinity"' in found["message"]
+        assert api.condition("p")["message"] == found["message"]

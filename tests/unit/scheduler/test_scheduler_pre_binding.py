@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from scheduler_objects import pod
 from scheduler_world import FakeApi, ManualClock, failure, settle
 
 from minikube_py.scheduler.config import PluginSet, ProfileConfig, SchedulerConfig
 from minikube_py.scheduler.framework import Code, EventRegistration, PermitResult, Status
 from minikube_py.scheduler.own import Guarded
-from minikube_py.scheduler.reports import Conditions
 from minikube_py.scheduler.scheduler import Scheduler
 
 LOW = "default/low"
@@ -110,6 +107,10 @@ async def test_a_pod_that_is_bound_later_says_where_it_will_run(at: str) -> None
         w.api.pod("high", priority=5)
         await settle()
         assert w.nominated() == "n1" and w.api.bound == [("high", "n1")]
+        found = w.scheduler.ask("explain", LOW, {})
+        assert found is not None and found["heldBack"]["plugin"] == "Slow"
+        ends = {"permit": "and waits at Permit", "pre_bind": "and is bound once PreBind has ended"}
+        assert found["heldBack"]["reason"].endswith(ends[at]) and "n1" in found["heldBack"]["reason"]
         assert [name for name, _ in w.api.patches] == ["low"], "what is bound at once says nothing before"
         # It takes its room once, not twice: it is assumed, and not a rival of others for the rest of the node.
         assert not w.scheduler.nominations
@@ -260,40 +261,3 @@ async def test_a_nomination_that_cannot_be_written_holds_nothing_up() -> None:
         assert w.scheduler.allow_waiting_pod("uid-default-low", "Slow")
         await settle()
         assert api.bound == [("low", "n1")]
-
-
-# --- what is written --------------------------------------------------------------------------------------------------
-
-
-class _Answering:
-    """A client whose patches wait."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.gate = asyncio.Event()
-
-    async def raw(self, method: str, path: str, params: Any, body: bytes, kind: str) -> None:
-        self.sent.append(json.loads(body)["status"])
-        await self.gate.wait()
-
-
-async def test_nominations_and_conditions_of_a_pod_are_written_in_order() -> None:
-    client, low = _Answering(), pod("low")
-    conditions = Conditions(client, ManualClock())  # type: ignore[arg-type]
-    conditions.not_scheduled(low, "Unschedulable", "no room", "")
-    await settle()
-    nominating = asyncio.ensure_future(conditions.nominate(low, "n1"))
-    await settle()
-    assert len(client.sent) == 1 and "nominatedNodeName" not in client.sent[0] and not nominating.done()
-    client.gate.set()
-    await nominating
-    assert client.sent[1:] == [{"nominatedNodeName": "n1"}]
-    # It is not written again before the pod is seen in another version; to clear it is.
-    await conditions.nominate(low, "n1")
-    conditions.not_scheduled(low, "Unschedulable", "no room", "")
-    await settle()
-    assert client.sent[2:] == [{"nominatedNodeName": None}]
-    conditions.not_scheduled(low, "Unschedulable", "no room", "")
-    await settle()
-    assert len(client.sent) == 3
-    await conditions.stop()
