@@ -110,6 +110,10 @@ class Api:
         """What a create would store (dry run). Raises: StatusError, Unavailable, OutcomeUnknown."""
         return await self._client.request("POST", path, {"dryRun": "All"}, body)
 
+    async def get(self, path: str) -> Json:
+        """Raises: StatusError, Unavailable, OutcomeUnknown."""
+        return await self._client.request("GET", path)
+
     async def index(self, name: str) -> Json:
         return await self.ask("GET", f"indexes/{quote(name, safe='')}")
 

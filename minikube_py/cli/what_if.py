@@ -52,5 +52,34 @@ async def _ask(arguments: argparse.Namespace, pod: Json) -> Json:
     pod = {**pod, "metadata": metadata}
     async with Api(arguments) as api:
         admitted = await api.dry_run(f"/api/v1/namespaces/{namespace}/pods", pod)
-        answer = await api.ask("POST", "what-if", {"limit": str(arguments.limit)}, admitted)
+        claims = await _claims(api, admitted, namespace)
+        answer = await api.ask("POST", "what-if", {"limit": str(arguments.limit)}, {**admitted, **claims})
     return {**answer, "pod": f"{namespace}/{name}"}
+
+
+async def _claims(api: Api, pod: Json, namespace: str) -> Json:
+    """What controllers would make for the pod from templates, as admitted in a dry run, and its status then."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+    devices = f"/apis/resource.k8s.io/v1/namespaces/{namespace}"
+    made: list[Json] = []
+
+    async def make(path: str, kind: str, metadata: Json, template: Json) -> str:
+        metadata = {**(template.get("metadata") or {}), **metadata, "ownerReferences": [owner]}
+        claim = {"metadata": metadata, "spec": template["spec"]}
+        made.append({**await api.dry_run(path, claim), "kind": kind})
+        return str(made[-1]["metadata"]["name"])
+
+    for volume in pod["spec"].get("volumes") or ():
+        if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+            path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+            await make(path, "PersistentVolumeClaim", {"name": f"{name}-{volume['name']}"}, template)
+    statuses = []
+    for claim in pod["spec"].get("resourceClaims") or ():
+        if named := claim.get("resourceClaimTemplateName"):
+            found = (await api.get(f"{devices}/resourceclaimtemplates/{named}"))["spec"]
+            generated = {"generateName": f"{name}-{claim['name']}-"}
+            own = await make(f"{devices}/resourceclaims", "ResourceClaim", generated, found)
+            statuses.append({"name": claim["name"], "resourceClaimName": own})
+    status = {**(pod.get("status") or {}), "resourceClaimStatuses": statuses}
+    return {"status": status, "supposedClaims": made} if made else {}

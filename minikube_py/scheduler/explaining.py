@@ -14,13 +14,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.api.errors import service_unavailable
+from minikube_py.scheduler.devices.known import Devices
+from minikube_py.scheduler.devices.views import ClaimView as ResourceClaim
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.filtering import rejection
-from minikube_py.scheduler.framework import CODE_NAMES, Code, Diagnosis, FitError, NoNodesAvailable, PluginError, Status
+from minikube_py.scheduler.framework import (
+    CODE_NAMES,
+    SUCCESS,
+    Code,
+    Diagnosis,
+    FitError,
+    NoNodesAvailable,
+    PluginError,
+    Status,
+)
 from minikube_py.scheduler.objects import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, NodeInfo, PodInfo
 from minikube_py.scheduler.plugins.default_preemption import Candidate, DefaultPreemption
 from minikube_py.scheduler.preparing import Prepared, Rejected
 from minikube_py.scheduler.scoring import normalized, raw_scores
+from minikube_py.scheduler.volumes.storage import Storage
+from minikube_py.scheduler.volumes.views import ClaimView as VolumeClaim
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.decisions import Explanation
@@ -249,15 +262,43 @@ def decision_json(number: int, explanation: Explanation) -> Json:
     return {**document, "fits": explanation.feasible, "of": explanation.evaluated, "scores": named}
 
 
-def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, params: Mapping[str, str]) -> Json:
-    """Raises: PluginError; ValueError if a parameter is no integer, or the decision is not recorded; StatusError 503
+@contextmanager
+def _supposed(scheduler: Scheduler, claims: Sequence[Json]) -> Iterator[None]:
+    """As if controllers had made these claims of a pod from its templates already. No awaiting inside."""
+    places: list[tuple[dict[str, Any], Any]] = []
+    for obj in claims:
+        if obj["kind"] == "ResourceClaim":
+            places.append((Devices.of(scheduler).supposed, ResourceClaim(obj)))
+        else:
+            places.append((Storage.of(scheduler).claims.supposed, VolumeClaim(obj)))
+    for supposed, view in places:
+        supposed[view.key] = view
+    try:
+        yield
+    finally:
+        for supposed, view in places:
+            supposed.pop(view.key, None)
+
+
+def answer(
+    scheduler: Scheduler,
+    run: ProfileRun,
+    pod: PodInfo,
+    question: str,
+    params: Mapping[str, str],
+    claims: Sequence[Json] = (),
+) -> Json:
+    """`claims`: which controllers would make for the pod.
+
+    Raises: PluginError; ValueError if a parameter is no integer, or the decision is not recorded; StatusError 503
     if the pod is the first to need a kind, which is then read."""
     limit = int(params.get("limit") or 0)
     needed = run.profile.kinds_needed(pod)
     if not scheduler.kinds.known(needed):
         plurals = ", ".join(sorted({kind.resource.plural for kind in needed}))
         raise service_unavailable(f"the scheduler has not read {plurals} yet: ask again in a moment")
-    with _undisturbed(scheduler, run, pod):
+    with _undisturbed(scheduler, run, pod), _supposed(scheduler, claims):
+        held = run.profile.run_pre_enqueue(pod) if question == "what-if" else SUCCESS
         try:
             document = judged(run, pod if question == "what-if" else _unplaced(pod), limit, pod.node_name)
         except PluginError as error:
@@ -267,7 +308,6 @@ def answer(scheduler: Scheduler, run: ProfileRun, pod: PodInfo, question: str, p
         # Extenders may count a query as granted.
         document["extendersNotAsked"] = [each.url_prefix for each in scheduler.extenders.configs]
     if question == "what-if":
-        held = run.profile.run_pre_enqueue(pod)
         told = {} if held.is_success else {"heldBack": {"plugin": held.plugin, "reason": held.message}}
         return {**document, **told}
     document |= {"node": pod.node_name, "nowS": round(scheduler.clock.monotonic_s(), 6)}

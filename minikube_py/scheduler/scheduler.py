@@ -571,11 +571,12 @@ class Scheduler:
         return self._decisions.explain(uid, run.evaluator)
 
     def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> dict[str, Any] | None:
-        """User queries: "explain" a pod by its key, or "what-if" for a pod object. None if the pod is not this
-        scheduler's. Raises: as `answer`."""
+        """User queries: "explain" a pod by its key, or "what-if" for a pod object, which may have `supposedClaims`
+        beside it. None if the pod is not this scheduler's. Raises: as `answer`."""
         pod = project_pod(subject) if question == "what-if" else self._pods.store.get(subject)
         run = self.profiles.get(pod.scheduler_name) if pod is not None else None
-        return None if run is None or pod is None else answer(self, run, pod, question, params)
+        claims = subject.get("supposedClaims") or () if question == "what-if" else ()
+        return None if run is None or pod is None else answer(self, run, pod, question, params, claims)
 
     @property
     def decisions(self) -> Decisions:

@@ -60,6 +60,8 @@ class Devices:
         self._inventory = Inventory()
         self._served: ObjectStore[ClaimView] = claims.store
         self._assumed: dict[str, ClaimView] = {}
+        self.supposed: dict[str, ClaimView] = {}
+        """Claims that do not exist, while a question about their pod is answered."""
         self._pending: dict[str, tuple[str, Allocation]] = {}
         self._held: dict[str, _Results] = {}
         self._kept: dict[tuple[str, ...], dict[str, Outcome]] = {}
@@ -89,7 +91,7 @@ class Devices:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     def claim(self, key: str) -> ClaimView | None:
-        served = self._served.get(key)
+        served = self._served.get(key) or self.supposed.get(key)
         assumed = self._assumed.get(key)
         if served is None or assumed is None or assumed.uid != served.uid:
             return served

@@ -36,17 +36,19 @@ class AssumedObjects(Generic[V]):
     def __init__(self, store: ObjectStore[V]) -> None:
         self._store = store
         self._assumed: dict[str, V] = {}
+        self.supposed: dict[str, V] = {}
+        """Objects that do not exist, while a question about their pod is answered."""
 
     def __len__(self) -> int:
         return len(self._assumed)
 
     def get(self, key: str) -> V | None:
-        known = self._store.get(key)
+        known = self.served(key)
         return None if known is None else self._newest(known)
 
     def served(self, key: str) -> V | None:
         """The informer's object, ignoring assumptions."""
-        return self._store.get(key)
+        return self._store.get(key) or self.supposed.get(key)
 
     def by_index(self, name: str, value: Hashable) -> list[V]:
         """Looked up by the informer's objects; returns them as assumed, ordered by name."""
