@@ -17,7 +17,7 @@ import grpc.aio
 from minikube_py.env import Clock
 from minikube_py.errors import MinikubeError, OutcomeUnknown, Unavailable
 from minikube_py.etcd.codes import StatusCode
-from minikube_py.etcd.errors import refusal_of
+from minikube_py.etcd.errors import Excluded, Late, refusal_of
 from minikube_py.etcd.messages import BY_NAME
 from minikube_py.etcd.schema import Method, methods
 
@@ -92,9 +92,10 @@ class EtcdClient:
         """The member in use."""
         return self._places[self._at]
 
-    async def read(self, name: str, request: Any) -> Any:
-        """Raises: RequestError, Unavailable."""
-        return await self._repeat(name, self._unary(name, request), safe=True)
+    async def read(self, name: str, request: Any, once_s: float | None = None) -> Any:
+        """`once_s`: how long an attempt may take, and no other follows one that was late. Raises: RequestError,
+        Unavailable (Late)."""
+        return await self._repeat(name, self._unary(name, request), safe=True, once_s=once_s)
 
     async def write(self, name: str, request: Any) -> Any:
         """Raises: RequestError, Unavailable, OutcomeUnknown."""
@@ -130,7 +131,7 @@ class EtcdClient:
     def _unary(self, name: str, request: Any) -> Attempt:
         return lambda attempt_s: self._method(self._at, name)(request, timeout=attempt_s, metadata=WITH_LEADER)
 
-    async def _repeat(self, name: str, attempt: Attempt, *, safe: bool) -> Any:
+    async def _repeat(self, name: str, attempt: Attempt, *, safe: bool, once_s: float | None = None) -> Any:
         """`attempt` asks the member in use when it is called, once."""
         deadline_s = self._clock.monotonic_s() + self.timeout_s
         while True:
@@ -139,13 +140,14 @@ class EtcdClient:
             self.requests += 1
             try:
                 attempt_s = min(left_s, READ_ATTEMPT_S) if safe else left_s
-                answer = await attempt(attempt_s)
+                answer = await attempt(once_s or attempt_s)
                 break
             except Unavailable as ended:
                 failed: MinikubeError = ended
             except grpc.aio.AioRpcError as error:
                 failed = self._failure(error, place, safe=safe)
-                if not isinstance(failed, Unavailable):
+                late = once_s is not None and isinstance(failed, Late)
+                if late or isinstance(failed, Excluded) or not isinstance(failed, Unavailable):
                     raise failed from None
             self.pass_over(place)
             if self._clock.monotonic_s() + RETRY_S >= deadline_s:
@@ -161,6 +163,10 @@ class EtcdClient:
         refused = refusal_of(StatusCode[error.code().name], error.details() or "")
         if refused is not None and not isinstance(refused, Unavailable):
             return refused
+        if isinstance(refused, Excluded):
+            return refused
+        if safe and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return Late(_words(error, place))
         if safe or refused is not None:
             return Unavailable(_words(error, place))
         self.unknown += 1

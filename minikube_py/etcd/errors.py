@@ -124,6 +124,14 @@ def status_of(error: MinikubeError | Refused) -> tuple[Any, str]:
     return StatusCode.UNKNOWN, text
 
 
+class Late(Unavailable):
+    """A read was not answered in time: the member hangs, or the answer is large for the link."""
+
+
+class Excluded(Unavailable):
+    """etcd refuses this client, until its operator changes what clients may do."""
+
+
 class EtcdNoSpace(NoSpace):
     advice = "`etcdctl alarm list` tells which member, `etcdctl alarm disarm` ends it once there is room again"
 
@@ -145,7 +153,11 @@ _NEVER_BEGAN: Final = (
     "DNS resolution failed",
     NO_LEADER[1],
     "etcdserver: too many requests",
+    FOR_LEARNER[1],
 )
+_EXCLUDED: Final = (StatusCode.PERMISSION_DENIED, StatusCode.UNAUTHENTICATED, StatusCode.FAILED_PRECONDITION)
+_NOT_LOGGED_IN: Final = "etcdserver: user name is empty"
+"""Without a certificate or token, where authentication is enabled."""
 
 
 def refusal_of(code: Any, text: str) -> MinikubeError | None:
@@ -156,8 +168,10 @@ def refusal_of(code: Any, text: str) -> MinikubeError | None:
         return known()
     if text == TOO_LARGE[1] or "larger than max" in text:
         return RequestTooLarge(0, REQUEST_BYTES_MAX)
+    if text.startswith(_NEVER_BEGAN):
+        return Unavailable(text)
+    if code in _EXCLUDED or text == _NOT_LOGGED_IN:
+        return Excluded(f"etcd refuses this client: {text}")
     if code in (StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE, StatusCode.UNIMPLEMENTED):
         return InvalidRequest(text)
-    if code in (StatusCode.PERMISSION_DENIED, StatusCode.UNAUTHENTICATED, StatusCode.FAILED_PRECONDITION):
-        return InvalidRequest(f"etcd refuses this client: {text}")
-    return Unavailable(text) if text.startswith(_NEVER_BEGAN) else None
+    return None

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final
 
 import grpc.aio
@@ -21,6 +21,7 @@ from minikube_py.etcd.client import READ_ATTEMPT_S, EtcdClient, quietly
 from minikube_py.etcd.errors import COMPACTED
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change, Mirror
+from minikube_py.etcd.pages import Pages
 from minikube_py.etcd.steps import in_steps
 from minikube_py.etcd.wording import Wording
 from minikube_py.fields.digits import BEYOND, whole_number
@@ -34,7 +35,6 @@ COMPACT_KEY: Final = b"compact_rev_key"
 """Kubernetes' own key, outside any prefix: its value is the last compacted revision."""
 REPLAYED: Final = 4096
 """Revisions before the newest that are loaded at a start, for watches that resume."""
-PAGE: Final = 2_000
 LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
 """Before a next try; twice as long after each bug in a row, up to RETRY_MOST_S."""
@@ -54,7 +54,8 @@ UPKEEP_S: Final = 0.5
 BUILD_ROWS: Final = 256
 OBJECTS, COMPACTIONS = 0, 1
 """The ids of the watches, which etcd numbers per stream."""
-FOREIGN: Final = b"k8s\0"
+FOREIGN: Final = (b"k8s\0", b"k8s:enc:", b"\xd9\xd9\xf7", b'{"kind":', b'{"apiVersion":')
+"""How kube-apiserver's objects begin: protobuf, encrypted, CBOR, JSON. Ours have no kind and apiVersion."""
 LOOKED_AT: Final = 500
 
 
@@ -71,6 +72,7 @@ class Feed:
 
     def __init__(self, client: EtcdClient, wording: Wording, clock: Clock) -> None:
         self._client, self._wording, self._clock = client, wording, clock
+        self.pages = Pages(client, clock)
         self.mirror: Mirror
         self.hub: WatchHub
         self.field_sets: dict[str, FieldSet] = {}
@@ -88,6 +90,8 @@ class Feed:
         """The member that was asked for the stream; requests may use another by now."""
         self._expected: Change | None = None
         """The first change of a watch that starts again."""
+        self._fragments: list[Any] = []
+        """Events of an answer that is not complete yet."""
         self.questions_max = UNANSWERED_MAX
         self._unanswered = 0
         self._said: set[tuple[str, str]] = set()
@@ -99,7 +103,7 @@ class Feed:
 
     async def start(self) -> None:
         """Raises: Unavailable, InvalidRequest if the keys belong to another program."""
-        await self._check_ours()
+        await self._check_first()
         self._collector.start()
         await self._load(REPLAYED)
         loop = asyncio.get_running_loop()
@@ -142,16 +146,23 @@ class Feed:
             former[1].close(Compacted(former[1].revision, revision))
         self._wake()
 
-    async def _check_ours(self) -> None:
-        """Raises: InvalidRequest if the first keys hold objects in kube-apiserver's format."""
-        keys = self._wording.keys
-        request = pb.RangeRequest(key=keys.low, range_end=keys.high, limit=LOOKED_AT)
-        answer = await self._client.read("KV/Range", request)
-        for kv in answer.kvs:
+    async def _check_first(self) -> None:
+        """As `_check_ours`, of the first keys as they are now: others are read from an earlier revision on."""
+        keys, looked_at = self._wording.keys, 0
+        async for answer in self.pages.read(pb.RangeRequest(key=keys.low, range_end=keys.high)):
+            self._check_ours(self._wording.kvs(answer.kvs))
+            looked_at += len(answer.kvs)
+            if looked_at >= LOOKED_AT:
+                return
+
+    def _check_ours(self, kvs: Sequence[KeyValue]) -> None:
+        """Raises: InvalidRequest if kube-apiserver keeps its objects there."""
+        for kv in kvs:
             if kv.value.startswith(FOREIGN):
+                key = self._wording.keys.out(kv.key).decode("utf-8", "replace")
                 raise InvalidRequest(
-                    f"{kv.key.decode('utf-8', 'replace')} in etcd is an object of another Kubernetes (protobuf), which "
-                    "is not served from here; use an --etcd-prefix of its own"
+                    f"{key} in etcd is an object in the format of another Kubernetes, which is not served from here; "
+                    "use an --etcd-prefix of its own"
                 )
 
     async def _ends(self) -> tuple[int, int]:
@@ -161,22 +172,21 @@ class Feed:
         return newest, _compacted(answer.kvs[0].value, newest) if answer.kvs else 0
 
     async def _read(self, revision: int) -> list[KeyValue]:
-        """Raises: Compacted."""
+        """Raises: Compacted; InvalidRequest, at the start, if the keys belong to another program."""
         keys, kvs = self._wording.keys, list[KeyValue]()
-        low = keys.low
-        while True:
-            request = pb.RangeRequest(key=low, range_end=keys.high, limit=PAGE, revision=revision)
-            try:
-                answer = await self._client.read("KV/Range", request)
-            except InvalidRequest as error:
-                if str(error) != COMPACTED[1]:
-                    raise
-                raise Compacted(revision, revision + 1) from None
-            kvs += self._wording.kvs(answer.kvs)
-            self._collector.keep()
-            if not answer.more:
-                return kvs
-            low = answer.kvs[-1].key + b"\0"
+        request = pb.RangeRequest(key=keys.low, range_end=keys.high, revision=revision)
+        try:
+            async for answer in self.pages.read(request):
+                page = self._wording.kvs(answer.kvs)
+                if not self.loads:
+                    self._check_ours(page)
+                kvs += page
+                self._collector.keep()
+        except InvalidRequest as error:
+            if str(error) != COMPACTED[1]:
+                raise
+            raise Compacted(revision, revision + 1) from None
+        return kvs
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -237,11 +247,13 @@ class Feed:
         keys, start = self._wording.keys, self.mirror.revision + 1
         self._expected = last = self.mirror.last
         watches = (keys.low, keys.high, last.revision if last else start), (COMPACT_KEY, b"", start)
-        stream, single = self._client.stream("Watch/Watch"), 0
+        stream, single, self._fragments = self._client.stream("Watch/Watch"), 0, []
         try:
             async with asyncio.timeout(READ_ATTEMPT_S):
                 for key, end, at in watches:
-                    asked = pb.WatchCreateRequest(key=key, range_end=end, start_revision=at, progress_notify=not end)
+                    asked = pb.WatchCreateRequest(
+                        key=key, range_end=end, start_revision=at, progress_notify=not end, fragment=True
+                    )
                     await stream.write(pb.WatchRequest(create_request=asked))
                 answer = await stream.read()
             while answer is not grpc.aio.EOF:
@@ -279,6 +291,13 @@ class Feed:
             for event in answer.events:
                 self.mirror.compact(_compacted(event.kv.value, answer.header.revision))
             return
+        if answer.fragment or self._fragments:
+            self._fragments += answer.events
+            if answer.fragment:
+                return
+            del answer.events[:]
+            answer.events.extend(self._fragments)
+            self._fragments = []
         told = answer.events[0].kv.mod_revision if answer.events else answer.header.revision
         if told - self.mirror.revision > GAP_MAX:
             raise Lost(f"others have made {told - self.mirror.revision} revisions meanwhile")

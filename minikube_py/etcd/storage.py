@@ -110,8 +110,19 @@ class EtcdStorage:
         return await self._asked(request)
 
     async def _asked(self, request: RangeRequest) -> RangeResult:
+        if request == RangeRequest(request.key, request.range_end, revision=request.revision) and request.range_end:
+            found: RangeResult = await self._of_past(self._paged(request), request.revision)
+            return found
         answer = await self._of_past(self._client.read("KV/Range", self._wording.range(request)), request.revision)
         return self._wording.ranged(answer, answer.header.revision)
+
+    async def _paged(self, request: RangeRequest) -> RangeResult:
+        kvs: list[KeyValue] = []
+        revision = 0
+        async for answer in self.feed.pages.read(self._wording.range(request)):
+            revision = revision or answer.header.revision
+            kvs += self._wording.kvs(answer.kvs)
+        return RangeResult(kvs, len(kvs), False, revision)
 
     async def txn(self, compare: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op] = ()) -> TxnResult:
         txn = Txn(tuple(compare), tuple(success), tuple(failure))

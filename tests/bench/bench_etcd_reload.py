@@ -17,10 +17,11 @@ from typing import Any
 import orjson
 
 from minikube_py.env import SystemClock
-from minikube_py.etcd.feed import PAGE, Feed
+from minikube_py.etcd.feed import Feed
 from minikube_py.etcd.keys import Keys
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change
+from minikube_py.etcd.pages import MOST
 from minikube_py.etcd.wording import Wording
 from minikube_py.fields.builtin import NODES, PODS
 
@@ -48,14 +49,14 @@ class Played:
         ]
         header = pb.ResponseHeader(revision=10, cluster_id=1)
         self._pages = [
-            pb.RangeResponse(header=header, kvs=found[at : at + PAGE], more=at + PAGE < objects).SerializeToString()
-            for at in range(0, objects, PAGE)
+            pb.RangeResponse(header=header, kvs=found[at : at + MOST], more=at + MOST < objects).SerializeToString()
+            for at in range(0, objects, MOST)
         ]
         self._at = 0
 
-    async def read(self, name: str, request: Any) -> Any:
+    async def read(self, name: str, request: Any, once_s: float | None = None) -> Any:
         await asyncio.sleep(0)
-        if request.limit != PAGE:
+        if request.limit != MOST:
             return pb.RangeResponse(header=pb.ResponseHeader(revision=10, cluster_id=1))
         if request.key == Keys().low:
             self._at = 0
@@ -96,6 +97,7 @@ async def measure(objects: int) -> None:
     client, turns = Played(objects), Turns()
     caches = [orjson.loads(pod(number)) for number in range(objects)]
     feed = Feed(client, Wording(Keys()), SystemClock())  # type: ignore[arg-type]
+    feed.pages.keys = MOST
     feed.field_sets = {each.name: each for each in (NODES, PODS)}
     await asyncio.sleep(0)
     turns.longest()

@@ -404,13 +404,50 @@ async def test_an_etcd_with_tls_lets_in_who_shows_a_certificate(tmp_path: Path) 
         etcd.end()
 
 
-async def test_objects_of_another_kubernetes_are_left_alone(etcd: str) -> None:
+@pytest.mark.parametrize("value", [b"k8s\0\n\x09", b"k8s:enc:aescbc:v1:k:x", b'{"kind":"Pod"', b"\xd9\xd9\xf7\xa1"])
+async def test_objects_of_another_kubernetes_are_left_alone(etcd: str, value: bytes) -> None:
+    prefix = f"/foreign-{value[:6].hex()}"
     caller = Caller(etcd)
-    caller.call("KV/Put", pb.PutRequest(key=b"/foreign/pods/default/p", value=b"k8s\0\n\x09\n\x02v1"))
+    for number in range(400):
+        caller.call("KV/Put", pb.PutRequest(key=f"{prefix}/a/{number:03}".encode(), value=b'{"metadata":{}}'))
+    caller.call("KV/Put", pb.PutRequest(key=f"{prefix}/pods/default/p".encode(), value=value))
     caller.close()
-    with pytest.raises(InvalidRequest, match="another Kubernetes"):
-        async with storage_at(etcd, prefix="/foreign"):
+    with pytest.raises(InvalidRequest, match=f"{prefix}/pods/default/p in etcd .* another Kubernetes"):
+        async with storage_at(etcd, prefix=prefix):
             pass
+
+
+async def test_an_etcd_that_lets_only_users_in_is_not_the_clients_mistake(tmp_path: Path) -> None:
+    with real_etcd(tmp_path / "etcd") as place:
+        caller = Caller(place)
+        async with patience(), served(place) as core:
+            await core.done("POST", MAPS, config_map("before"))
+            caller.call("Auth/UserAdd", pb.AuthUserAddRequest(name="root", password="p"))
+            caller.call("Auth/UserGrantRole", pb.AuthUserGrantRoleRequest(user="root", role="root"))
+            assert caller.call("Auth/AuthEnable", pb.AuthEnableRequest())[0] == "ok"
+            status, answer = await core.ask("POST", MAPS, config_map("refused"))
+            assert status == 503 and "etcd refuses this client: etcdserver: user name is empty" in answer["message"]
+        caller.close()
+
+
+async def test_a_learner_among_the_members_is_passed_over(tmp_path: Path) -> None:
+    etcd, learner = RealEtcd(tmp_path / "etcd"), RealEtcd(tmp_path / "learner")
+    etcd.start()
+    caller = Caller(etcd.place)
+    try:
+        peer = f"http://127.0.0.1:{learner.peer_port}"
+        request = pb.MemberAddRequest(peerURLs=[peer], isLearner=True)
+        await until(lambda: caller.call("Cluster/MemberAdd", request)[0] == "ok", "a learner is added")
+        cluster = f"learner={peer},one=http://127.0.0.1:{etcd.peer_port}"
+        learner.start("--name", "learner", "--initial-cluster", cluster, "--initial-cluster-state", "existing")
+        async with patience(), storage_at(learner.place, etcd.place) as storage:
+            done = await storage.txn((), (Put(b"/registry/a", b"x"),))
+            kv, _ = await storage.get(b"/registry/a")
+            assert done.succeeded and kv is not None and kv.value == b"x"
+    finally:
+        caller.close()
+        learner.end()
+        etcd.end()
 
 
 async def test_an_etcd_that_is_not_there_is_unavailable(tmp_path: Path) -> None:

@@ -234,12 +234,12 @@ class RealEtcd:
         assert not done.returncode, done.stderr
 
     def start(self, *flags: str) -> None:
-        """Returns once it serves."""
+        """Returns once it serves; a learner refuses by a status of its own."""
         command = [*self._command, *flags]
         process = self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = Deadline()
         caller = Caller(self.place, self._credentials)
-        while caller.call("KV/Range", BY_NAME["RangeRequest"](key=b"a"))[0] != "ok":
+        while caller.call("KV/Range", BY_NAME["RangeRequest"](key=b"a"))[0] not in ("ok", "FAILED_PRECONDITION"):
             deadline.check("etcd serves")
             assert process.poll() is None
         caller.close()

@@ -53,7 +53,7 @@ class FakeEtcd:
     def feed(self) -> Feed:
         return Feed(self, Wording(Keys()), LoopClock())  # type: ignore[arg-type]
 
-    async def read(self, name: str, request: Any) -> Any:
+    async def read(self, name: str, request: Any, once_s: float | None = None) -> Any:
         assert name == "KV/Range"
         try:
             return await self._kv.range(request)
