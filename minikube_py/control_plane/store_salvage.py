@@ -19,6 +19,7 @@ from minikube_py.store.membership import Member, Membership
 from minikube_py.store.salvage import Gap, Salvaged, salvage
 from minikube_py.store.snapshot_transfer import head_of
 from minikube_py.wal.salvage import Loss
+from minikube_py.wal.segment import SEGMENT_BYTES_MAX, segment_sequence
 from minikube_py.wal.snapshot import SnapshotWriter
 
 FILES = "store"
@@ -34,9 +35,15 @@ def look(folder: Path) -> Salvaged | None:
         _check_free(held)
     try:
         names = [each.name for each in sorted(files.iterdir()) if each.is_file()]
-        return salvage(names, lambda name: (files / name).read_bytes())
+        return salvage(names, lambda name: _read(files / name))
     except OSError as error:
         raise SetupError(f"cannot read {error.filename or files}: {error.strerror}") from error
+
+
+def _read(path: Path) -> bytes:
+    """Of a segment no more than one may have: the file may have been extended."""
+    with path.open("rb") as file:
+        return file.read(SEGMENT_BYTES_MAX if segment_sequence(path.name) is not None else -1)
 
 
 def _check_free(folder: Path) -> None:

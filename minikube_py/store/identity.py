@@ -96,7 +96,7 @@ def load_identity(disk: Disk) -> Identity | None:
         return None
     file = disk.open(IDENTITY_NAME)
     try:
-        return decode_identity(file.read_all())
+        return decode_identity(file.read_at(0, IDENTITY_BYTES_MAX))
     finally:
         file.close()
 

@@ -19,7 +19,7 @@ from minikube_py.raft.message import Entry, HardState, LogIndex, Term
 from minikube_py.store.folder import Steps, sync_folder
 from minikube_py.store.spare import SPARE_NAME, Spare
 from minikube_py.wal.record import RecordType
-from minikube_py.wal.recovery import FILE_BYTES_MAX, Recovered, Tail, check_identity, recover
+from minikube_py.wal.recovery import Recovered, Tail, check_identity, recover
 from minikube_py.wal.segment import (
     HEAD_BYTES,
     SEGMENT_BYTES,
@@ -153,12 +153,18 @@ class LogFiles:
         if not index:
             return None, iter(())
         name = snapshot_name(index)
-        data = self._read(name)
-        reader = SnapshotReader(name, partial(_slice, data))
-        if reader.head.index != index:
-            raise damage(name, 0, f"its header says that it ends with entry {reader.head.index}")
-        reader.check()
-        return SnapshotFile(reader.head, len(data), reader.sha256), reader.chunks()
+        file = self.disk.open(name)
+        try:
+            # Whatever the file's size, no more is read than belongs together.
+            reader = SnapshotReader(name, file.read_at)
+            if reader.head.index != index:
+                raise damage(name, 0, f"its header says that it ends with entry {reader.head.index}")
+            reader.check()
+            data = file.read_at(0, reader.size_bytes)
+        finally:
+            file.close()
+        chunks = SnapshotReader(name, partial(_slice, data)).chunks()
+        return SnapshotFile(reader.head, reader.size_bytes, reader.sha256), chunks
 
     def _load_log(self, names: Sequence[str], snapshot: SnapshotFile | None, before: int) -> Loaded:
         """`before`: the index of the previous snapshot."""
@@ -348,10 +354,10 @@ class LogFiles:
         self._current.file.close()
         self.spare.close()
 
-    def _read(self, name: str, size_bytes: int = FILE_BYTES_MAX) -> bytes:
+    def _read(self, name: str, size_bytes: int) -> bytes:
         file = self.disk.open(name)
         try:
-            return file.read_all() if size_bytes == FILE_BYTES_MAX else file.read_at(0, size_bytes)
+            return file.read_at(0, size_bytes)
         finally:
             file.close()
 

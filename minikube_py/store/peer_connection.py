@@ -350,6 +350,8 @@ async def _connect(connection: PeerConnection, address: str, tls: ssl.SSLContext
     try:
         await connection.loop.create_connection(lambda: connection, *place, ssl=tls)
     except ValueError as error:
+        if isinstance(error, OSError):
+            raise  # A certificate that does not hold is both.
         raise Unavailable(f"{address!r} is not a resolvable host: {error}") from None
 
 

@@ -23,8 +23,6 @@ from minikube_py.wal.segment import (
     unpack_payload,
 )
 
-FILE_BYTES_MAX = 1 << 40
-
 
 class LogEntry(NamedTuple):
     term: int
@@ -102,7 +100,7 @@ def recover(
     replay = _Replay(snapshot_index, snapshot_term)
     heads: list[SegmentHead] = []
     tail: Tail | None = None
-    contents = {sequence: read(segment_name(sequence), FILE_BYTES_MAX) for sequence in sequences}
+    contents = {sequence: _contents(segment_name(sequence), read) for sequence in sequences}
     for position, sequence in enumerate(sequences):
         name = segment_name(sequence)
         data = contents.pop(sequence)
@@ -131,6 +129,11 @@ def recover(
     return Recovered(
         entries, state, tail, [*past, *heads], obsolete, torn_bytes, void, replay.joined, len(past), warnings
     )
+
+
+def _contents(name: str, read: Read) -> bytes:
+    """Of a segment, as far as its head says: the file may have been extended."""
+    return read(name, decode_head(name, read(name, HEAD_BYTES), whole=False).size_bytes)
 
 
 def _split_past(chain: range, read: Read, snapshot_index: int) -> tuple[list[SegmentHead], list[int], tuple[str, ...]]:

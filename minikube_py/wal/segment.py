@@ -17,6 +17,8 @@ FORMAT_VERSION = 1
 HEAD_BYTES = 4096
 SEGMENT_BYTES = 16 << 20
 """About 60,000 small writes. A record never crosses into the next segment."""
+SEGMENT_BYTES_MAX = 256 << 20
+"""What a head may claim, and what is read of a file whatever its size."""
 
 _NAME = re.compile(r"wal-(\d{16})\.log")
 
@@ -61,6 +63,8 @@ def decode_head(name: str, data: bytes, *, whole: bool = True) -> SegmentHead:
     if version != FORMAT_VERSION or len(fields) != len(SegmentHead._fields):
         raise unknown_format(name, version)
     head = SegmentHead(*fields)
+    if not all(type(field) is int and field >= 0 for field in fields) or head.size_bytes > SEGMENT_BYTES_MAX:
+        raise damage(name, 0, "the segment's header is invalid")
     if whole and len(data) < head.size_bytes:
         raise damage(name, len(data), f"the file was cut: {len(data)} of {head.size_bytes} bytes remain")
     return head

@@ -106,7 +106,7 @@ class SnapshotReader:
     """Reads and checks a snapshot sequentially, a window of its bytes at a time.
 
     The output of `chunks` may be used only once it is exhausted: the hash of the file is checked there and becomes
-    `sha256`. `read(offset, size_bytes)` gives fewer bytes only at the end.
+    `sha256`, with the file's `size_bytes`. `read(offset, size_bytes)` gives fewer bytes only at the end.
 
     Raises: Corruption, here if the head is unreadable, later if anything else is."""
 
@@ -116,6 +116,7 @@ class SnapshotReader:
         self._window = b""
         self._window_start = 0
         self.sha256 = b""
+        self.size_bytes = 0
         first = self._record(0)
         if first is None or first.type != RecordType.SNAPSHOT_HEAD:
             raise damage(name, 0, "the snapshot's header is unreadable")
@@ -152,7 +153,7 @@ class SnapshotReader:
         if self._read(end, 1):
             raise damage(self._name, end, "there is data after the end")
         digest.update(self._bytes(offset, end))
-        self.sha256 = digest.digest()
+        self.sha256, self.size_bytes = digest.digest(), end
 
     def _record(self, offset: int) -> Record | None:
         """The valid record at `offset`; its `offset` and `end` are relative to it."""

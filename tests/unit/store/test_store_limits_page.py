@@ -15,7 +15,7 @@ from minikube_py.store.replica_config import ReplicaConfig
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "store-limits.md"
 NO_LIMITS = re.compile(
     r"raft/codec\.INT_MAX|raft/log\.(START|BEFORE_ALL|NORMAL|CHANGE)|raft/message\.NOBODY|raft/progress\.NONE|"
-    r"raft/quorum\.NOTHING|raft/reads\.ID_BYTES|wal/record\.HEADER_BYTES|wal/seed\.(POLYNOMIAL|ONE|ORDER)|"
+    r"raft/quorum\.NOTHING|raft/reads\.ID_BYTES|wal/record\.HEADER_BYTES|wal/checksums\.(POLYNOMIAL|ONE|ORDER)|"
     r"wal/segment\.(FORMAT_VERSION|HEAD_BYTES)|mvcc/codec\..*|mvcc/versions\..*|mvcc/auth\.(READ|WRITE|READWRITE)|"
     r"mvcc/lease\.NO_LEASE|mvcc/successor\.FIRST_REVISION|mvcc/validate\.INT64_(MIN|MAX)|mvcc/snapshot\.(?!S\w+_).*|"
     r"mvcc/snapshot\.USERS_AND_ROLES|store/behind_gaps\.CHANGE|store/client_session\.IDLE|store/framing\.TEXT_SHOWN|"

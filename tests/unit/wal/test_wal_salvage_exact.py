@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikube_py.wal import checksums
 from minikube_py.wal import seed as seeds
+from minikube_py.wal.checksums import start_value
 from minikube_py.wal.record import HEADER_BYTES, RecordType, encode_record
 from minikube_py.wal.recovery import SavedState
 from minikube_py.wal.salvage import FoundLog, Loss, is_snapshot, salvage_log, salvage_snapshot
-from minikube_py.wal.seed import seed_of, start_value
+from minikube_py.wal.seed import seed_of
 from minikube_py.wal.segment import (
     HEAD_BYTES,
     SegmentHead,
@@ -352,13 +354,13 @@ def test_a_file_is_what_it_says_itself_and_else_what_its_name_says() -> None:
 
 @given(st.binary(max_size=40), st.integers(0, (1 << 32) - 1))
 def test_the_start_of_a_checksum_is_found_from_its_end(data: bytes, start: int) -> None:
-    assert start_value(data, crc32(data, start)) == start
+    assert start_value(crc32(data), len(data), crc32(data, start)) == start
 
 
 @given(st.integers(0, 70), st.integers(0, 70))
 def test_powers_of_x_multiply(left: int, right: int) -> None:
-    assert seeds._times(seeds._power(left), seeds._power(right)) == seeds._power(left + right)
-    assert seeds._power(0) == seeds.ONE and seeds._power(seeds.ORDER) == seeds.ONE
+    assert checksums.times(checksums.power(left), checksums.power(right)) == checksums.power(left + right)
+    assert checksums.power(0) == checksums.ONE and checksums.power(checksums.ORDER) == checksums.ONE
 
 
 def test_so_many_records_are_asked_and_the_most_common_seed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
