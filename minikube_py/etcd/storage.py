@@ -13,7 +13,7 @@ from typing import Any, Final
 from minikube_py.env import Clock, ended
 from minikube_py.errors import Compacted, FutureRevision, InvalidRequest, Unavailable
 from minikube_py.etcd.client import REQUEST_TIMEOUT_S, Endpoints, EtcdClient
-from minikube_py.etcd.compactor import Compactor
+from minikube_py.etcd.compactor import Compactor, Forgetting
 from minikube_py.etcd.errors import COMPACTED, FUTURE, EtcdNoSpace
 from minikube_py.etcd.feed import Feed
 from minikube_py.etcd.keys import PREFIX, Keys
@@ -69,21 +69,23 @@ class EtcdStorage:
         self._client = EtcdClient(endpoints, clock, self._answered, request_timeout_s)
         self.feed = Feed(self._client, self._wording, clock)
         self.compactor = Compactor(self._client, clock, compaction_interval_s, self._compacted)
-        self._compacting: asyncio.Task[None] | None = None
+        self.forgetting = Forgetting(self._client, clock, self.feed)
+        self._compacting: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Raises: Unavailable; InvalidRequest if the content is not ours."""
         await self.feed.start()
-        self._compacting = asyncio.get_running_loop().create_task(self.compactor.run())
+        loop = asyncio.get_running_loop()
+        self._compacting = [loop.create_task(each.run()) for each in (self.compactor, self.forgetting)]
 
     def wait_at_most(self, request_timeout_s: float) -> None:
         """Sets the timeout for answers of etcd."""
         self._timeout_s = self._client.timeout_s = request_timeout_s
 
     async def close(self) -> None:
-        if self._compacting is not None:
-            self._compacting.cancel()
-            await ended(self._compacting)
+        for task in self._compacting:
+            task.cancel()
+        await ended(*self._compacting)
         await self.feed.stop(Unavailable("the connection to etcd was closed"))
         await self._client.close()
 
