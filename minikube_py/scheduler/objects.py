@@ -536,8 +536,8 @@ def project_pod(obj: Mapping[str, Any]) -> PodInfo:
     pod.generation = metadata.get("generation") or 0
     pod.nominated_node = status.get("nominatedNodeName") or ""
     pod.resource_version = metadata.get("resourceVersion", "")
+    pod.started = intern(status.get("startTime") or "")
     if pod.node_name:
-        pod.started = intern(status.get("startTime") or "")
         pod.preempted = pod.deleting and _is_preempted(status)
     else:
         for condition in status.get("conditions") or ():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import drawn_devices
+from drawn_scheduling_events import started
 from scripts_of_scheduling import BORN, HOSTNAME, ROOMY, ZONE, Obj, Script, node, pod
 
 LOCAL = "kubernetes.io/no-provisioner"
@@ -130,7 +131,8 @@ def bindings_later(s: Script) -> None:
 
 def _bound_later(s: Script, i: int, important: bool) -> Obj | None:
     rng = s.rng
-    wanted = pod(f"p{i}", priority=rng.choice((10, 20)) if important else rng.choice((0, 0, 5)), terminationGracePeriodSeconds=rng.choice((0, 30)))
+    # Of equal pods without a start, upstream's order in a node decides who goes, which changes as pods are bound.
+    wanted = pod(f"p{i}", status=started(rng), priority=rng.choice((10, 20)) if important else rng.choice((0, 0, 5)), terminationGracePeriodSeconds=rng.choice((0, 30)))
     wanted["spec"]["containers"][0]["resources"] = {"requests": {"cpu": rng.choice("23" if important else ("500m", "1", "1"))}}
     # Which of equals is chosen is left to chance: each pod names its node.
     wanted["spec"]["nodeSelector"] = {HOSTNAME: rng.choice(("n0", "n1"))}
@@ -152,6 +154,7 @@ def _bind(s: Script, i: int, what: str, made: dict[int, Obj]) -> None:
     spec = made[i]["spec"]
     if what == "gone":
         s.delete(made.pop(i))
+        s.sleep(6)
     elif what == "bound" and "volumes" in spec:
         volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "later", "hostPath": {"path": "/d"}, "claimRef": {"namespace": "default", "name": f"c{i}", "uid": f"uid-c{i}"}}
         s.put("PersistentVolume", {"metadata": {"name": f"v{i}"}, "spec": volume, "status": {"phase": "Bound"}})
