@@ -13,6 +13,10 @@ def to_install(extra: str) -> str:
     return f"run pip install '.[{extra}]' in the source folder of minikube_py"
 
 
+ASK_AGAIN = "ask again in a moment"
+"""The end of a refusal's message where what is missing is on its way."""
+
+
 class MinikubeError(Exception):
     """Root of all errors of this package."""
 

@@ -50,7 +50,8 @@ async def answer(path: str, request: Request, server: ApiServer) -> Response:
     except Exception as error:
         raise StatusError(500, "InternalError", f"the scheduler cannot say: {error}", None) from error
     if found is None:
-        why = "it does not exist, has finished, or names a scheduler that does not run"
+        never = "" if question == "what-if" else "does not exist, has finished, or "
+        why = f"it {never}names a scheduler that does not run"
         raise StatusError(404, "NotFound", f'no scheduler has the pod "{name}": {why}', None)
     return Response(200, orjson.dumps({"apiVersion": "minikube-py/v1", **found}))
 

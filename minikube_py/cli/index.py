@@ -101,14 +101,14 @@ class Api:
         except StatusError as error:
             if error.code == 404 and not error.reason:
                 raise RequestError(
-                    f"{self.server} does not serve indexes: it is not an API server of this version of minikube-py; "
+                    f"{self.server} does not serve {path}: it is not an API server of this version of minikube-py; "
                     "name another one with --kubeconfig"
                 ) from None
             raise
 
     async def dry_run(self, path: str, body: Json) -> Json:
         """What a create would store (dry run). Raises: StatusError, Unavailable, OutcomeUnknown."""
-        return await self._client.request("POST", path, {"dryRun": "All"}, body)
+        return await self._client.request("POST", path, {"dryRun": "All", "fieldValidation": "Strict"}, body)
 
     async def get(self, path: str) -> Json:
         """Raises: StatusError, Unavailable, OutcomeUnknown."""

@@ -12,10 +12,13 @@ from typing import Any
 from minikube_py.cli import input_files
 from minikube_py.cli.explain_pod import add_limit, told
 from minikube_py.cli.index import Api, add_access
-from minikube_py.env import read_file
-from minikube_py.errors import InvalidRequest
+from minikube_py.env import SystemClock, read_file
+from minikube_py.errors import ASK_AGAIN, InvalidRequest
 
 Json = dict[str, Any]
+READ_LIMIT_S = 15.0
+"""How long the scheduler may take to read what no pod needed before."""
+PAUSE_S = 0.1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise InvalidRequest(f"{arguments.file}: {error}") from None
         if more or not isinstance(pod, dict) or pod.get("kind") != "Pod":
             raise InvalidRequest(f"{arguments.file} {'has several objects' if more else 'is not a Pod'}")
+        if not isinstance(pod.get("metadata") or {}, dict):
+            raise InvalidRequest(f"{arguments.file}: metadata: a mapping is expected")
     answer = run_interruptible(_ask(arguments, pod))
     lines = [f"{answer['pod']} of {arguments.file}: nothing was created", "", *told(answer)]
     print(json.dumps(answer, indent=2) if arguments.json else "\n".join(lines))
@@ -44,17 +49,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(arguments: argparse.Namespace, pod: Json) -> Json:
-    metadata = dict(pod.get("metadata") or {})
+    from minikube_py.api.errors import StatusError
+
+    metadata = {"generateName": "pod", **(pod.get("metadata") or {})}
     namespace = metadata.get("namespace") or arguments.namespace
-    # A pod of that name may exist, so use another one.
-    name = metadata.pop("name", "") or metadata.get("generateName", "pod")
-    metadata["generateName"] = name
-    pod = {**pod, "metadata": metadata}
+    name = metadata.get("name") or metadata["generateName"]
     async with Api(arguments) as api:
-        admitted = await api.dry_run(f"/api/v1/namespaces/{namespace}/pods", pod)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        try:
+            admitted = await api.dry_run(path, {**pod, "metadata": metadata})
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            admitted = await api.dry_run(path, {**pod, "metadata": {**metadata, "name": "", "generateName": name}})
         claims = await _claims(api, admitted, namespace)
-        answer = await api.ask("POST", "what-if", {"limit": str(arguments.limit)}, {**admitted, **claims})
+        answer = await _answered(api, {"limit": str(arguments.limit)}, {**admitted, **claims})
     return {**answer, "pod": f"{namespace}/{name}"}
+
+
+async def _answered(api: Api, params: dict[str, str], pod: Json) -> Json:
+    """Asks again while the scheduler reads what the pod is the first to need."""
+    from minikube_py.api.errors import StatusError
+
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + READ_LIMIT_S
+    while True:
+        try:
+            return await api.ask("POST", "what-if", params, pod)
+        except StatusError as error:
+            if not error.message.endswith(ASK_AGAIN) or clock.monotonic_s() >= deadline_s:
+                raise
+        await clock.sleep(PAUSE_S)
 
 
 async def _claims(api: Api, pod: Json, namespace: str) -> Json:

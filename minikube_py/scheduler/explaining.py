@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minikube_py.api.errors import service_unavailable
+from minikube_py.errors import ASK_AGAIN
 from minikube_py.scheduler.devices.known import Devices
 from minikube_py.scheduler.devices.views import ClaimView as ResourceClaim
 from minikube_py.scheduler.evaluate import Evaluator
@@ -296,7 +297,7 @@ def answer(
     needed = run.profile.kinds_needed(pod)
     if not scheduler.kinds.known(needed):
         plurals = ", ".join(sorted({kind.resource.plural for kind in needed}))
-        raise service_unavailable(f"the scheduler has not read {plurals} yet: ask again in a moment")
+        raise service_unavailable(f"the scheduler has not read {plurals} yet: {ASK_AGAIN}")
     with _undisturbed(scheduler, run, pod), _supposed(scheduler, claims):
         held = run.profile.run_pre_enqueue(pod) if question == "what-if" else SUCCESS
         try:
