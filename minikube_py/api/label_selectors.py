@@ -42,6 +42,18 @@ def selector_of(document: Mapping[str, Any] | None) -> LabelSelector:
     return LabelSelector(tuple(sorted(found, key=lambda requirement: requirement.key)))
 
 
+def selects(document: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Whether `document` is valid and selects these labels. Parsed only if its `matchLabels` do: there may be
+    thousands, and many such selectors."""
+    wanted = (document or {}).get("matchLabels") or {}
+    if len(wanted) > len(labels) or any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    try:
+        return selector_of(document).matches(labels)
+    except InvalidSelector:
+        return False
+
+
 def selector_text(document: Mapping[str, Any] | None, invalid: str = "<error>", empty: str = "<none>") -> str:
     """As it is printed: `invalid` or, without requirements, `empty` on those."""
     try:

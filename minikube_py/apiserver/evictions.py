@@ -31,7 +31,7 @@ from minikube_py.api.errors import (
 )
 from minikube_py.api.kinds.core import PODS
 from minikube_py.api.kinds.policy import PODDISRUPTIONBUDGETS
-from minikube_py.api.label_selectors import InvalidSelector, selector_of
+from minikube_py.api.label_selectors import selects
 from minikube_py.api.meta import timestamp
 from minikube_py.apiserver.deletes import Deleter
 from minikube_py.apiserver.messages import Request, Response
@@ -137,11 +137,7 @@ class Evictions:
         found = []
         for kv in result.kvs:
             budget = orjson.loads(kv.value)
-            try:
-                selector = selector_of((budget.get("spec") or {}).get("selector"))
-            except InvalidSelector:
-                continue
-            if selector.matches(metadata.get("labels") or {}):
+            if selects((budget.get("spec") or {}).get("selector"), metadata.get("labels") or {}):
                 found.append(budget)
         return found
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import orjson
+
 from minikube_py.api.errors import StatusError
 from minikube_py.api.label_selectors import selector_of
 from minikube_py.client.informer import Handler, Informer
@@ -55,7 +57,7 @@ class ClusterRoleAggregation(QueueController):
 def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
     """The rules of the roles that `role` selects, in the order of its selectors and of their names, each once."""
     by_name = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
-    rules: list[Object] = []
+    rules: dict[bytes, Object] = {}
     for document in role["aggregationRule"].get("clusterRoleSelectors") or ():
         selector = selector_of(document)
         for each in by_name:
@@ -64,6 +66,5 @@ def aggregated(role: Object, roles: Iterable[Object]) -> list[Object]:
             if not selector.matches(each["metadata"].get("labels") or {}):
                 continue
             for rule in each.get("rules") or ():
-                if rule not in rules:
-                    rules.append(rule)
-    return rules
+                rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+    return list(rules.values())

@@ -6,6 +6,7 @@ k8s.io/kubernetes/pkg/controller/daemon.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -32,6 +33,8 @@ from minikube_py.controllers.views import NodeView, PodView, RevisionView, Workl
 
 _OWNER: Final = Owner(DAEMON_SETS, "DaemonSet")
 BURST: Final = 250
+TRIED_AT_ONCE_MAX: Final = 5_000
+"""Node terms and taints in one step."""
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 900.0
 
@@ -56,6 +59,7 @@ class DaemonSetController(QueueController):
         self._control = PodControl(context.client, _OWNER, self._recorder, self._expectations)
         self._waits: dict[tuple[str, str], tuple[float, float]] = {}
         """(uid of the set, node) to (backoff in seconds, its start) of a pod that failed there."""
+        self._eligible: dict[str, daemons.Eligible] = {}
         self._sets.add_handler(
             Handler(on_add=self._enqueue, on_update=lambda old, new: self._enqueue(new), on_delete=self._set_deleted)
         )
@@ -127,9 +131,11 @@ class DaemonSetController(QueueController):
         owner = self._sets.store.get(key)
         if owner is None:
             self._expectations.forget(key)
+            self._eligible.pop(key, None)
             return
         if owner.deleting:
             return
+        eligible = await self._judged(owner)
         revisions = in_order(await self._own_revisions(owner))
         labels = (owner.template.get("metadata") or {}).get("labels") or {}
         current, collisions = await self._history.update_revision(owner, revisions, labels, POD_LABEL)
@@ -137,16 +143,30 @@ class DaemonSetController(QueueController):
         seen = self._expectations.satisfied(key)
         if seen:
             pods = await self._own_pods(owner)
-            await self._manage(owner, pods, found)
+            await self._manage(owner, eligible, pods, found)
             if self._expectations.satisfied(key) and (owner.spec.get("updateStrategy") or {}).get("type") != "OnDelete":
                 # The changes above are observed by now and must not be repeated.
                 pods = await self._own_pods(owner)
                 nodes = {node.name: node for node in self._nodes.store}
-                plan = daemons.roll(owner, nodes, _by_node(pods), found, self._clock.wall_s())
+                plan = daemons.roll(owner, eligible, nodes, _by_node(pods), found, self._clock.wall_s())
                 await self._carry_out(owner, plan, found)
             old = [each for each in revisions if each.name != current.name]
             await self._truncate(owner, old, pods)
-        await self._write_status(owner, await self._own_pods(owner), found, collisions, seen)
+        await self._write_status(owner, eligible, await self._own_pods(owner), found, collisions, seen)
+
+    async def _judged(self, owner: WorkloadView) -> daemons.Eligible:
+        """With a verdict on each node; others run in between if the template has many terms."""
+        eligible = self._eligible.get(owner.key)
+        if eligible is None or eligible.template != owner.template:
+            eligible = self._eligible[owner.key] = daemons.Eligible(owner.template)
+        nodes = {node.name: node for node in self._nodes.store}
+        eligible.forget_others(nodes)
+        for node in nodes.values():
+            eligible(node)
+            if eligible.tried > TRIED_AT_ONCE_MAX:
+                eligible.tried = 0
+                await asyncio.sleep(0)
+        return eligible
 
     async def _own_revisions(self, owner: WorkloadView) -> list[RevisionView]:
         store = self._revisions.store
@@ -157,7 +177,9 @@ class DaemonSetController(QueueController):
         store = self._pods.store
         return await self._pod_claims.claim(owner, store.by_index(BY_CONTROLLER, owner.uid) + orphans_for(store, owner))
 
-    async def _manage(self, owner: WorkloadView, pods: Sequence[PodView], revision: str) -> None:
+    async def _manage(
+        self, owner: WorkloadView, eligible: daemons.Eligible, pods: Sequence[PodView], revision: str
+    ) -> None:
         now_s = self._clock.monotonic_s()
 
         def held(node: str) -> bool:
@@ -171,7 +193,7 @@ class DaemonSetController(QueueController):
             return False
 
         nodes = list(self._nodes.store)
-        plan = daemons.manage(owner, nodes, _by_node(pods), revision, self._clock.wall_s(), held)
+        plan = daemons.manage(owner, eligible, nodes, _by_node(pods), revision, self._clock.wall_s(), held)
         for kind, reason, message in plan.said:
             self._recorder.event(_OWNER.involved(owner), kind, reason, message)
         await self._carry_out(owner, plan, revision)
@@ -194,10 +216,16 @@ class DaemonSetController(QueueController):
         await self._history.truncate(owner, old, used, max(kept - len(used), 0))
 
     async def _write_status(
-        self, owner: WorkloadView, pods: Sequence[PodView], revision: str, collisions: int, seen: bool
+        self,
+        owner: WorkloadView,
+        eligible: daemons.Eligible,
+        pods: Sequence[PodView],
+        revision: str,
+        collisions: int,
+        seen: bool,
     ) -> None:
         status: Object = dict(
-            daemons.status_of(owner, self._nodes.store, _by_node(pods), revision, self._clock.wall_s())
+            daemons.status_of(owner, eligible, self._nodes.store, _by_node(pods), revision, self._clock.wall_s())
         )
         before = owner.status
         same = all((before.get(name) or 0) == count for name, count in status.items())

@@ -5,10 +5,12 @@ Source: k8s.io/kubernetes/pkg/controller/daemon (daemon_controller.go, update.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from minikube_py.api.selectors import LabelRequirement
+from minikube_py.api.tolerations import Tolerations, fields_of
 from minikube_py.client.rest import Object
 from minikube_py.controllers.node_taints import (
     NO_EXECUTE,
@@ -16,15 +18,16 @@ from minikube_py.controllers.node_taints import (
     NOT_READY,
     UNREACHABLE,
     UNSCHEDULABLE,
-    tolerates,
+    place_of,
 )
 from minikube_py.controllers.ranking import is_available
 from minikube_py.controllers.revisions import POD_LABEL
 from minikube_py.controllers.rollout import scaled
-from minikube_py.controllers.views import NodeView, PodView, WorkloadView
+from minikube_py.controllers.views import Labels, NodeView, PodView, WorkloadView
 
 GENERATION_LABEL: Final = "pod-template-generation"
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+_NAME: Final = "metadata.name"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": ">", "Lt": "<"}
 _TOLERATED: Final = (
@@ -47,18 +50,17 @@ def tolerations_of(spec: Mapping[str, Any]) -> list[Object]:
         if spec.get("hostNetwork")
         else _TOLERATED
     )
+    places: dict[tuple[str, str, str, str], int] = {}
+    for i, each in enumerate(found):
+        places.setdefault(fields_of(each), i)
     for key, effect in more:
         toleration = {"key": key, "operator": "Exists", "effect": effect}
-        standing = next((i for i, each in enumerate(found) if _alike(each, toleration)), None)
+        standing = places.get((key, "Exists", "", effect))
         if standing is None:
             found.append(toleration)
         else:
             found[standing] = toleration
     return found
-
-
-def _alike(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    return all((left.get(name) or "") == (right.get(name) or "") for name in ("key", "effect", "operator", "value"))
 
 
 def daemon_template(owner: WorkloadView, revision: str) -> Object:
@@ -79,7 +81,7 @@ def pinned(spec: Mapping[str, Any], node: str) -> Object:
     """The pod spec restricted to `node`."""
     affinity = spec.get("affinity") or {}
     of_nodes = affinity.get("nodeAffinity") or {}
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    term = {"matchFields": [{"key": _NAME, "operator": "In", "values": [node]}]}
     wanted = {**of_nodes, _REQUIRED: {"nodeSelectorTerms": [term]}}
     return {**spec, "affinity": {**affinity, "nodeAffinity": wanted}}
 
@@ -87,42 +89,90 @@ def pinned(spec: Mapping[str, Any], node: str) -> Object:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _fits(spec: Mapping[str, Any], node: NodeView) -> bool:
-    labels = node.labels
-    if spec.get("nodeName") not in (None, "", node.name):
-        return False
-    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
-        return False
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
-    return required is None or any(_fits_term(term, node) for term in required.get("nodeSelectorTerms") or ())
+class _Term(NamedTuple):
+    expressions: list[LabelRequirement]
+    fields: list[LabelRequirement]
+
+    def holds(self, labels: Labels, named: Labels) -> bool:
+        return all(e.matches(labels) for e in self.expressions) and all(f.matches(named) for f in self.fields)
 
 
-def _fits_term(term: Mapping[str, Any], node: NodeView) -> bool:
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
-    named = {"metadata.name": node.name}
-    return all(_holds(each, node.labels) for each in expressions) and all(_holds(each, named) for each in fields)
+class Eligible:
+    """Which nodes the pods of a template may run on. There may be thousands of node terms, tolerations and nodes: the
+    template is parsed once, terms are found by a label that they require, and a node is judged again only if its
+    labels or taints have changed. `tried`: how many terms and taints were looked at."""
+
+    def __init__(self, template: Mapping[str, Any]) -> None:
+        self.template = template
+        self.tried = 0
+        self._spec: Mapping[str, Any] = template.get("spec") or {}
+        self._tolerations = Tolerations(map(fields_of, tolerations_of(self._spec)))
+        self._by_label: dict[tuple[str, str | None], list[_Term]] = {}
+        self._by_name: dict[str, list[_Term]] = {}
+        self._others: list[_Term] = []
+        self._judged: dict[str, tuple[NodeView, tuple[bool, bool]]] = {}
+        self._required = ((self._spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
+        for document in (self._required or {}).get("nodeSelectorTerms") or ():
+            expressions = [_requirement(each) for each in document.get("matchExpressions") or ()]
+            fields = [_requirement(each) for each in document.get("matchFields") or ()]
+            # An empty term and one with a requirement that never holds match nothing.
+            if (expressions or fields) and None not in expressions and None not in fields:
+                self._add(_Term([e for e in expressions if e is not None], [f for f in fields if f is not None]))
+
+    def _add(self, term: _Term) -> None:
+        needed = [each for each in term.expressions if each.op not in ("notin", "!")]
+        name = next((each.values for each in term.fields if each.op == "in"), None)
+        if needed:
+            one = min(needed, key=lambda each: each.op != "in")
+            for value in set(one.values) if one.op == "in" else (None,):
+                self._by_label.setdefault((one.key, value), []).append(term)
+        elif name is not None:
+            for value in set(name):
+                self._by_name.setdefault(value, []).append(term)
+        else:
+            self._others.append(term)
+
+    def __call__(self, node: NodeView) -> tuple[bool, bool]:
+        """Whether a pod should be created on the node, and whether an existing one may stay."""
+        known = self._judged.get(node.name)
+        if known is None or known[0].labels != node.labels or known[0].taints != node.taints:
+            known = self._judged[node.name] = node, self._judge(node)
+        return known[1]
+
+    def forget_others(self, nodes: Collection[str]) -> None:
+        if len(self._judged) > 2 * len(nodes):
+            self._judged = {name: told for name, told in self._judged.items() if name in nodes}
+
+    def _judge(self, node: NodeView) -> tuple[bool, bool]:
+        if not self._fits(node):
+            return False, False
+        self.tried += len(node.taints)
+        against = {each.get("effect") for each in node.taints if place_of(self._tolerations, each) is None}
+        hard = NO_EXECUTE in against
+        return not (hard or NO_SCHEDULE in against), not hard
+
+    def _fits(self, node: NodeView) -> bool:
+        if self._spec.get("nodeName") not in (None, "", node.name):
+            return False
+        if any(node.labels.get(key) != value for key, value in (self._spec.get("nodeSelector") or {}).items()):
+            return False
+        return self._required is None or any(term.holds(node.labels, {_NAME: node.name}) for term in self._terms(node))
+
+    def _terms(self, node: NodeView) -> Iterator[_Term]:
+        """Those that may match the node."""
+        found = [self._by_label.get((key, each), ()) for key, value in node.labels.items() for each in (value, None)]
+        for term in chain(self._by_name.get(node.name, ()), *found, self._others):
+            self.tried += 1
+            yield term
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _requirement(expression: Mapping[str, Any]) -> LabelRequirement | None:
+    """None if it never holds."""
     op = _OPERATORS.get(expression.get("operator") or "")
     values = tuple(expression.get("values") or ())
     if op is None or (op in (">", "<") and not (len(values) == 1 and values[0].lstrip("-").isdigit())):
-        return False
-    return LabelRequirement(expression.get("key") or "", op, values).matches(labels)
-
-
-def should_run(owner: WorkloadView, node: NodeView) -> tuple[bool, bool]:
-    """Whether a pod should be created on the node, and whether an existing one may stay."""
-    spec = owner.template.get("spec") or {}
-    if not _fits(spec, node):
-        return False, False
-    tolerations = tolerations_of(spec)
-    against = [each for each in node.taints if not any(tolerates(toleration, each) for toleration in tolerations)]
-    hard = any(taint.get("effect") == NO_EXECUTE for taint in against)
-    soft = hard or any(taint.get("effect") == NO_SCHEDULE for taint in against)
-    return not soft, not hard
+        return None
+    return LabelRequirement(expression.get("key") or "", op, values)
 
 
 def bounds(owner: WorkloadView, desired: int) -> tuple[int, int]:
@@ -160,6 +210,7 @@ def is_updated(owner: WorkloadView, pod: PodView, revision: str) -> bool:
 
 def manage(
     owner: WorkloadView,
+    eligible: Eligible,
     nodes: Iterable[NodeView],
     pods: Pods,
     revision: str,
@@ -171,7 +222,7 @@ def manage(
     known = set()
     for node in nodes:
         known.add(node.name)
-        run, stay = should_run(owner, node)
+        run, stay = eligible(node)
         there = pods.get(node.name) or ()
         if run and not there:
             plan.nodes.append(node.name)
@@ -223,13 +274,15 @@ def _keep_one(
         plan.going.append(old[0])
 
 
-def roll(owner: WorkloadView, nodes: Mapping[str, NodeView], pods: Pods, revision: str, now_s: float) -> Plan:
+def roll(
+    owner: WorkloadView, eligible: Eligible, nodes: Mapping[str, NodeView], pods: Pods, revision: str, now_s: float
+) -> Plan:
     """Replaces the next pods of earlier revisions."""
-    wanted = [name for name, node in nodes.items() if should_run(owner, node)[0]]
+    wanted = [name for name, node in nodes.items() if eligible(node)[0]]
     surge, unavailable = bounds(owner, len(wanted))
     everywhere = {**pods, **{name: () for name in wanted if name not in pods}}
     if surge:
-        return _roll_by_surge(owner, nodes, everywhere, revision, now_s, surge, len(wanted))
+        return _roll_by_surge(owner, eligible, nodes, everywhere, revision, now_s, surge, len(wanted))
     missing, broken, candidates = 0, [], []
     for there in everywhere.values():
         found = _new_and_old(owner, there, revision)
@@ -249,6 +302,7 @@ def roll(owner: WorkloadView, nodes: Mapping[str, NodeView], pods: Pods, revisio
 
 def _roll_by_surge(
     owner: WorkloadView,
+    eligible: Eligible,
     nodes: Mapping[str, NodeView],
     pods: Pods,
     revision: str,
@@ -278,7 +332,7 @@ def _roll_by_surge(
                 surging += 1
             continue
         node, well = nodes.get(name), is_available(old, owner.min_ready_s, now_s)
-        run = node is not None and should_run(owner, node)[0]
+        run = node is not None and eligible(node)[0]
         if not run:
             (unwanted if well else going).append(old)
         elif not well:
@@ -302,14 +356,14 @@ def _new_and_old(
 
 
 def status_of(
-    owner: WorkloadView, nodes: Iterable[NodeView], pods: Pods, revision: str, now_s: float
+    owner: WorkloadView, eligible: Eligible, nodes: Iterable[NodeView], pods: Pods, revision: str, now_s: float
 ) -> dict[str, int]:
     names = ("desiredNumberScheduled", "currentNumberScheduled", "numberMisscheduled", "numberReady",
              "updatedNumberScheduled", "numberAvailable")  # fmt: skip
     status = dict.fromkeys(names, 0)
     for node in nodes:
         there = in_order(pods.get(node.name) or ())
-        if not should_run(owner, node)[0]:
+        if not eligible(node)[0]:
             status["numberMisscheduled"] += bool(there)
             continue
         status["desiredNumberScheduled"] += 1

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from minikube_py.api.budgets import SYNC_FAILED, allowed_condition, with_condition
 from minikube_py.api.errors import StatusError
-from minikube_py.api.label_selectors import InvalidSelector, selector_of
+from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
 from minikube_py.api.meta import parse_timestamp
+from minikube_py.api.selectors import LabelSelector
 from minikube_py.client.events import Involved, timestamp
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import PODS, REPLICATION_CONTROLLERS, Object, ResourceRef
@@ -53,6 +54,8 @@ class DisruptionController(QueueController):
         self._workers = QueueWorkers(context, self.name, self._sync, 1)
         self._events = context.recorder("controllermanager")
         self._by_namespace: dict[str, set[str]] = {}
+        self._selectors: dict[str, tuple[Object | None, LabelSelector]] = {}
+        """Of each budget: parsed again only when it has changed, not at each event of a pod."""
         self._budgets.add_handler(
             Handler(on_add=self._seen, on_update=lambda old, new: self._seen(new), on_delete=self._gone)
         )
@@ -66,11 +69,24 @@ class DisruptionController(QueueController):
 
     def _gone(self, budget: WholeView) -> None:
         self._by_namespace.get(budget.namespace, set()).discard(budget.key)
+        self._selectors.pop(budget.key, None)
+
+    def _selector(self, budget: WholeView) -> LabelSelector:
+        document = (budget.obj.get("spec") or {}).get("selector")
+        known = self._selectors.get(budget.key)
+        if known is None or (known[0] is not document and known[0] != document):
+            try:
+                known = document, selector_of(document)
+            except InvalidSelector:
+                known = document, NOTHING
+            self._selectors[budget.key] = known
+        return known[1]
 
     def _pod(self, pod: PodView) -> None:
         for key in sorted(self._by_namespace.get(pod.namespace, ())):
             budget = self._budgets.store.get(key)
-            if budget is not None and _selects(budget, pod):
+            # One whose selector was not parsed yet is in the queue: each is parsed in a step of its own.
+            if budget is not None and (key not in self._selectors or self._selector(budget).matches(pod.labels)):
                 self._workers.queue.add(key)
 
     async def _sync(self, key: str) -> None:
@@ -85,7 +101,8 @@ class DisruptionController(QueueController):
             await self._fail(budget, str(error))
 
     async def _count(self, budget: WholeView) -> None:
-        pods = [pod for pod in self._pods.store.values() if pod.namespace == budget.namespace and _selects(budget, pod)]
+        matches, there = self._selector(budget).matches, self._pods.store.values()
+        pods = [pod for pod in there if pod.namespace == budget.namespace and matches(pod.labels)]
         pods.sort(key=lambda pod: pod.name)
         involved = about("PodDisruptionBudget", budget.obj, "policy/v1")
         if not pods:
@@ -199,13 +216,6 @@ class DisruptionController(QueueController):
         status["conditions"] = with_condition(status, "False", SYNC_FAILED, why, timestamp(self._clock.wall_s()))
         if status != before:
             await self._client.update_status(BUDGETS, {**budget.obj, "status": status})
-
-
-def _selects(budget: WholeView, pod: PodView) -> bool:
-    try:
-        return selector_of((budget.obj.get("spec") or {}).get("selector")).matches(pod.labels)
-    except InvalidSelector:
-        return False
 
 
 def _share(value: int | str, of: int) -> int:

@@ -5,9 +5,10 @@ Source: k8s.io/kubernetes/pkg/controller/nodelifecycle (nodeConditionToTaintKeyS
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from minikube_py.api.tolerations import Tolerations, fields_of
 from minikube_py.client.rest import Object
 from minikube_py.controllers.views import NodeView
 
@@ -71,30 +72,20 @@ def changed_taints(
     return after if after != before else None
 
 
-def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """Source: kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration."""
-    effect, key = toleration.get("effect"), toleration.get("key")
-    if effect and effect != taint.get("effect"):
-        return False
-    if key and key != taint.get("key"):
-        return False
-    operator, value = toleration.get("operator") or "Equal", taint.get("value") or ""
-    if operator == "Exists":
-        return True
-    if operator == "Equal":
-        return bool((toleration.get("value") or "") == value)
-    return False
-
-
-def toleration_s(taints: Iterable[Taint], tolerations: Collection[Mapping[str, Any]]) -> float:
+def toleration_s(taints: Iterable[Taint], tolerations: Sequence[Mapping[str, Any]]) -> float:
     """How long a pod with these tolerations may stay on a node with these NoExecute taints: 0 not at all, inf forever.
 
     The shortest tolerationSeconds of those that match counts; a taint that none matches means 0."""
-    used: list[Mapping[str, Any]] = []
+    found, limits = Tolerations(map(fields_of, tolerations)), []
     for taint in taints:
-        matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
-        if not matching:
+        place = place_of(found, taint)
+        if place is None:
             return 0.0
-        used.append(matching[0])
-    limits = [t["tolerationSeconds"] for t in used if t.get("tolerationSeconds") is not None]
+        if (limit_s := tolerations[place].get("tolerationSeconds")) is not None:
+            limits.append(limit_s)
     return float(max(0, min(limits))) if limits else float("inf")
+
+
+def place_of(tolerations: Tolerations, taint: Taint) -> int | None:
+    """Of the first that tolerates it."""
+    return tolerations.first(taint.get("key") or "", taint.get("value") or "", taint.get("effect") or "")

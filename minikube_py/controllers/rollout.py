@@ -5,6 +5,7 @@ Source: k8s.io/kubernetes/pkg/controller/deployment (util/deployment_util.go, sy
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ HASH_LABEL: Final = "pod-template-hash"
 NOT_COPIED: Final = frozenset(
     ("kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAX, ROLLBACK_TO)
 )
+HASHED_BYTES_MAX: Final = 8 << 10
 HISTORY_CHARS_MAX: Final = 2000
 NO_LIMIT: Final = (1 << 31) - 1
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -103,6 +105,9 @@ def template_hash(template: Mapping[str, Any], collisions: int | None) -> str:
     data = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
     if collisions is not None:
         data += collisions.to_bytes(8, "little")
+    if len(data) > HASHED_BYTES_MAX:
+        # FNV takes a step of Python for each byte.
+        data = hashlib.sha256(data).digest()
     found = 0x811C9DC5
     for byte in data:
         found = ((found ^ byte) * 0x01000193) & 0xFFFFFFFF

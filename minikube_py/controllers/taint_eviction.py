@@ -64,8 +64,12 @@ class TaintEvictionController:
             self._tainted[node.name] = taints
         else:
             del self._tainted[node.name]
+        allowed_s: dict[int, float] = {}
         for pod in self._pods.store.by_index(BY_NODE, node.name):
-            self._judge(pod, taints)
+            # Pods of one workload share their tolerations.
+            if taints and id(pod.tolerations) not in allowed_s:
+                allowed_s[id(pod.tolerations)] = toleration_s(taints, pod.tolerations)
+            self._judge(pod, allowed_s.get(id(pod.tolerations)))
 
     def _node_gone(self, node: NodeView) -> None:
         self._tainted.pop(node.name, None)
@@ -73,19 +77,17 @@ class TaintEvictionController:
     def _pod(self, pod: PodView) -> None:
         taints = self._tainted.get(pod.node)
         if taints:
-            self._judge(pod, taints)
+            self._judge(pod, toleration_s(taints, pod.tolerations))
 
     def _pod_updated(self, old: PodView, new: PodView) -> None:
         if old.node != new.node or old.tolerations != new.tolerations:
             self._pod(new)
 
-    def _judge(self, pod: PodView, taints: tuple[Taint, ...]) -> None:
-        """Evicts now, schedules the eviction, or cancels it. Only an immediate eviction replaces a scheduled one."""
-        if not taints:
-            self._cancel(pod)
-            return
-        allowed_s = toleration_s(taints, pod.tolerations)
-        if allowed_s == float("inf"):
+    def _judge(self, pod: PodView, allowed_s: float | None) -> None:
+        """Evicts now, schedules the eviction, or cancels it. Only an immediate eviction replaces a scheduled one.
+
+        `allowed_s`: how long the pod may stay; None without taints."""
+        if allowed_s is None or allowed_s == float("inf"):
             self._cancel(pod)
             return
         timer = self._scheduled.get(pod.key)

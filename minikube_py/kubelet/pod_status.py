@@ -6,6 +6,7 @@ joins of bytes. Source: kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +21,7 @@ _UID: Final = b"@uid@"
 _NOW: Final = b"@now@"
 _STARTED: Final = b"@started@"
 _CODE: Final = b'"exitCode":0,"reason":"Completed"'
+_BEGAN: Final = re.compile(b'"startedAt":"@([^@"]*)@"')
 KILLED: Final = 137
 PLANS_MAX: Final = 10_000
 
@@ -222,8 +224,9 @@ class PodStatuses:
     ) -> bytes:
         """For a running pod: its current spec is in effect. `since`: when its ephemeral containers began."""
         statuses = self._plan(containers).running.replace(_UID, uid.encode()).replace(_STARTED, started.encode())
-        for name, at in since.items():
-            statuses = statuses.replace(b'"startedAt":"@%b@"' % name.encode(), b'"startedAt":"%b"' % at.encode())
+        if since:
+            began = {name.encode(): at.encode() for name, at in since.items()}
+            statuses = _BEGAN.sub(lambda found: b'"startedAt":"%b"' % began.get(found[1], b"@%b@" % found[1]), statuses)
         gone = orjson.dumps([{"$patch": "delete", "type": kind} for kind in _RESIZES])
         return b'{"metadata":{"uid":"%b"},"status":{"observedGeneration":%d,"conditions":%b,%b}}' % (
             uid.encode(), generation, gone, statuses,

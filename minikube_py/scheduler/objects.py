@@ -79,16 +79,6 @@ class Toleration(NamedTuple):
     value: str
     effect: str
 
-    def tolerates(self, taint: Taint) -> bool:
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        # Gt and Lt are behind a feature gate that is off in 1.36: they match nothing.
-        return self.operator in ("", "Equal") and self.value == taint.value
-
 
 class HostPort(NamedTuple):
     ip: str

@@ -110,6 +110,14 @@ def budget(name: str, labels: int) -> Ask:
     return Ask("POST", BUDGETS, {"metadata": {"name": name}, "spec": spec})
 
 
+def budget_of_expressions(name: str, count: int) -> Ask:
+    """All of which hold for any pod."""
+    expressions = [{"key": key, "operator": "DoesNotExist"} for key in names("a", count)]
+    return Ask("POST", BUDGETS, {
+        "metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchExpressions": expressions}},
+    })  # fmt: skip
+
+
 def owned(name: str, owners: int) -> Ask:
     """By the ConfigMap `owner`, and by absent ones of a kind that is not served."""
     absent = [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": uid} for uid in names("u", owners)]
@@ -131,7 +139,23 @@ _LABEL: Final = Ask("PATCH", f"{API}/nodes/node-1", {"metadata": {"labels": {"l"
 CASES: Final[dict[str, Case]] = {
     "endpoints": Case((service("e", None, [{"port": 1}]),), (endpoints("e", 2500, 2500),)),
     "named ports": Case((named_ports(3000)[0],), (named_ports(3000)[1],)),
+    "taints and tolerations": Case(
+        (taints(4000, "NoSchedule"),), (pod("p", tolerations=tolerations(4000), nodeName=""),)
+    ),
+    "taints that evict": Case(
+        (pod("p", tolerations=tolerations(4000), nodeName="node-0"),), (taints(4000, "NoExecute"),)
+    ),
+    "node terms of a DaemonSet": Case((), (daemon_set("d", affinity=node_terms(3000)), _LABEL), nodes=50),
+    "tolerations of a DaemonSet": Case(
+        (), (daemon_set("d", nodeName="node-0", tolerations=tolerations(5000)), _LABEL), nodes=50
+    ),
+    "an aggregated role": Case((), (role("agg", 3600, _AGGREGATED), role("small", 0))),
+    "budgets": Case(tuple(budget(name, 18_000) for name in names("b", 4)), (pod("p"), pod("q"))),
+    "budgets of expressions": Case(
+        tuple(budget_of_expressions(name, 5_000) for name in names("b", 4)), (pod("p"), pod("q"))
+    ),
     "owners": Case((_OWNER, owned("c", 3500)), (Ask("DELETE", f"{IN}/configmaps/c"),)),
+    "ephemeral containers": Case((pod("p"),), (ephemeral("p", 2500),)),
 }
 
 

@@ -118,6 +118,6 @@ def counting(pod: PodInfo, one: Constraint, keys: tuple[str, ...]) -> Counting:
             return False
         if terms is not None and not any(term.matches(node) for term in terms):
             return False
-        return not one.honor_taints or find_untolerated(node.taints, tolerations, HARD_EFFECTS) is None
+        return not one.honor_taints or find_untolerated(node.taints, pod.spec, HARD_EFFECTS) is None
 
     return Counting((keys, selector, terms, tolerations if one.honor_taints else None), holds)

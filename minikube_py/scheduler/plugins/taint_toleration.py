@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from minikube_py.api.tolerations import Tolerations
 from minikube_py.scheduler.framework import (
     NODE,
     OF_NO_PODS,
@@ -27,7 +28,7 @@ from minikube_py.scheduler.framework import (
     Status,
     own_update,
 )
-from minikube_py.scheduler.objects import TAINT_NODE_UNSCHEDULABLE, NodeInfo, PodInfo, PodSpec, Taint, Toleration
+from minikube_py.scheduler.objects import TAINT_NODE_UNSCHEDULABLE, NodeInfo, PodInfo, PodSpec, Taint
 
 if TYPE_CHECKING:
     from minikube_py.scheduler.columns import NodeColumns, Nodes
@@ -49,22 +50,26 @@ class _Table(NamedTuple, Generic[T]):
     values: T | None
 
 
-def find_untolerated(
-    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]
-) -> Taint | None:
-    """The first taint with one of `effects` that no toleration tolerates."""
+def _tolerations(spec: PodSpec) -> Tolerations:
+    known: Tolerations | None = spec.cache.get("tolerations")
+    if known is None:
+        known = spec.cache["tolerations"] = Tolerations(spec.tolerations)
+    return known
+
+
+def find_untolerated(taints: Iterable[Taint], spec: PodSpec, effects: frozenset[str]) -> Taint | None:
+    """The first taint with one of `effects` that the pod does not tolerate."""
+    tolerations = _tolerations(spec)
     for taint in taints:
-        if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
+        if taint.effect in effects and tolerations.first(*taint) is None:
             return taint
     return None
 
 
 def count_preferred_against(taints: Sequence[Taint], spec: PodSpec) -> int:
     """The PreferNoSchedule taints that the pod does not tolerate."""
-    tolerations = [t for t in spec.tolerations if t.effect in ("", "PreferNoSchedule")]
-    return sum(
-        taint.effect == "PreferNoSchedule" and not any(t.tolerates(taint) for t in tolerations) for taint in taints
-    )
+    tolerations = _tolerations(spec)
+    return sum(taint.effect == "PreferNoSchedule" and tolerations.first(*taint) is None for taint in taints)
 
 
 class TaintToleration:
@@ -85,7 +90,7 @@ class TaintToleration:
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        if not node.taints or find_untolerated(node.taints, pod.spec.tolerations, HARD_EFFECTS) is None:
+        if not node.taints or find_untolerated(node.taints, pod.spec, HARD_EFFECTS) is None:
             return None
         return UNTOLERATED
 
@@ -94,7 +99,7 @@ class TaintToleration:
         sets = columns.taint_sets
         known: _Table[BoolArray] | None = spec.cache.get("taints/filter")
         if known is None or known.sets is not sets or known.size != len(sets):
-            table = np.array([find_untolerated(taints, spec.tolerations, HARD_EFFECTS) is None for taints in sets])
+            table = np.array([find_untolerated(taints, spec, HARD_EFFECTS) is None for taints in sets])
             known = spec.cache["taints/filter"] = _Table(sets, len(sets), None if table.all() else table)
         return known.values
 
@@ -146,7 +151,7 @@ class NodeUnschedulable:
 
     @staticmethod
     def _tolerates(spec: PodSpec) -> bool:
-        return any(t.tolerates(_CORDON) for t in spec.tolerations)
+        return _tolerations(spec).first(*_CORDON) is not None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return UNSCHEDULABLE if node.unschedulable and not self._tolerates(pod.spec) else None
