@@ -110,6 +110,10 @@ torture: $(BIN)/.installed-dev  ## RUNS=n times fault injection on three store p
 robustness: $(BIN)/.installed-dev  ## RUNS=n of etcd's robustness traffic against three members under fault injection
 	@MINIKUBE_PY_ROBUSTNESS=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_etcd_robustness.py
 
+.PHONY: torture-etcd
+torture-etcd: $(BIN)/.installed-dev upstream  ## RUNS=n of users on two API servers on a real etcd whose members are killed, stopped, without a quorum (needs Go)
+	@MINIKUBE_PY_TORTURE_ETCD=$(RUNS) $(BIN)/python -m pytest -n 0 -s tests/e2e/test_etcd_behind_torture.py
+
 .PHONY: etcd-clients
 etcd-clients: $(BIN)/.installed-dev  ## the test suites of etcd's Python clients on three members of ours and of etcd (needs Go, git, unshare)
 	@$(BIN)/python tests/conformance/judge_etcd_clients.py

@@ -54,6 +54,9 @@ class Members:
         member.kill()
         member.wait()
 
+    def send(self, at: int, number: int) -> None:
+        self._running[at].send_signal(number)
+
     def stop(self) -> None:
         for at in list(self._running):
             self.kill(at)

@@ -45,12 +45,16 @@ class ApiLoad:
         users: int = 3,
         think_s: float = 0.02,
     ) -> None:
-        self._cluster, self._access, self._rng = cluster, list(access), rng
+        self._begin(access, rng, users, think_s)
+        self._cluster = cluster
+        self._client = StoreClient(cluster.endpoints(), SystemClock(), random.Random(rng.getrandbits(64)))
+
+    def _begin(self, access: Sequence[ClusterAccess], rng: random.Random, users: int, think_s: float) -> None:
+        self._access, self._rng = list(access), rng
         self._users, self._think_s = users, think_s
         self._sessions: list[aiohttp.ClientSession] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._watchers: list[asyncio.Task[None]] = []
-        self._client = StoreClient(cluster.endpoints(), SystemClock(), random.Random(rng.getrandbits(64)))
         self._stopping = False
         self._drawn = 0
         self.asked: list[Asked] = []
@@ -109,10 +113,13 @@ class ApiLoad:
             if task.done() and not task.cancelled():
                 task.result()
 
-    async def finish(self) -> dict[str, Verdict]:
-        """Ends the requests; once all watches have received everything, returns a verdict of each checker."""
+    async def stop_users(self) -> None:
         self._stopping = True
         await asyncio.wait_for(asyncio.gather(*self._tasks), WITHIN_S)
+
+    async def finish(self) -> dict[str, Verdict]:
+        """Ends the requests; once all watches have received everything, returns a verdict of each checker."""
+        await self.stop_users()
         await self._cluster.settle()
         for session in self._sessions:
             while (await self._list(session, OTHERS)).status != 200:
