@@ -137,10 +137,11 @@ def _bound(server: Server, nodes: int, bodies: dict[str, dict[str, Any]], pods: 
     load.namespace(server, "bench")
     load.send_all(server, 16, [("POST", "/api/v1/nodes", load.node(f"node-{i}")) for i in range(nodes)])
     result = {}
-    for place, (name, body) in enumerate(bodies.items()):
-        # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event per pod.
-        watch = f"{PODS}?watch=true&fieldSelector=spec.nodeName!="
-        bound = load.Watchers(server, watch, 1, pods * (place + 1), 240)
+    for name, body in bodies.items():
+        # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event per pod. It begins
+        # after those of before: of what a watch is sent first, in order of names, the last does not tell where to resume.
+        watch = f"{PODS}?watch=true&fieldSelector=spec.nodeName!=&resourceVersion={load.version(server, PODS)}"
+        bound = load.Watchers(server, watch, 1, pods, 240)
         started = time.monotonic()
         load.h2load_creates(server, PODS, body, pods, 16)
         created_s = time.monotonic() - started

@@ -134,6 +134,15 @@ def timed_get(server: Server, path: str, accept: str = JSON, times: int = 5) -> 
     return sorted(took)[times // 2], size
 
 
+def version(server: Server, path: str) -> str:
+    """The resource version of the collection now."""
+    connection = Connection(server)
+    try:
+        return str(connection.must("GET", f"{path}?limit=1")["metadata"]["resourceVersion"])
+    finally:
+        connection.close()
+
+
 class _Pipe:
     """One keep-alive TLS connection that sends prepared requests one after another."""
 

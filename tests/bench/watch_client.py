@@ -63,7 +63,8 @@ class Watch:
         self.tls.close()
         self._rest = b""
         versions = VERSION.findall(self._last)
-        self.tls = self._open(f"{self._path}&resourceVersion={versions[-1].decode()}" if versions else self._path)
+        began = self._path.partition("&resourceVersion=")[0]
+        self.tls = self._open(f"{began}&resourceVersion={versions[-1].decode()}" if versions else self._path)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import drawn_devices
 import drawn_scheduling_later
+import drawn_scheduling_lives
 import drawn_scheduling_profiles
 import drawn_topology
 import drawn_volumes
@@ -347,6 +348,7 @@ THEMES: dict[str, Callable[[Script], None]] = {
     "points": points,
     **drawn_scheduling_profiles.THEMES,
     **drawn_scheduling_later.THEMES,
+    **drawn_scheduling_lives.THEMES,
 }
 
 

@@ -112,19 +112,19 @@ def wake_ups(s: Script) -> None:
             nodes[made["metadata"]["name"]] = made
     if not nodes:
         nodes["n0"] = s.put("Node", node("n0", {"cpu": "1", "memory": "1Gi", "pods": "1"})) or {}
-    running = [obj for i in range(rng.randint(1, 4)) if (obj := s.put("Pod", _neighbour(rng, f"run{i}", rng.choice(sorted(nodes)))))]
+    running = [obj for i in range(rng.randint(1, 4)) if (obj := s.put("Pod", neighbour(rng, f"run{i}", rng.choice(sorted(nodes)))))]
     for name, mode in (("later", "WaitForFirstConsumer"), ("at-once", "Immediate")):
         s.put("StorageClass", {"metadata": {"name": name}, "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": mode})
     claims = [obj for i in range(3) if rng.random() < 0.7 and (obj := s.put("PersistentVolumeClaim", _claim(rng, f"c{i}")))]
-    waiting = [obj for i in range(4) if (obj := s.put("Pod", _waiting(rng, f"w{i}"), hold=True))]
+    waiting = [obj for i in range(4) if (obj := s.put("Pod", waiting_pod(rng, f"w{i}"), hold=True))]
     s.tries += len(waiting)
     s.look()
     for i in range(6):
-        _event(s, f"{i}", nodes, running, claims, waiting)
+        event(s, f"{i}", nodes, running, claims, waiting)
         s.look()
 
 
-def _neighbour(rng: random.Random, name: str, where: str) -> Obj:
+def neighbour(rng: random.Random, name: str, where: str) -> Obj:
     own, spec = drawn_topology.shape(rng, rng.choice(("plain", "plain", "affinity")))
     base = with_ports(rng, name) if rng.random() < 0.3 else pod(name)
     base["metadata"]["labels"] = own
@@ -139,7 +139,7 @@ def _claim(rng: random.Random, name: str) -> Obj:
     return {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def _waiting(rng: random.Random, name: str) -> Obj:
+def waiting_pod(rng: random.Random, name: str) -> Obj:
     kind = rng.choice(("large", "port", "affinity", "spread", "node", "toleration", "claim", "gate", "device", "plain"))
     own, spec = drawn_topology.shape(rng, kind if kind in ("affinity", "spread") else "plain")
     base = with_ports(rng, name) if kind == "port" else pod(name)
@@ -161,7 +161,7 @@ def _waiting(rng: random.Random, name: str) -> Obj:
     return base
 
 
-def _event(s: Script, i: str, nodes: dict[str, Obj], running: list[Obj], claims: list[Obj], waiting: list[Obj]) -> None:
+def event(s: Script, i: str, nodes: dict[str, Obj], running: list[Obj], claims: list[Obj], waiting: list[Obj]) -> None:
     rng = s.rng
     what = rng.choice(
         ("node", "labels", "taints", "room", "cordon", "pod gone", "pod gone", "pod labels", "pod shrinks", "new pod", "claim", "volume",
@@ -201,7 +201,7 @@ def _event(s: Script, i: str, nodes: dict[str, Obj], running: list[Obj], claims:
         running[place] = changed
         s.put_again(changed)
     elif what == "new pod":
-        if (made := s.put("Pod", _neighbour(rng, f"run-new{i}", name))) is not None:
+        if (made := s.put("Pod", neighbour(rng, f"run-new{i}", name))) is not None:
             running.append(made)
     elif what in ("gates", "toleration", "own labels") and waiting:
         place = rng.randrange(len(waiting))

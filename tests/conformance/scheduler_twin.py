@@ -286,22 +286,23 @@ class Comparison:
         return ""
 
     def _unlike(self, pod: str, theirs: list[Json], ours: list[Json]) -> str:
-        """Those of either side that the other lacks came to nothing."""
-        left, text = list(ours), ""
-        for each in theirs:
-            if left and not (text := _attempts_differ(each, left[0])):
-                if left.pop(0).get("message"):
-                    self._asleep.discard(pod)
-            elif each.get("message") and len(theirs) > len(ours):
-                self.for_nothing += 1
-                self._asleep.add(pod)
-            else:
-                return f"{pod}: {text or 'it was not tried here'}"
-        if not all(each.get("message") for each in left) or (theirs and left):
-            return f"{pod} was tried {len(theirs)} times by upstream, {len(ours)} times by ours"
-        if left:
-            self.for_nothing_here += len(left)
+        """Those of either side that the other lacks came to nothing. Of pods that one event wakes at one instant, which
+        goes first is left to chance, and the others' attempts before it: what counts is then who was placed, and
+        what was said last."""
+        text = _aligned(pod, theirs, ours)
+        if text and theirs and ours:
+            placed = [[each for each in side if not each.get("message")] for side in (theirs, ours)]
+            ends = [(theirs[-1], ours[-1]), *zip(*placed, strict=False)]
+            if len(placed[0]) != len(placed[1]) or any(_attempts_differ(*each) for each in ends):
+                return text
+        elif text:
+            return text
+        self.for_nothing += max(len(theirs) - len(ours), 0)
+        self.for_nothing_here += max(len(ours) - len(theirs), 0)
+        if len(theirs) != len(ours):
             self._asleep.add(pod)
+        elif theirs and theirs[-1].get("message"):
+            self._asleep.discard(pod)
         return ""
 
     def _look(self, theirs: Json, ours: Json) -> str:
@@ -338,6 +339,19 @@ def _by_pod(attempts: Iterable[Json]) -> dict[str, list[Json]]:
     for each in attempts:
         found.setdefault(each["pod"], []).append(each)
     return found
+
+
+def _aligned(pod: str, theirs: list[Json], ours: list[Json]) -> str:
+    """What differs if each attempt is held against the next one of the other side that is like it."""
+    left, text = list(ours), ""
+    for each in theirs:
+        if left and not (text := _attempts_differ(each, left[0])):
+            left.pop(0)
+        elif not each.get("message") or len(theirs) <= len(ours):
+            return f"{pod}: {text or 'it was not tried here'}"
+    if not all(each.get("message") for each in left) or (theirs and left):
+        return f"{pod} was tried {len(theirs)} times by upstream, {len(ours)} times by ours"
+    return ""
 
 
 def _attempts_differ(theirs: Json, ours: Json) -> str:

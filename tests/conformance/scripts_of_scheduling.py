@@ -105,8 +105,8 @@ class Script:
         self.steps.append({"do": "put", "object": made, **more})
         return made
 
-    def put_again(self, obj: Obj) -> None:
-        self.steps.append({"do": "put", "object": obj})
+    def put_again(self, obj: Obj, **more: Any) -> None:
+        self.steps.append({"do": "put", "object": obj, **more})
 
     def attempt(self, obj: Obj) -> None:
         try:
