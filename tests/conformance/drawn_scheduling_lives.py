@@ -276,7 +276,7 @@ def nominations(s: Script) -> None:
 
 
 def evictions(s: Script) -> None:
-    """What stands in the way is a device, a claim of one pod alone, a port, a count, or where the others are."""
+    """What blocks a pod is a device, a claim of one pod alone, a port, a count, or where the others are."""
     rng = s.rng
     names = [f"n{i}" for i in range(rng.randint(1, 3))]
     for name in names:
