@@ -139,7 +139,7 @@ def _bound(server: Server, nodes: int, bodies: dict[str, dict[str, Any]], pods: 
     result = {}
     for name, body in bodies.items():
         # A pod enters this watch when it is bound, and no kubelet changes it afterwards: one event per pod. It begins
-        # after those bound earlier: a watch is sent these in order of names, and the last does not tell where to resume.
+        # after the earlier ones: a watch is sent these in order of names, and the last does not tell where to resume.
         watch = f"{PODS}?watch=true&fieldSelector=spec.nodeName!=&resourceVersion={load.version(server, PODS)}"
         bound = load.Watchers(server, watch, 1, pods, 240)
         started = time.monotonic()
