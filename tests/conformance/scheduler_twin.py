@@ -334,7 +334,6 @@ KNOWN = {
     "preemption 50080": _BACKOFF,
     "preemption 70010": _BACKOFF,
     "lives that preempt 70009": "an attempt for nothing gives up a nomination that ours keeps until the pod is tried",
-    "bindings later 70068": "ours hears of a failed device at once, while another pod's backoff lasts; upstream polls",
     "points 70060": "a VolumeBinding that is disabled at Reserve alone fails for every pod upstream",
     "lives that preempt 107": "one victim is gone before the others are asked to go: ours is tried once more",
 }
