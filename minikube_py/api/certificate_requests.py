@@ -6,10 +6,8 @@ Source: kubernetes `pkg/apis/certificates/helpers.go`, `pkg/apis/certificates/va
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -18,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
 from minikube_py.api.errors import go_quote
+from minikube_py.api.memo import remembered
 
 REQUEST: Final = "CERTIFICATE REQUEST"
 CERTIFICATE: Final = "CERTIFICATE"
-_BLOCK: Final = re.compile(
-    rb"(?:^|\n)-----BEGIN ([^\n]*?)-----[ \t\r]*\n((?:[^\n:]+:[^\n]*\n)*)\n?([A-Za-z0-9+/=\s]*?)-----END \1-----"
-)
+_BEGIN, _END, _DASHES = b"\n-----BEGIN ", b"\n-----END ", b"-----"
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/]*={0,2}")
 _ORGANIZATION: Final = NameOID.ORGANIZATION_NAME
 _UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
 
@@ -39,15 +37,52 @@ class _Block(NamedTuple):
 
 
 def _blocks(pem: bytes) -> Iterator[_Block]:
-    for match in _BLOCK.finditer(pem):
-        try:
-            der = base64.b64decode(match[3], validate=False)
-        except binascii.Error:
+    """What Go's `pem.Decode` finds, again and again. In one pass: text may be full of beginnings without an end."""
+    at = end = 0
+    while True:
+        if not pem.startswith(_BEGIN[1:], at):
+            at = pem.find(_BEGIN, at) + 1
+            if not at:
+                return
+        kind, at = _line(pem, at + len(_BEGIN) - 1)
+        if not kind.endswith(_DASHES):
             continue
-        yield _Block(match[1].decode("utf-8", "replace"), bool(match[2]), der)
+        headers = False
+        while True:
+            if at >= len(pem):
+                return
+            line, following = _line(pem, at)
+            if b":" not in line:
+                break
+            headers, at = True, following
+        if not headers and pem.startswith(_END[1:], at):
+            last, behind = at, at + len(_END) - 1
+        else:
+            if end < at:
+                end = pem.find(_END, at)
+                if end < 0:
+                    end = len(pem)
+            last, behind = end, end + len(_END)
+        stop = behind + len(kind)
+        # First what is short: the part up to the end may be that of each beginning.
+        if pem.find(b"-", at, last) >= 0 or pem[behind:stop] != kind or _line(pem, stop)[0]:
+            continue
+        text = pem[at:last].translate(None, b" \t\r\n")
+        if len(text) % 4 or not _BASE64.fullmatch(text):
+            continue
+        _, at = _line(pem, last + len(_END) - 1)
+        yield _Block(kind.removesuffix(_DASHES).decode("utf-8", "replace"), headers, base64.b64decode(text))
 
 
-@lru_cache(256)
+def _line(text: bytes, at: int) -> tuple[bytes, int]:
+    """The line at `at` without blanks behind it, and where the next one begins."""
+    end = text.find(b"\n", at)
+    if end < 0:
+        return text[at:].rstrip(b" \t"), len(text)
+    return text[at : end - (end > at and text[end - 1] == 0x0D)].rstrip(b" \t"), end + 1
+
+
+@remembered(64, 32 << 10)
 def parse_request(encoded: str) -> x509.CertificateSigningRequest:
     """`encoded`: PEM, in base64. Raises: BadRequest."""
     block = next(_blocks(base64.b64decode(encoded)), None)

@@ -13,7 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikube_py.api.certificate_requests import BadRequest, check_certificates, check_signature, parse_request
+from minikube_py.api.certificate_requests import (
+    BadRequest,
+    _blocks,
+    check_certificates,
+    check_signature,
+    parse_request,
+)
 from minikube_py.apiserver.rules import AUTHENTICATED, MASTERS, User
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -72,6 +78,41 @@ def test_a_request_in_which_a_signed_byte_is_another_is_refused(at: int, change:
     pem = b"-----BEGIN CERTIFICATE REQUEST-----\n" + text + b"-----END CERTIFICATE REQUEST-----\n"
     with pytest.raises(BadRequest):
         check_signature(parse_request(base64.b64encode(pem).decode()))
+
+
+BEGIN, END = b"-----BEGIN a-----\n", b"-----END a-----\n"
+BLOCKS = {
+    BEGIN + b"AAAA\n" + END: [("a", False, 3)],
+    BEGIN + END + BEGIN + b"A A\tA A\r\n\n" + END: [("a", False, 0), ("a", False, 3)],
+    BEGIN + b"k: v\n:\nAAA=\n" + END.strip() + b" \t\r\n": [("a", True, 2)],
+    BEGIN + BEGIN + b"AA==\n" + END: [("a", False, 1)],
+    BEGIN + b"-----BEGIN b-----\nAAAA\n" + END: [],
+    b"x" + BEGIN + b"AAAA\n" + END: [],
+    BEGIN + b"AAAA==\n" + END: [],
+    BEGIN + b"AAA\n" + END: [],
+    BEGIN + b"AAAA====\n====\n" + END: [],
+    BEGIN + b"AA-A\n" + END: [],
+    BEGIN + b"AAAA\n" + END.strip() + b"x\n": [],
+    BEGIN + b"k: v\n" + END: [],
+    b"-----BEGIN -----\nAAAA\n-----END -----": [("", False, 3)],
+    b"-----BEGIN a----- \nAAAA\n" + END: [("a", False, 3)],
+    b"-----BEGIN a\nAAAA\n" + END: [],
+}
+"""What Go 1.26 finds: type, whether there are headers, bytes."""
+
+
+@pytest.mark.parametrize("pem", BLOCKS, ids=range(len(BLOCKS)))
+def test_blocks_are_those_that_go_finds(pem: bytes) -> None:
+    assert [(each.kind, each.headers, len(each.der)) for each in _blocks(pem)] == BLOCKS[pem]
+
+
+@pytest.mark.parametrize(
+    "line", [b"-----BEGIN a:-----\n", BEGIN, PEM.split(b"\n")[0] + b"\nk: v\n", b"\n-----END a-----"]
+)
+def test_beginnings_without_an_end_are_read_once(line: bytes) -> None:
+    """What is quadratic takes minutes here."""
+    pem = line * (3_000_000 // len(line)) + b"\n" + PEM
+    assert len(list(_blocks(pem))) == 1
 
 
 @given(st.one_of(st.binary(), st.lists(st.sampled_from([*PEM.split(b"\n"), b"a: b", b"", b"x"])).map(b"\n".join)))
