@@ -32,19 +32,24 @@ def kvs_of(kvs: Iterable[KeyValue]) -> list[Any]:
     return [kv_of(kv) for kv in kvs]
 
 
+def kv_bytes(kv: KeyValue) -> bytes:
+    """In the encoding of protobuf's runtime, which takes four times as long."""
+    key, value, create_revision, mod_revision, version, lease = kv
+    fields = [b"\n", varint(len(key)), key]
+    for tag, whole in ((b"\x10", create_revision), (b"\x18", mod_revision), (b"\x20", version)):
+        if whole:
+            fields += (tag, varint(whole))
+    if value:
+        fields += (b"\x2a", varint(len(value)), value)
+    if lease:
+        fields += (b"\x30", varint(lease))
+    return b"".join(fields)
+
+
 def kvs_bytes(number: int, kvs: Iterable[KeyValue]) -> bytes:
-    """The repeated field of that number, in the encoding of protobuf's runtime, which takes four times as long."""
+    """The repeated field of that number."""
     mark, parts = varint(number << 3 | 2), list[bytes]()
-    for key, value, create_revision, mod_revision, version, lease in kvs:
-        fields = [b"\n", varint(len(key)), key]
-        for tag, whole in ((b"\x10", create_revision), (b"\x18", mod_revision), (b"\x20", version)):
-            if whole:
-                fields += (tag, varint(whole))
-        if value:
-            fields += (b"\x2a", varint(len(value)), value)
-        if lease:
-            fields += (b"\x30", varint(lease))
-        made = b"".join(fields)
+    for made in map(kv_bytes, kvs):
         parts += (mark, varint(len(made)), made)
     return b"".join(parts)
 

@@ -22,9 +22,11 @@ from minikube_py.etcd.grpc_framing import (
     Messages,
     Unreadable,
     framed,
+    prefix,
     trailers,
 )
 from minikube_py.etcd.node import Soon
+from minikube_py.etcd.pieces import Pieces
 from minikube_py.http2 import frames
 from minikube_py.http2.events import Stream
 
@@ -40,18 +42,19 @@ MESSAGE_COST_BYTES: Final = 48
 
 class Route(NamedTuple):
     """A method. `run` returns the answer, or None if it wrote answers itself. Its argument is the message, with
-    `takes_stream` an iterator over messages."""
+    `takes_stream` an iterator over messages. `lasts`: as long as its client wants, so its answers may wait."""
 
     kind: Any
     takes_stream: bool
     run: Callable[[Call, Any], Awaitable[Any]]
     soon: Soon | None = None
+    lasts: bool = False
 
 
 class Call:
     __slots__ = ("_drained", "_headed", "_held_bytes", "_messages", "_more", "_owed_bytes", "_request", "_task",
                  "_timer", "_unread", "_unread_bytes", "begun", "connection",
-                 "head", "over", "route", "stream")  # fmt: skip
+                 "head", "over", "route", "size_bytes", "stream")  # fmt: skip
 
     def __init__(self, connection: GrpcConnection, stream: Stream, head: Head, route: Route) -> None:
         self.connection = connection
@@ -59,6 +62,8 @@ class Call:
         self.head = head
         self.route = route
         self.over = False
+        self.size_bytes = 0
+        """Of an answer in pieces."""
         self._messages: Messages | None = None
         self._unread: deque[bytes] = deque()
         """Unprocessed messages."""
@@ -260,6 +265,9 @@ class Call:
         """Begins the work itself: a task that is cancelled before its first step leaves nothing unawaited."""
         try:
             answer = await work(*given)
+            if type(answer) is Pieces:
+                await self.write(answer)
+                answer = None
         except (Refused, MinikubeError) as error:
             self.end(*status_of(error))
         except Exception as error:
@@ -279,9 +287,23 @@ class Call:
         if not self._headed:
             self._headed = True
             h2.send_headers(stream, self.head.answer)
-        h2.send(stream, framed(answer if type(answer) is bytes else answer.SerializeToString()))
+        if type(answer) is not Pieces:
+            h2.send(stream, framed(answer if type(answer) is bytes else answer.SerializeToString()))
+            await self._read()
+            return
+        self.size_bytes = answer.size_bytes
+        h2.send(stream, prefix(answer.size_bytes))
+        for piece in answer.pieces:
+            h2.send(stream, piece)
+            await self._read()
+            # The window may have been large enough for all.
+            await asyncio.sleep(0)
+            if self.over:
+                return
+
+    async def _read(self) -> None:
         self.connection.soon()
-        while stream.waiting:
+        while self.stream.waiting:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 

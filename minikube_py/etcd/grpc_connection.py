@@ -131,7 +131,7 @@ class GrpcConnection(asyncio.BufferedProtocol):
         if head.encoding not in ENCODINGS:
             self._refuse(stream, head, StatusCode.UNIMPLEMENTED, not_installed(head.encoding))
             return
-        if not server.has_room():
+        if not server.has_room(self):
             self._refuse(stream, head, *TOO_MANY)
             return
         if head.timeout_s is not None and head.timeout_s <= 0:
@@ -194,18 +194,25 @@ class GrpcConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def look(self) -> None:
-        """Gives up requests that do not complete, and answers that are not read. Streams may wait."""
+        """Gives up requests that do not complete, and answers that are not read, or too slowly for their size. What
+        lasts as long as its client wants, as a watch does, may wait."""
         if self._transport.is_closing():
             self._looks += 1
             if self._looks >= LATE_LOOKS:
                 self._transport.abort()
             return
+        limits = self.server.limits
         for stream in list(self.h2.streams.values()):
             call = stream.owner
-            if not stream.ended_by_us and (call is None or call.begun):
+            waits = call is None or (call.begun and (call.route.lasts or not stream.waiting))
+            if waits and not stream.ended_by_us:
                 continue
-            stream.looks = 0 if stream.moved else stream.looks + 1
-            stream.moved = False
+            size_bytes = sum([len(data) for data, *_ in stream.waiting])
+            if call is not None:
+                size_bytes = max(size_bytes, call.size_bytes)
+            least_bytes = max(size_bytes * limits.stalled_s / LATE_LOOKS / limits.answer_s, 1)
+            stream.looks = 0 if stream.moved_bytes >= least_bytes else stream.looks + 1
+            stream.moved_bytes = 0
             if stream.looks >= LATE_LOOKS:
                 self._cancel(stream)
                 self.h2.reset(stream, CANCEL)

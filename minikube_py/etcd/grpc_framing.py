@@ -268,8 +268,12 @@ def not_installed(encoding: str) -> str:
     return f"grpc: Decompressor is not installed for grpc-encoding {go_quote(encoding)}"
 
 
+def prefix(size: int) -> bytes:
+    return size.to_bytes(PREFIX_BYTES, "big")
+
+
 def framed(message: bytes) -> bytes:
-    return len(message).to_bytes(PREFIX_BYTES, "big") + message
+    return prefix(len(message)) + message
 
 
 # -- statuses ----------------------------------------------------------------------------------------------------------

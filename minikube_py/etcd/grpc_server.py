@@ -32,7 +32,8 @@ STOP_S: Final = 1.0
 class Limits:
     """`streams_max`: requests and streams of all connections. `stalled_s`: for a request to arrive, or an answer to be
     read, without progress. `message_bytes_max`: one message. `messages_bytes_max`: of all incomplete or unprocessed
-    ones. `unsent_bytes_max`: unsent answers of all clients; beyond it requests are refused. `progress_s`: how often a
+    ones. `unsent_bytes_max`: unsent answers of all clients; beyond it, requests of connections with more than
+    an equal share of it are refused. `answer_s`: for an answer to be read, however large. `progress_s`: how often a
     watch that requested it gets its progress (etcd's --watch-progress-notify-interval). The others are those of
     `http2.limits`."""
 
@@ -41,6 +42,7 @@ class Limits:
     per_connection_max: int = 1024
     handshake_s: float = 5.0
     stalled_s: float = 60.0
+    answer_s: float = 3600.0
     message_bytes_max: int = (3 << 19) + (512 << 10)
     messages_bytes_max: int = 64 << 20
     unsent_bytes_max: int = 256 << 20
@@ -137,9 +139,15 @@ class GrpcServer:
             return f"unknown service {service}"
         return f"unknown method {name} for service {service}"
 
-    def has_room(self) -> bool:
-        """For one more request."""
-        return len(self.calls) < self.limits.streams_max and self.unsent_bytes < self.limits.unsent_bytes_max
+    def has_room(self, connection: GrpcConnection) -> bool:
+        """For one more request of it. A connection with less than its share unsent is served whatever the others do
+        not read."""
+        limits, waiting_bytes = self.limits, connection.h2.waiting_bytes
+        if len(self.calls) >= limits.streams_max:
+            return False
+        if waiting_bytes < limits.unsent_bytes_max // limits.connections_max:
+            return True
+        return self.unsent_bytes - connection.counted_bytes + waiting_bytes < limits.unsent_bytes_max
 
     def wait_for(self, call: Call) -> None:
         """It is answered once the event it waits for calls it, or its deadline passes."""

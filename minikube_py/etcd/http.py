@@ -23,6 +23,7 @@ from minikube_py.etcd.errors import Refused, status_of
 from minikube_py.etcd.guard import SHOWN, name_shown, shown_over_http
 from minikube_py.etcd.maintenance import STORAGE_VERSION, VERSION
 from minikube_py.etcd.messages import BY_NAME
+from minikube_py.etcd.pieces import message_of
 from minikube_py.etcd.proto_json import Values, Wrong, read, write
 from minikube_py.etcd.schema import Method, methods
 from minikube_py.etcd.server import EtcdServer, not_built
@@ -90,6 +91,8 @@ class HttpDoor:
         self._routes = {f"/v3/{path}": method for method in methods() for path in paths_of(method)}
         # The handler of a disconnected client is cancelled, so no lock, watch or lease waits in vain.
         options: dict[str, Any] = {"keepalive_timeout": limits.idle_timeout_s, "handler_cancellation": True}
+        # Like etcd, which reads a body as it comes whatever its Content-Encoding.
+        options["auto_decompress"] = False
         self._http = web.Server(self._answered, **options)
         wanted = PortLimits(limits.connections_max, proof_s=limits.header_timeout_s)
         self._port = Port("etcd clients over HTTP", self._connected, wanted, server.node.member.clock, tls, PROCESS)
@@ -276,9 +279,7 @@ class HttpDoor:
             raise not_built(name)
         async with asyncio.timeout(within_s):
             answer = await call(message)
-            if type(answer) is bytes:
-                answer = BY_NAME[method.response].FromString(answer)
-            return _told(await in_steps(write(answer)))
+            return _told(await in_steps(write(message_of(method.response, answer))))
 
     async def _stream(
         self, answers: AsyncIterator[Any], request: web.BaseRequest, within_s: float | None
@@ -310,7 +311,7 @@ class HttpDoor:
                 for each in asked:
                     await stream.take(each)
                 while True:
-                    yield await stream.next()
+                    yield await stream.next_message()
         for each in asked:
             yield await self._server.lease.keep_alive(each)
 

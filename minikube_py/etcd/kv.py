@@ -23,14 +23,15 @@ from minikube_py.etcd.large import (
     SLICE,
     check_cost,
     delete_bytes,
+    is_small_txn,
     range_bytes,
     read_txn,
     txn_bytes,
-    txn_size,
     txn_whole,
 )
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node, Reply, Soon
+from minikube_py.etcd.pieces import is_small as is_small_answer
 from minikube_py.etcd.wire import read
 from minikube_py.mvcc.alarms import KINDS
 from minikube_py.mvcc.types import (
@@ -98,7 +99,7 @@ class KV:
         if not is_small(member.state, asked):
             return False
         result, header = member.read(asked), self._node.header
-        if len(result.kvs) > SLICE:
+        if not is_small_answer(result.kvs, SLICE):
             reply.slowly(range_bytes, header, result)
         else:
             reply.done(range_answer(header, result))
@@ -114,7 +115,7 @@ class KV:
         return self._node.propose(delete_of(request), reply, self._delete_done)
 
     def _delete_done(self, result: DeleteResult, reply: Reply) -> None:
-        if len(result.prev_kvs) > SLICE:
+        if not is_small_answer(result.prev_kvs, SLICE):
             reply.slowly(delete_bytes, self._node.header, result)
         else:
             reply.done(delete_response(self._node.header, result))
@@ -129,7 +130,7 @@ class KV:
 
     def _txn_done(self, result: TxnResult, reply: Reply) -> None:
         header = self._node.header(result.revision)
-        if txn_size(result) > SLICE:
+        if not is_small_txn(result):
             reply.slowly(txn_bytes, header, result)
         else:
             reply.done(txn_whole(header, result))

@@ -1,19 +1,19 @@
-"""Answers with many keys: read in pages at one revision, and written in slices, between the loop's other work.
-
-The repeated fields of a protobuf message may be split over its bytes, so each slice is a separate message."""
+"""Large answers: read in pages at one revision, and written in pieces, between the loop's other work."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, cast
 
-from minikube_py.api.protobuf_writing import sized
+from minikube_py.api.protobuf_writing import varint
 from minikube_py.errors import FutureRevision
-from minikube_py.etcd.answers import bare_header, delete_response, kvs_bytes, put_response, range_response, txn_response
+from minikube_py.etcd.answers import bare_header, delete_response, put_response, range_response, txn_response
 from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.messages import pb
+from minikube_py.etcd.pieces import Pieces, kvs_pieces
+from minikube_py.etcd.pieces import is_small as is_small_answer
 from minikube_py.mvcc.key_index import KeyIndex
 from minikube_py.mvcc.reads import fetch_limit
 from minikube_py.mvcc.types import DeleteResult, KeyValue, PutResult, RangeRequest, RangeResult, Txn, TxnResult
@@ -21,7 +21,7 @@ from minikube_py.store.member import StoreMember
 from minikube_py.store.paging import is_small, read
 
 SLICE: Final = 1_000
-"""Keys written in one step; fewer are written at once."""
+"""Keys written in one step, if their values are small."""
 TXN_KEYS_MAX: Final = 50_000
 """Keys that the ranges and compares of one txn examine in addition to the largest range."""
 COUNT_COSTS: Final = 50
@@ -73,43 +73,38 @@ def _ranges(txn: Txn) -> Iterator[tuple[bytes, bytes, int]]:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-async def _kvs(number: int, head: Any, kvs: Sequence[KeyValue]) -> bytes:
-    """`head` with `kvs` in the field of that number."""
-    parts = [head.SerializeToString()]
-    for start in range(0, len(kvs), SLICE):
-        parts.append(kvs_bytes(number, kvs[start : start + SLICE]))
-        await asyncio.sleep(0)
-    return b"".join(parts)
-
-
 async def range_bytes(header: Any, result: RangeResult) -> Any:
-    if len(result.kvs) <= SLICE:
+    if is_small_answer(result.kvs, SLICE):
         return range_response(header, result)
-    return await _kvs(2, range_response(header, result._replace(kvs=[])), result.kvs)
+    return await kvs_pieces(2, range_response(header, result._replace(kvs=[])), result.kvs)
 
 
 async def delete_bytes(header: Any, result: DeleteResult) -> Any:
-    if len(result.prev_kvs) <= SLICE:
+    if is_small_answer(result.prev_kvs, SLICE):
         return delete_response(header, result)
-    return await _kvs(3, delete_response(header, result._replace(prev_kvs=())), result.prev_kvs)
+    return await kvs_pieces(3, delete_response(header, result._replace(prev_kvs=())), result.prev_kvs)
 
 
 async def txn_bytes(header: Any, result: TxnResult) -> Any:
-    if txn_size(result) <= SLICE:
+    if is_small_txn(result):
         return txn_whole(header, result)
-    parts = [pb.TxnResponse(header=header, succeeded=result.succeeded).SerializeToString()]
+    first = pb.TxnResponse(header=header, succeeded=result.succeeded).SerializeToString()
+    size_bytes, parts = len(first), list[Iterable[bytes]]([(first,)])
     for each in result.responses:
         # Fields of ResponseOp and TxnResponse; repeated fields and alternatives are preceded by their size.
         if type(each) is RangeResult:
-            kind, made = 1, _bytes(await range_bytes(bare_header, each))
+            kind, made = 1, _pieces(await range_bytes(bare_header, each))
         elif type(each) is DeleteResult:
-            kind, made = 3, _bytes(await delete_bytes(bare_header, each))
+            kind, made = 3, _pieces(await delete_bytes(bare_header, each))
         elif type(each) is TxnResult:
-            kind, made = 4, _bytes(await txn_bytes(pb.ResponseHeader(), each))
+            kind, made = 4, _pieces(await txn_bytes(pb.ResponseHeader(), each))
         else:
-            kind, made = 2, put_response(bare_header, cast(PutResult, each)).SerializeToString()
-        parts.append(sized(3, sized(kind, made)))
-    return b"".join(parts)
+            kind, made = 2, _pieces(put_response(bare_header, cast(PutResult, each)))
+        before = varint(kind << 3 | 2) + varint(made.size_bytes)
+        before = b"\x1a" + varint(len(before) + made.size_bytes) + before
+        size_bytes += len(before) + made.size_bytes
+        parts += ((before,), made.pieces)
+    return Pieces(size_bytes, chain.from_iterable(parts))
 
 
 def txn_whole(header: Any, result: TxnResult) -> Any:
@@ -118,16 +113,22 @@ def txn_whole(header: Any, result: TxnResult) -> Any:
     return response
 
 
-def txn_size(result: TxnResult) -> int:
-    """Number of keys in it."""
-    sizes = {RangeResult: "kvs", DeleteResult: "prev_kvs"}
-    return sum(
-        [
-            txn_size(each) if type(each) is TxnResult else len(getattr(each, sizes.get(type(each), ""), ()))
-            for each in result.responses
-        ]
-    )
+def is_small_txn(result: TxnResult) -> bool:
+    return is_small_answer(list(_kvs_of(result)), SLICE)
 
 
-def _bytes(made: Any) -> bytes:
-    return made if type(made) is bytes else bytes(made.SerializeToString())
+def _kvs_of(result: TxnResult) -> Iterator[KeyValue]:
+    for each in result.responses:
+        if type(each) is TxnResult:
+            yield from _kvs_of(each)
+        elif type(each) is RangeResult:
+            yield from each.kvs
+        elif type(each) is DeleteResult:
+            yield from each.prev_kvs
+
+
+def _pieces(made: Any) -> Pieces:
+    if type(made) is Pieces:
+        return made
+    data = made.SerializeToString()
+    return Pieces(len(data), (data,))

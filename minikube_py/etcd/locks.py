@@ -187,7 +187,7 @@ class Locks:
         asked = pb.WatchCreateRequest(key=key, range_end=range_end, start_revision=start_revision)
         with opened(self._node) as stream:
             await stream.take(pb.WatchRequest(create_request=asked))
-            while not (answer := await stream.next()).canceled:
+            while not (answer := await stream.next_message()).canceled:
                 for event in answer.events:
                     yield answer.header, event
         raise Refused(StatusCode.UNKNOWN, answer.cancel_reason or COMPACTED[1])

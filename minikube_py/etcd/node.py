@@ -11,8 +11,9 @@ from minikube_py.errors import LeaseNotFound, MinikubeError, NotLeader
 from minikube_py.etcd.errors import TIMED_OUT, Refused
 from minikube_py.etcd.guard import NOBODY, Guard
 from minikube_py.etcd.messages import pb
+from minikube_py.etcd.pieces import Batch, Kept
 from minikube_py.mvcc.codec import USER_COMMANDS, pack
-from minikube_py.mvcc.types import AsUser, Command, LeaseGrant, Result, SetAlarm
+from minikube_py.mvcc.types import AsUser, Command, LeaseGrant, Result, SetAlarm, WatchBatch
 from minikube_py.mvcc.versions import USERS
 from minikube_py.store.client import StoreClient
 from minikube_py.store.member import StoreMember
@@ -57,10 +58,18 @@ class Node:
         self._ask_urls = ask_urls
         self._urls: dict[int, tuple[str, ...]] = {}
         self.watch_bytes = 0
-        """Limit of events queued for the readers of watches."""
+        """Events queued for the readers of watches."""
+        self.kept = Kept()
+        self.last_batch: WatchBatch | None = None
+        self.last_shared: dict[tuple[bool, frozenset[str]], list[Batch]] = {}
+        """Of `last_batch`, by what watches ask."""
         self._connect = connect
         self._client: StoreClient | None = None
         self._connecting = asyncio.Lock()
+
+    def forget_batch(self) -> None:
+        self.last_batch = None
+        self.last_shared.clear()
 
     async def close(self) -> None:
         if self._client is not None:

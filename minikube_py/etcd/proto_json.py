@@ -27,7 +27,8 @@ EXPLAINED_MAX: Final = 20_000
 SLICE: Final = 1_000
 """Values parsed in one step."""
 WRITTEN: Final = 250
-"""Values of a list written in one step."""
+"""Values of a list written in one step, of up to VALUE_BYTES each; larger ones count as several."""
+VALUE_BYTES: Final = 1 << 10
 NESTED: Final = {"request_txn": "TxnRequest", "response_txn": "TxnResponse"}
 """Fields that are bytes in our table, and messages in etcd's."""
 Reading = Generator[None, None, None]
@@ -172,8 +173,9 @@ class _Reader:
 
     def _check_surrogates(self, token: _Token) -> None:
         high_ends = -1
-        escapes = [each for each in _ESCAPE.finditer(token.raw) if each[1]]
-        for each in escapes:
+        for each in _ESCAPE.finditer(token.raw):
+            if not each[1]:
+                continue
             code = int(each[1], 16)
             if high_ends >= 0 and (each.start() != high_ends or not 0xDC00 <= code < 0xE000):
                 break
@@ -366,10 +368,13 @@ def _write(message: Any, parts: list[str]) -> Reading:
         if not field.is_repeated:
             yield from _write_value(field, value, parts)
             continue
+        cost = 0
         for position, each in enumerate(value):
             parts.append("," if position else "[")
             yield from _write_value(field, each, parts)
-            if position % WRITTEN == WRITTEN - 1:
+            cost += 1 + (each.ByteSize() // VALUE_BYTES if field.message_type else 0)
+            if cost >= WRITTEN:
+                cost = 0
                 yield
         parts.append("]")
     parts.append("}" if before == "," else "{}")

@@ -35,6 +35,7 @@ HAS_LEADER: Final = "hasleader"
 """The metadata by which a client refuses to be served by a member without a leader."""
 LEADERLESS_TIMEOUTS: Final = 3
 FOR_LEARNERS: Final = frozenset({"Status", "Snapshot", "Check", "List"})
+LASTING: Final = frozenset({"Election/Observe", "Health/Watch"})
 SERVING, NOT_SERVING = 1, 2
 
 
@@ -139,7 +140,8 @@ class EtcdServer:
         else:
             run = self._answering(name)
         kind, guarded = BY_NAME[method.request], self._guarded(method, run)
-        return Route(kind, method.takes_stream, guarded, soon and self._soon(soon))
+        lasts = method.takes_stream or name in LASTING
+        return Route(kind, method.takes_stream, guarded, soon and self._soon(soon), lasts)
 
     def _answering(self, name: str) -> Callable[[Call, Any], Awaitable[Any]]:
         answer = self.unary.get(name)
@@ -159,6 +161,8 @@ class EtcdServer:
                 raise not_built(name)
             async with contextlib.aclosing(answer(request)) as answers:
                 async for each in answers:
+                    # A snapshot says how much is to come.
+                    call.size_bytes = max(call.size_bytes, getattr(each, "remaining_bytes", 0))
                     await call.write(each)
 
         return run

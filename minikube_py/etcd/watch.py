@@ -10,16 +10,17 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from minikube_py.errors import Compacted, MinikubeError
-from minikube_py.etcd.answers import kv_of
+from minikube_py.etcd.answers import MESSAGES_MAX, kv_of
 from minikube_py.etcd.errors import COMPACTED, Refused
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
+from minikube_py.etcd.pieces import Batch, Pieces, message_of
 from minikube_py.mvcc.types import FROM_KEY, Event, WatchBatch
 from minikube_py.mvcc.watch import Watcher
-from minikube_py.store.protocol import event_bytes, split
+from minikube_py.store.protocol import event_bytes
 
 WAITING_BYTES_MAX: Final = 4 << 20
 """Limit of a stream's queued events; a batch that starts below may end above."""
@@ -30,6 +31,8 @@ EVENT_COST_BYTES: Final = 320
 """Counted with each queued answer, and each event of it: what the objects take besides their bytes."""
 ANSWER_BYTES: Final = 1 << 20
 """Events of several revisions are split into answers of about this size."""
+SMALL_BYTES: Final = 64 << 10
+"""Few events up to this size become a message at once; more are shared, and made in pieces when they are sent."""
 FRAGMENT_BYTES: Final = (3 << 19) + (512 << 10)
 """etcd's: the largest request plus gRPC's overhead."""
 WATCHES_MAX: Final = 20_000
@@ -54,6 +57,18 @@ class Watch:
         self.idle = True
 
 
+class Queued(NamedTuple):
+    """Events that are made when they are sent, to the watch of `head`."""
+
+    head: Any
+    batch: Batch
+    fragment_bytes: int
+
+    @property
+    def watch_id(self) -> int:
+        return int(self.head.watch_id)
+
+
 class WatchStream:
     """`take` handles the client's requests; `next` is the next answer. `close` ends all its watches."""
 
@@ -63,6 +78,8 @@ class WatchStream:
         self._off: dict[Watch, None] = {}
         self._next_id = 0
         self._waiting: deque[tuple[Any, int]] = deque()
+        self._cut: deque[Pieces] = deque()
+        """The other fragments of an answer of which one was read."""
         self._progressing: set[int] = set()
         """Watches whose progress is queued: another would say the same, later."""
         self.waiting_bytes = 0
@@ -152,23 +169,43 @@ class WatchStream:
             self._off[watch] = None
             return
         watch.next_revision = max(watch.next_revision, batch.revision + 1)
-        events = batch.events
-        if watch.filtered:
-            events = [event for event in events if event.type not in watch.filtered]
-        if events:
+        node, asked, events = self._node, watch.asked, batch.events
+        compacted = node.member.state.compact_revision
+        if len(events) > MESSAGES_MAX or sum(map(event_bytes, events)) > SMALL_BYTES:
+            for each in self._shared(watch, batch, compacted):
+                watch.idle = False
+                head = pb.WatchResponse(header=node.header(each.revision), watch_id=watch.id)
+                self._queue(Queued(head, each, FRAGMENT_BYTES if asked.fragment else 0), each.cost_bytes)
+            return
+        told = [
+            event_of(each, prev_kv=asked.prev_kv, compacted=compacted)
+            for each in events
+            if each.type not in watch.filtered
+        ]
+        if told:
             watch.idle = False
-            for part, revision in in_answers(events, batch.revision):
-                self._send(watch, part, revision)
+            answer = pb.WatchResponse(header=node.header(batch.revision), watch_id=watch.id, events=told)
+            self._queue(answer, answer.ByteSize() + len(told) * EVENT_COST_BYTES)
 
-    def _send(self, watch: Watch, events: Sequence[Event], revision: int) -> None:
-        compacted = self._node.member.state.compact_revision
-        told = [event_of(each, prev_kv=watch.asked.prev_kv, compacted=compacted) for each in events]
-        answer = pb.WatchResponse(header=self._node.header(revision), watch_id=watch.id, events=told)
-        for each in fragments(answer) if watch.asked.fragment else (answer,):
-            self._queue(each)
+    def _shared(self, watch: Watch, batch: WatchBatch, compacted: int) -> list[Batch]:
+        """The same for all watches that ask alike: the store gives those on one range one batch, in one step."""
+        node, prev_kv = self._node, bool(watch.asked.prev_kv)
+        alike = prev_kv, watch.filtered
+        if node.last_batch is not batch:
+            node.last_batch = batch
+            node.last_shared.clear()
+            asyncio.get_running_loop().call_soon(node.forget_batch)
+        found = node.last_shared.get(alike)
+        if found is None:
+            events = [event for event in batch.events if event.type not in watch.filtered]
+            found = node.last_shared[alike] = [
+                Batch(node.kept, part, revision, cost_bytes, prev_kv=prev_kv, compacted=compacted)
+                for part, revision, cost_bytes in in_answers(events, batch.revision)
+            ]
+        return found
 
-    def _queue(self, answer: Any) -> None:
-        size_bytes = answer.ByteSize() + ANSWER_COST_BYTES + len(answer.events) * EVENT_COST_BYTES
+    def _queue(self, answer: Any, size_bytes: int) -> None:
+        size_bytes += ANSWER_COST_BYTES
         self.waiting_bytes += size_bytes
         self._node.watch_bytes += size_bytes
         self._waiting.append((answer, size_bytes))
@@ -177,7 +214,8 @@ class WatchStream:
     def _say(self, watch_id: int, revision: int | None = None, **fields: Any) -> None:
         node = self._node
         header = node.header_now() if revision is None else node.header(revision)
-        self._queue(pb.WatchResponse(header=header, watch_id=watch_id, **fields))
+        answer = pb.WatchResponse(header=header, watch_id=watch_id, **fields)
+        self._queue(answer, answer.ByteSize())
 
     def progress(self) -> None:
         """Sends progress to watches that requested it and got nothing since the last call."""
@@ -191,7 +229,9 @@ class WatchStream:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     async def next(self) -> Any:
-        """Raises: MinikubeError, Refused once the stream was ended."""
+        """A message, or one in pieces. Raises: MinikubeError, Refused once the stream was ended."""
+        if self._cut:
+            return self._cut.popleft()
         while not self._waiting:
             if self._off:
                 self._rejoin()
@@ -205,7 +245,13 @@ class WatchStream:
         self._node.watch_bytes -= size_bytes
         self._progressing.discard(answer.watch_id)
         self._read.set()
+        if type(answer) is Queued:
+            self._cut.extend(await answer.batch.answers(answer.head, answer.fragment_bytes))
+            return self._cut.popleft()
         return answer
+
+    async def next_message(self) -> Any:
+        return message_of("WatchResponse", await self.next())
 
     async def read_on(self) -> None:
         """Returns when an answer was read."""
@@ -260,28 +306,15 @@ def event_of(event: Event, *, prev_kv: bool, compacted: int) -> Any:
     return told
 
 
-def in_answers(events: Sequence[Event], revision: int) -> Iterator[tuple[Sequence[Event], int]]:
-    """Splits between revisions, never within one. All but the last have the revision of their own last event."""
+def in_answers(events: Sequence[Event], revision: int) -> Iterator[tuple[Sequence[Event], int, int]]:
+    """Splits between revisions, never within one. All but the last have the revision of their own last event. With
+    what each costs while it waits, in bytes."""
     start = size_bytes = 0
     for position, event in enumerate(events):
         if size_bytes >= ANSWER_BYTES and event.kv.mod_revision != events[position - 1].kv.mod_revision:
-            yield events[start:position], events[position - 1].kv.mod_revision
+            waiting_bytes = size_bytes + (position - start) * EVENT_COST_BYTES
+            yield events[start:position], events[position - 1].kv.mod_revision, waiting_bytes
             start, size_bytes = position, 0
         size_bytes += event_bytes(event)
-    yield events[start:], revision
-
-
-def fragments(answer: Any, limit_bytes: int = FRAGMENT_BYTES) -> Iterator[Any]:
-    """The answer in pieces below the limit, with at least one event each; all but the last announce more."""
-    if answer.ByteSize() < limit_bytes or len(answer.events) < 2:
-        yield answer
-        return
-    bare = pb.WatchResponse(header=answer.header, watch_id=answer.watch_id)
-    sizes = (event.ByteSize() + 6 for event in answer.events)
-    for start, stop in split(answer.events, sizes, limit_bytes - bare.ByteSize() - 9):
-        yield pb.WatchResponse(
-            header=answer.header,
-            watch_id=answer.watch_id,
-            events=answer.events[start:stop],
-            fragment=stop < len(answer.events),
-        )
+    if events:
+        yield events[start:], revision, size_bytes + (len(events) - start) * EVENT_COST_BYTES

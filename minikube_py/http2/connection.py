@@ -226,7 +226,7 @@ class Connection(Sending):
         if stream.ended_by_peer:
             self._abort(stream, STREAM_CLOSED)
             return
-        stream.moved = True
+        stream.moved_bytes += 1
         stream.receive_window -= size
         if stream.receive_window < 0:
             self._abort(stream, FLOW_CONTROL_ERROR)

@@ -10,17 +10,17 @@ from minikube_py.http2.hpack import Block
 
 
 class Stream:
-    """`owner`: set by the reader of the events. `waiting`: data to send once there is window space. `moved`: there was
-    progress; with `looks`, for periodic checks."""
+    """`owner`: set by the reader of the events. `waiting`: data to send once there is window space. `moved_bytes`:
+    progress since the last of the periodic checks, which count `looks`."""
 
-    __slots__ = ("ended_by_peer", "ended_by_us", "given_bytes", "id", "looks", "moved", "open", "owner",
+    __slots__ = ("ended_by_peer", "ended_by_us", "given_bytes", "id", "looks", "moved_bytes", "open", "owner",
                  "receive_window", "send_window", "waiting")  # fmt: skip
 
     def __init__(self, stream_id: int, send_window: int) -> None:
         self.id = stream_id
         self.owner: Any = None
-        self.open = self.moved = True
-        self.looks = 0
+        self.open = True
+        self.looks, self.moved_bytes = 0, 1
         self.ended_by_peer = self.ended_by_us = False
         self.send_window = send_window
         self.receive_window = WINDOW_BYTES

@@ -158,7 +158,7 @@ class Sending:
             length = len(part)
             self._out += (HEAD.pack(length >> 8, length & 0xFF, DATA, flags, stream.id), part)
         stream.send_window -= most
-        stream.moved = True
+        stream.moved_bytes += most
         self._idle_frames = self._pings_early = 0
         self._send_window -= most
         self._out_bytes += most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import http.client
 import json
 from collections.abc import Iterator
@@ -29,10 +30,10 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield host, int(port)
 
 
-def ask(place: Place, method: str, path: str, body: Any = None) -> tuple[int, str]:
+def ask(place: Place, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection(*place, timeout=PATIENCE_S)
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
-    connection.request(method, path, data, {"Content-Type": "application/json"})
+    connection.request(method, path, data, {"Content-Type": "application/json"} | headers)
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
@@ -121,3 +122,10 @@ def test_health_and_version(place: Place) -> None:
     versions = json.loads(ask(place, "GET", "/version")[1])
     assert sorted(versions) == ["etcdcluster", "etcdserver", "storage"]
     assert ask(place, "GET", "/metrics")[0] == 200
+
+
+def test_a_body_is_read_as_it_comes_whatever_its_encoding_is_called(place: Place) -> None:
+    """A text that says gzip, and gzip itself, which is no JSON."""
+    body, said = json.dumps({"key": b64(b"none")}).encode(), {"Content-Encoding": "gzip"}
+    assert ask(place, "POST", "/v3/kv/range", body, **said)[0] == 200
+    assert ask(place, "POST", "/v3/kv/range", gzip.compress(body), **said)[0] == 400

@@ -17,6 +17,7 @@ from minikube_py.etcd.keys import Keys
 from minikube_py.etcd.kv import KV
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.node import Node
+from minikube_py.etcd.pieces import message_of
 from minikube_py.etcd.watch import WatchStream
 from minikube_py.etcd.wording import Wording
 from minikube_py.sim.disk import SimDisk
@@ -33,7 +34,7 @@ class FakeStream:
 
     async def read(self) -> Any:
         try:
-            return await self._stream.next()
+            return await self._stream.next_message()
         except Exception:
             return grpc.aio.EOF
 
@@ -56,7 +57,7 @@ class FakeEtcd:
     async def read(self, name: str, request: Any, once_s: float | None = None) -> Any:
         assert name == "KV/Range"
         try:
-            return await self._kv.range(request)
+            return message_of("RangeResponse", await self._kv.range(request))
         except Compacted:
             raise InvalidRequest(COMPACTED[1]) from None
 
@@ -72,6 +73,10 @@ class FakeEtcd:
 
     async def delete(self, key: bytes) -> int:
         return int((await self._kv.delete_range(pb.DeleteRangeRequest(key=key))).header.revision)
+
+    async def delete_all(self, key: bytes, range_end: bytes) -> int:
+        asked = pb.DeleteRangeRequest(key=key, range_end=range_end)
+        return int((await self._kv.delete_range(asked)).header.revision)
 
     async def compact(self, revision: int) -> None:
         await self._kv.compact(pb.CompactionRequest(revision=revision))

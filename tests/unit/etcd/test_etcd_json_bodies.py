@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from minikube_py.etcd.codes import StatusCode
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.http import timeout_s
 from minikube_py.etcd.messages import pb
-from minikube_py.etcd.proto_json import SLICE, VALUES_MAX, Values, Wrong, read
+from minikube_py.etcd.proto_json import SLICE, VALUES_MAX, Values, Wrong, read, write
 
 
 def steps(name: str, body: bytes) -> tuple[int, Any]:
@@ -91,3 +92,22 @@ def test_how_long_a_call_may_take() -> None:
     for bad in ("1", "S", "1s", "1.5S", "9223372036854775808S", "x", "1 S"):
         with pytest.raises(Refused, match=f"invalid grpc-timeout: {bad}"):
             timeout_s(bad)
+
+
+def test_a_wrong_surrogate_after_many_escapes_is_found_without_a_list_of_them() -> None:
+    text = b'{"key":"' + b"\\u0041" * 100_000 + b'\\ud800"}'
+    tracemalloc.start()
+    try:
+        with pytest.raises(Wrong, match=r"unexpected EOF|invalid escape code"):
+            for _ in read("RangeRequest", text.decode("latin-1")):
+                pass
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # A match object for each takes ten times as much.
+    assert peak_bytes < 8 * len(text)
+
+
+def test_large_values_count_as_several_in_a_step() -> None:
+    kvs = [pb.KeyValue(key=b"k", value=bytes(100_000)) for _ in range(20)]
+    assert sum(1 for _ in write(pb.RangeResponse(kvs=kvs))) >= 6

@@ -17,6 +17,7 @@ from minikube_py.etcd import large
 from minikube_py.etcd.answers import delete_response, range_response, txn_response
 from minikube_py.etcd.errors import Refused
 from minikube_py.etcd.messages import WHOLE_BY_NAME, pb
+from minikube_py.etcd.pieces import message_of
 from minikube_py.etcd.proto_json import write
 from minikube_py.mvcc.state import StateMachine
 from minikube_py.mvcc.types import (
@@ -121,7 +122,7 @@ def test_a_txn_that_reads_much_reads_it_in_pages(state: StateMachine, version: i
 def test_slices_are_the_whole_answer(state: StateMachine) -> None:
     found = state.range(ALL)
     data = run_virtually(partial(large.range_bytes, header, found))
-    assert pb.RangeResponse.FromString(data) == range_response(header, found)
+    assert message_of("RangeResponse", data) == range_response(header, found)
     inner = Txn((), (ALL, Put(b"a", b"b", prev_kv=True)), ())
     result = state.apply(Txn((), (ALL._replace(limit=7), inner, DeleteRange(b"k1", b"k2", True), Put(b"z", b"")), ()))
     assert type(result) is TxnResult
@@ -129,11 +130,12 @@ def test_slices_are_the_whole_answer(state: StateMachine) -> None:
     expected.header.CopyFrom(header(9))
     # A message within is bytes here, and those may have another order.
     made, whole = run_virtually(partial(large.txn_bytes, header(9), result)), WHOLE_BY_NAME["TxnResponse"]
-    assert whole.FromString(made) == whole.FromString(expected.SerializeToString())
+    assert made.size_bytes == len(data := b"".join(made.pieces))
+    assert whole.FromString(data) == whole.FromString(expected.SerializeToString())
     deleted = result.responses[2]
     assert type(deleted) is DeleteResult
     made = run_virtually(partial(large.delete_bytes, header, deleted))
-    assert pb.DeleteRangeResponse.FromString(made) == delete_response(header, deleted)
+    assert message_of("DeleteRangeResponse", made) == delete_response(header, deleted)
 
 
 def test_a_txn_looks_at_so_many_keys_and_no_more(state: StateMachine, monkeypatch: pytest.MonkeyPatch) -> None:

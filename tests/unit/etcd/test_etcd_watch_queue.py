@@ -30,7 +30,7 @@ async def test_small_events_of_many_watches_pause_a_stream_by_what_they_take() -
         assert etcd.node.watch_bytes == stream.waiting_bytes <= WAITING_BYTES_MAX + 2 * ANSWER_COST_BYTES
         seen: dict[int, list[int]] = {}
         while sum(map(len, seen.values())) < puts * WATCHES:
-            answer = await stream.next()
+            answer = await stream.next_message()
             seen.setdefault(answer.watch_id, []).extend(event.kv.mod_revision for event in answer.events)
         assert len(seen) == WATCHES and all(each == revisions for each in seen.values())
         stream.close()
