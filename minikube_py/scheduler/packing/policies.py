@@ -31,7 +31,7 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import CPU, NodeInfo, PodInfo
 from minikube_py.scheduler.packing.devices import Devices, Seen, asks_oddly, first_whole, fits, tightest
-from minikube_py.scheduler.packing.fragmentation import WHOLE, Fragmentation, Shape
+from minikube_py.scheduler.packing.fragmentation import WHOLE, Filling, Fragmentation, Shape
 
 GPU_RESOURCE: Final = "openb.io/gpu-milli"
 MODEL_LABEL: Final = "openb.io/gpu-model"
@@ -214,17 +214,21 @@ class GpuFragmentation(_Scoring):
     `typicalPods` (args): `[{cpuMilli, gpuMilli, gpus, models, weight}]`; `gpuMilli` of each of its `gpus`."""
 
     name = "GpuFragmentation"
-    known = (*GpuPolicy.known, "typicalPods")
+    known: Sequence[str] = (*GpuPolicy.known, "typicalPods")
+    sharpness = 1
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         super().__init__(args, handle)
-        self.fragmentation = Fragmentation(_typical_pods(args.get("typicalPods")))
+        self.fragmentation = self._measure(args, typical_pods(self.name, args.get("typicalPods")))
         amounts = self.fragmentation.worth.shape[1]
         self._usable: IntArray = np.zeros((0, amounts), np.int64)
         self._fitting: IntArray = np.zeros((0, amounts), np.int64)
         self._model: IntArray = np.zeros(0, np.int64)
         self._lost: IntArray = np.zeros(0, np.int64)
         self._distinct: BoolArray = np.zeros((0, 0), np.bool_)
+
+    def _measure(self, args: Mapping[str, Any], typical: dict[Shape, int]) -> Fragmentation:
+        return Fragmentation(typical)
 
     def _rows_changed(self, slots: IntArray) -> None:
         columns, devices = self.handle.columns, self.devices
@@ -286,9 +290,27 @@ class GpuFragmentation(_Scoring):
         return best
 
     def _score(self, gained: IntArray) -> IntArray:
-        sigmoid = 1 / (1 + np.exp(-gained / (WHOLE * self.fragmentation.weight)))
+        sigmoid = 1 / (1 + np.exp(-self.sharpness * gained / (WHOLE * max(self.fragmentation.weight, 1))))
         found: IntArray = (MAX_NODE_SCORE * sigmoid).astype(np.int64)
         return found
+
+
+class GpuFill(GpuFragmentation):
+    """As GpuFragmentation, with what many pods could use of what is left (docs/studies/packing-fill.md).
+
+    More args: `device` (left, copies, expected), `cpuLimit`, `weightBy` (pods, gpus), `sharpness`."""
+
+    name = "GpuFill"
+    known: Sequence[str] = (*GpuFragmentation.known, "device", "cpuLimit", "weightBy", "sharpness")
+
+    def _measure(self, args: Mapping[str, Any], typical: dict[Shape, int]) -> Fragmentation:
+        device, by, limit = args.get("device", "left"), args.get("weightBy", "pods"), args.get("cpuLimit", True)
+        self.sharpness = args.get("sharpness", 1)
+        good = device in ("left", "copies", "expected") and by in ("pods", "gpus") and isinstance(limit, bool)
+        if not good or not isinstance(self.sharpness, int) or not 1 <= self.sharpness <= 100:
+            text = "device is left, copies or expected, cpuLimit a boolean, weightBy pods or gpus, sharpness 1 to 100"
+            raise ConfigError(f'plugin "{self.name}": {text}')
+        return Filling(typical, device, limit, by == "gpus")
 
 
 def _distinct(left: IntArray) -> BoolArray:
@@ -298,7 +320,7 @@ def _distinct(left: IntArray) -> BoolArray:
     return found
 
 
-def _typical_pods(given: Any) -> dict[Shape, int]:
+def typical_pods(name: str, given: Any) -> dict[Shape, int]:
     """Raises: ConfigError."""
     weights: dict[Shape, int] = {}
     for i, each in enumerate(given or ()):
@@ -308,13 +330,13 @@ def _typical_pods(given: Any) -> dict[Shape, int]:
             shape = Shape(cpu_milli, gpu_milli, gpus, tuple(each.get("models", ())))
             weight = int(each.get("weight", 1))
         except (AttributeError, TypeError, ValueError) as error:
-            raise ConfigError(f'plugin "{GpuFragmentation.name}": typicalPods[{i}]: {error}') from error
+            raise ConfigError(f'plugin "{name}": typicalPods[{i}]: {error}') from error
         if not (0 <= shape.gpu_milli <= WHOLE and shape.cpu_milli >= 0 and shape.gpus >= 0 and weight > 0):
             text = f"gpuMilli is 0 to {WHOLE}, weight more than 0, and nothing is negative"
-            raise ConfigError(f'plugin "{GpuFragmentation.name}": typicalPods[{i}]: {text}')
+            raise ConfigError(f'plugin "{name}": typicalPods[{i}]: {text}')
         weights[shape] = weights.get(shape, 0) + weight
     if not weights:
-        raise ConfigError(f'plugin "{GpuFragmentation.name}" needs the args typicalPods: the pods that are expected')
+        raise ConfigError(f'plugin "{name}" needs the args typicalPods: the pods that are expected')
     return weights
 
 
@@ -325,4 +347,5 @@ POLICIES: Final[Mapping[str, type[GpuPolicy]]] = {
     "packing": GpuPacking,
     "bestfit": GpuBestFit,
     "fgd": GpuFragmentation,
+    "fill": GpuFill,
 }

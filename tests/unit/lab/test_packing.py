@@ -15,14 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from needs import published_trace
 
-from minikube_py.cli import main
+from minikube_py.cli import lab_packing, main
 from minikube_py.lab.packing import lists
 from minikube_py.lab.packing.arrivals import drawn
 from minikube_py.lab.packing.replay import Replayed, replay
 from minikube_py.lab.packing.study import Expected, Task, as_json, means, out_of_order, outside, published
 from minikube_py.lab.trace import TraceError, TraceNode
 from minikube_py.scheduler.packing.fragmentation import Shape
-from minikube_py.scheduler.packing.policies import POLICIES
 
 DATA = Path(__file__).parents[3] / "docs" / "data" / "packing.json"
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
@@ -129,7 +128,9 @@ BEYOND = [("gpushare40", "packing", 100), ("gpushare40", "packing", 130), ("mult
 def test_committed_means_are_within_what_the_published_ones_allow() -> None:
     document = json.loads(DATA.read_bytes())
     assert document["seeds"] == list(range(42, 52))
-    assert [(row["pods"], row["policy"]) for row in document["rows"]] == list(product(lists.PUBLISHED, POLICIES))
+    assert [(row["pods"], row["policy"]) for row in document["rows"]] == list(
+        product(lists.PUBLISHED, lab_packing.POLICIES)
+    )
     beyond = []
     for row in document["rows"]:
         for mark in (100, 130):
