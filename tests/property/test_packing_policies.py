@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 import random
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from minikube_py.scheduler.config import ConfigError, PluginSet, ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.framework import Code, CycleState, FitError
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
-from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, expected_fill, typical
+from minikube_py.scheduler.packing.fragmentation import Fragmentation, Shape, typical
 from minikube_py.scheduler.packing.policies import GPU_RESOURCE, MODEL_LABEL, POLICIES
 from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.registry import BUILT_IN
@@ -38,14 +36,6 @@ SHAPES = st.builds(
 WEIGHTS = st.dictionaries(SHAPES, st.integers(1, 9), min_size=1, max_size=6)
 
 BY_LOSS = ("fgd", "fill")
-LEVELS = (
-    ("left", False, "pods", 1),
-    ("copies", True, "gpus", 4),
-    ("expected", True, "pods", 1),
-    ("expected", False, "gpus", 4),
-)
-FACTORS = [dict(zip(("device", "cpuLimit", "weightBy", "sharpness"), levels, strict=True)) for levels in LEVELS]
-"""By seed."""
 
 
 def lost(weights: Mapping[Shape, int], cpu: int, model: str, left: Sequence[int]) -> int:
@@ -92,49 +82,32 @@ def after(left: Sequence[int], wanted: int, device: int | None = None) -> list[i
     return now
 
 
-def lost_by_fill(
-    factors: Mapping[str, Any], weights: Mapping[Shape, int], cpu: int, model: str, left: Sequence[int]
-) -> int:
-    """docs/studies/packing-fill.md, with integer weights."""
-    in_the_end, total = expected_fill(weights).tolist(), 0
+def lost_by_fill(weights: Mapping[Shape, int], cpu: int, model: str, left: Sequence[int]) -> int:
+    """As `lost`, where no pod values a node by more than what copies of it would take for which there is CPU."""
+    total = 0
     for shape, weight in weights.items():
-        value, milli = 0, shape.gpu_milli
-        fitting = [have for have in left if milli and have >= milli]
-        accepted = not shape.models or model in shape.models
-        if shape.gpus and cpu >= shape.cpu_milli and len(fitting) >= shape.gpus and accepted:
-            for have in fitting:
-                worth = {"left": have, "copies": have // milli * milli, "expected": in_the_end[have]}
-                value += worth[factors["device"]]
-            if factors["cpuLimit"] and shape.cpu_milli:
-                value = min(value, cpu // shape.cpu_milli * shape.gpus * milli)
-        weight *= shape.gpus * milli if factors["weightBy"] == "gpus" else 1
-        total += weight * (sum(left) - value)
+        alone = lost({shape: 1}, cpu, model, left)
+        if shape.cpu_milli:
+            alone = max(alone, sum(left) - max(0, cpu) // shape.cpu_milli * shape.gpus * shape.gpu_milli)
+        total += weight * alone
     return total
 
 
-def test_what_a_device_takes_in_the_end() -> None:
-    found = expected_fill({Shape(1, 500, 1): 1, Shape(1, 300, 1, ("T4",)): 1, Shape(1, 0, 0): 9, Shape(1, 1000, 2): 9})
-    assert found[[0, 299, 300, 499, 500, 800]].tolist() == [0, 0, 300, 300, 400, 750]
-
-
 def plain_fgd(
+    loss: Callable[..., int],
     weights: Mapping[Shape, int],
     cpu: int,
     wanted: int,
     free: int,
     model: str,
     left: Sequence[int],
-    factors: Mapping[str, Any],
 ) -> tuple[int, int | None]:
-    by = [s.gpus * s.gpu_milli if factors.get("weightBy") == "gpus" else 1 for s in weights]
-    loss = partial(lost_by_fill, factors) if factors else lost
-    sharpness = factors.get("sharpness", 1)
-    before, total = loss(weights, free, model, left), 1000 * max(1, sum(map(operator.mul, weights.values(), by)))
+    before, total = loss(weights, free, model, left), 1000 * sum(weights.values())
     sharing = 0 < wanted < 1000
     best: tuple[int, int | None] = (0, None)
     for device in [i for i, have in enumerate(left) if have >= wanted] if sharing else [None]:
         gained = before - loss(weights, free - cpu, model, after(left, wanted, device))
-        score = int(100 * (1 / (1 + math.exp(-sharpness * gained / total))))
+        score = int(100 * (1 / (1 + math.exp(-gained / total))))
         if score > best[0] or best[1] is None:
             best = score, device
     return best
@@ -145,7 +118,7 @@ def plain_score(policy: str, world: World, pod: PodInfo, name: str) -> int:
     left, free = world.left(name), world.free(name)
     whole, idle = left.count(1000), sum(left)
     if policy in BY_LOSS:
-        return plain_fgd(world.weights, cpu, wanted, free, world.model(name), left, world.factors)[0]
+        return plain_fgd(world.loss, world.weights, cpu, wanted, free, world.model(name), left)[0]
     if policy == "bestfit":
         score = (free - cpu) / 128000 * 0.5 + (idle - wanted) / 8000 * 0.5
         return max(0, min(100, int((1 - score) * 100)))
@@ -180,8 +153,8 @@ class World:
             {"cpuMilli": s.cpu_milli, "gpuMilli": s.gpu_milli, "gpus": s.gpus, "models": s.models, "weight": w}
             for s, w in weights.items()
         ]
-        self.factors = FACTORS[seed] if policy == "fill" else {}
-        args = {name: {"typicalPods": pods, **self.factors}} if policy in BY_LOSS else {}
+        self.loss = lost_by_fill if policy == "fill" else lost
+        args = {name: {"typicalPods": pods}} if policy in BY_LOSS else {}
         used = ("PrioritySort", "NodeResourcesFit", "DefaultBinder", name)
         plugins = {"multiPoint": PluginSet(tuple((each, 0) for each in used), ("*",)), "score": PluginSet((), ("*",))}
         if policy != "random":
@@ -252,7 +225,7 @@ class World:
         assert len(devices) == len(set(devices)) == (max(1, wanted // 1000) if wanted else 0)
         if self.policy in BY_LOSS and 0 < wanted < 1000:
             cpu = pod.spec.request("cpu")
-            assert devices == (plain_fgd(self.weights, cpu, wanted, free, model, before, self.factors)[1],)
+            assert devices == (plain_fgd(self.loss, self.weights, cpu, wanted, free, model, before)[1],)
         elif self.policy != "random" and 0 < wanted < 1000:
             assert devices == (min((have, i) for i, have in enumerate(before) if have >= wanted)[1],)
         self.placed[pod.uid] = pod, name, devices

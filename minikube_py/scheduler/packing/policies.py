@@ -1,9 +1,9 @@
-"""Six policies that pack GPUs, as plugins: a filter by devices, a score, and the choice of the devices.
+"""Policies that pack GPUs, as plugins: a filter by devices, a score, and the choice of the devices.
 
 The formulas are those of the simulator behind Weng et al., Beware of Fragmentation (USENIX ATC 2023)
 (hkust-adsl/kubernetes-scheduler-simulator): DotProduct after Tetris, GpuClustering after Gandiva, GpuPacking after
-Antman. Each is meant to be the only scoring plugin. The simulator's normalisation is omitted; it does not change the
-order.
+Antman. GpuFill is this project's. Each is meant to be the only scoring plugin. The simulator's normalisation is
+omitted; it does not change the order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import CPU, NodeInfo, PodInfo
 from minikube_py.scheduler.packing.devices import Devices, Seen, asks_oddly, first_whole, fits, tightest
-from minikube_py.scheduler.packing.fragmentation import WHOLE, Filling, Fragmentation, Shape
+from minikube_py.scheduler.packing.fragmentation import WHOLE, Fragmentation, Shape
 
 GPU_RESOURCE: Final = "openb.io/gpu-milli"
 MODEL_LABEL: Final = "openb.io/gpu-model"
@@ -214,21 +214,18 @@ class GpuFragmentation(_Scoring):
     `typicalPods` (args): `[{cpuMilli, gpuMilli, gpus, models, weight}]`; `gpuMilli` of each of its `gpus`."""
 
     name = "GpuFragmentation"
-    known: Sequence[str] = (*GpuPolicy.known, "typicalPods")
-    sharpness = 1
+    known = (*GpuPolicy.known, "typicalPods")
+    cpu_limit = False
 
     def __init__(self, args: Mapping[str, Any], handle: Handle) -> None:
         super().__init__(args, handle)
-        self.fragmentation = self._measure(args, typical_pods(self.name, args.get("typicalPods")))
+        self.fragmentation = Fragmentation(_typical_pods(self.name, args.get("typicalPods")), self.cpu_limit)
         amounts = self.fragmentation.worth.shape[1]
         self._usable: IntArray = np.zeros((0, amounts), np.int64)
         self._fitting: IntArray = np.zeros((0, amounts), np.int64)
         self._model: IntArray = np.zeros(0, np.int64)
         self._lost: IntArray = np.zeros(0, np.int64)
         self._distinct: BoolArray = np.zeros((0, 0), np.bool_)
-
-    def _measure(self, args: Mapping[str, Any], typical: dict[Shape, int]) -> Fragmentation:
-        return Fragmentation(typical)
 
     def _rows_changed(self, slots: IntArray) -> None:
         columns, devices = self.handle.columns, self.devices
@@ -290,27 +287,16 @@ class GpuFragmentation(_Scoring):
         return best
 
     def _score(self, gained: IntArray) -> IntArray:
-        sigmoid = 1 / (1 + np.exp(-self.sharpness * gained / (WHOLE * max(self.fragmentation.weight, 1))))
+        sigmoid = 1 / (1 + np.exp(-gained / (WHOLE * self.fragmentation.weight)))
         found: IntArray = (MAX_NODE_SCORE * sigmoid).astype(np.int64)
         return found
 
 
 class GpuFill(GpuFragmentation):
-    """As GpuFragmentation, with what many pods could use of what is left (docs/studies/packing-fill.md).
-
-    More args: `device` (left, copies, expected), `cpuLimit`, `weightBy` (pods, gpus), `sharpness`."""
+    """As GpuFragmentation, but GPU for which a node has no CPU is useless too (docs/studies/packing-fill.md)."""
 
     name = "GpuFill"
-    known: Sequence[str] = (*GpuFragmentation.known, "device", "cpuLimit", "weightBy", "sharpness")
-
-    def _measure(self, args: Mapping[str, Any], typical: dict[Shape, int]) -> Fragmentation:
-        device, by, limit = args.get("device", "left"), args.get("weightBy", "pods"), args.get("cpuLimit", True)
-        self.sharpness = args.get("sharpness", 1)
-        good = device in ("left", "copies", "expected") and by in ("pods", "gpus") and isinstance(limit, bool)
-        if not good or not isinstance(self.sharpness, int) or not 1 <= self.sharpness <= 100:
-            text = "device is left, copies or expected, cpuLimit a boolean, weightBy pods or gpus, sharpness 1 to 100"
-            raise ConfigError(f'plugin "{self.name}": {text}')
-        return Filling(typical, device, limit, by == "gpus")
+    cpu_limit = True
 
 
 def _distinct(left: IntArray) -> BoolArray:
@@ -320,7 +306,7 @@ def _distinct(left: IntArray) -> BoolArray:
     return found
 
 
-def typical_pods(name: str, given: Any) -> dict[Shape, int]:
+def _typical_pods(name: str, given: Any) -> dict[Shape, int]:
     """Raises: ConfigError."""
     weights: dict[Shape, int] = {}
     for i, each in enumerate(given or ()):

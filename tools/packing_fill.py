@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Tunes the packing policy `fill` as docs/studies/packing-fill.md says, and tells which member wins.
+"""Judges the packing policy `fill` beside FGD as docs/studies/packing-fill.md says, and writes the page's tables.
 
-python tools/packing_tuning.py --journal results/packing-tuning.jsonl --write    (resumable; 24 members, six lists)
-python tools/packing_tuning.py --write                    (writes the page's tables from the committed data)
+python tools/packing_fill.py --journal results/packing-fill.jsonl --write       (replays; resumable)
+python tools/packing_fill.py --write                    (writes the page's tables from the committed data)
+
+Which member of the family won is found again from the figures of the tuning (docs/data/packing-tuning.json).
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import statistics
 import sys
 from collections.abc import Mapping
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,13 +22,14 @@ import page_table
 from page_table import DOCS, table
 
 from minikube_py.lab.compare.statistics import Compared, compared
-from minikube_py.lab.packing import lists
-from minikube_py.lab.packing.replay import replay
-from minikube_py.lab.trace import load
+from minikube_py.lab.packing import lists, study
+from minikube_py.lab.packing.study import Task
 
+JUDGEMENT: Final = DOCS / "data" / "packing-fill.json"
+JUDGED: Final = range(42, 52)
 PAGE, DATA = DOCS / "studies" / "packing-fill.md", DOCS / "data" / "packing-tuning.json"
 FEWEST: Final = 10
-"""Seeds of which p is told."""
+"""Seeds without which no p is in the table."""
 LISTS: Final = ("cpu037", "cpu072", "cpu235", "cpu300", "gpushare20", "gpuspec05")
 FIRST: Final = LISTS[:3]
 """On which all members are compared, with the first seed (Deviations, 1)."""
@@ -44,11 +46,6 @@ class Member(NamedTuple):
     cpu_limit: bool
     weight_by: str
     sharpness: int
-
-    @property
-    def args(self) -> dict[str, Any]:
-        names = ("device", "cpuLimit", "weightBy", "sharpness")
-        return dict(zip(names, self, strict=True))
 
     @property
     def differs(self) -> int:
@@ -86,42 +83,13 @@ def winner(shares: Shares) -> int:
     )
 
 
-def tuned(journal: Path, jobs: int) -> Shares:
-    shares: Shares = {}
-    if journal.exists():
-        for line in journal.read_text(encoding="utf-8").splitlines():
-            number, pods, seed, share = json.loads(line)
-            shares[number, pods, seed] = share
-    with get_context("spawn").Pool(jobs) as pool, journal.open("a", encoding="utf-8") as file:
-        for stage in (_first, _rest):
-            for key, share in pool.imap(_share, [key for key in stage(shares) if key not in shares]):
-                shares[key] = share
-                print(json.dumps([*key, share]), file=file, flush=True)
-    return shares
-
-
-def _share(key: Key) -> tuple[Key, float]:
-    number, pods, seed = key
-    found = replay(load().nodes, lists.read(pods), "fill", seed, FAMILY[number].args).allocated
-    return key, round(statistics.fmean(found.values()), 4)
-
-
-def _first(shares: Shares) -> list[Key]:
-    """Lists first, so that an interrupted run has compared all members on some of them."""
-    return [(number, pods, SEEDS[0]) for pods in FIRST for number in range(len(FAMILY))]
-
-
-def _rest(shares: Shares) -> list[Key]:
-    final = finalists(shares)
-    return [(number, pods, seed) for seed in SEEDS for pods in LISTS for number in final]
-
-
-def as_json(shares: Shares) -> str:
-    rows = [
-        json.dumps({**member.args, "shares": {f"{p} {s}": v for (n, p, s), v in sorted(shares.items()) if n == number}})
-        for number, member in enumerate(FAMILY)
+def judged(journal: Path, jobs: int) -> bytes:
+    """As registered: the default list with ten seeds, the others of the table with three."""
+    tasks = [
+        Task(pods, "fill", seed) for pods in lists.PUBLISHED for seed in (JUDGED if pods == "default" else JUDGED[:3])
     ]
-    return '{"members":[\n' + ",\n".join(rows) + "\n]}\n"
+    found = study.run(tasks, jobs=jobs, journal=journal, say=lambda text: print(text, flush=True))
+    return study.as_json(study.means({task: found[task] for task in tasks}), JUDGED)
 
 
 def read(path: Path = DATA) -> Shares:
@@ -168,16 +136,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args(arguments)
     if asked.journal is not None:
-        shares = tuned(asked.journal, asked.jobs)
-        if asked.write:
-            DATA.write_text(as_json(shares), encoding="utf-8")
-        print(f"winner: {FAMILY[winner(shares)].args}")
-        return 0
-    judged, published = (
+        JUDGEMENT.write_bytes(judged(asked.journal, asked.jobs))
+    of_fill, published = (
         json.loads((DOCS / "data" / name).read_bytes()) for name in ("packing-fill.json", "packing.json")
     )
-    made = rendered(read(), judged, published)
-    return page_table.put(arguments, "packing_tuning", PAGE, made, f"{DATA} or packing-fill.json")
+    made = rendered(read(), of_fill, published)
+    return page_table.put(arguments, "packing_fill", PAGE, made, f"{DATA} or packing-fill.json")
 
 
 if __name__ == "__main__":
