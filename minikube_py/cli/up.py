@@ -26,7 +26,9 @@ from minikube_py.ports.descriptors import raise_descriptors
 SEVERAL_MAX = 9
 
 OWN_STORE, OTHER_STORE = "the built-in store", "an etcd (--etcd-servers)"
-HONOURED = dict.fromkeys(("members", "etcd_port", "restore", "quota_bytes", "reserve_bytes"), (OWN_STORE,))
+HONOURED = dict.fromkeys(
+    ("members", "etcd_port", "etcd_http_port", "restore", "quota_bytes", "reserve_bytes"), (OWN_STORE,)
+)
 WITH_ROLE = {
     "kubelet": dict.fromkeys(("nodes", "stages"), ("a kubelet",)),
     "controllers": {"controllers": ("controllers",)},
@@ -51,6 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(needs the extra `etcd-api`)"
     )
     store.add_argument("--etcd-port", type=flags.whole_number(0, 65535), metavar="P", help=etcd_help)
+    http_help = "likewise its JSON gateway, /health, /readyz, /version and /metrics; beside --etcd-port"
+    store.add_argument("--etcd-http-port", type=flags.whole_number(0, 65535), metavar="P", help=http_help)
     flags.add_etcd_behind(parser.add_argument_group("a real etcd as the store"))
     parser.set_defaults(parser=parser)
     forms.watch(parser)
@@ -133,6 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         members=arguments.members,
         restore=arguments.restore,
         etcd_port=arguments.etcd_port,
+        etcd_http_port=arguments.etcd_http_port,
         etcd=etcd,
         apiservers=arguments.apiservers,
         schedulers=arguments.schedulers,
@@ -144,6 +149,10 @@ def run(arguments: argparse.Namespace) -> int:
         audit=audit_flags.audit(arguments),
     )
     members = 1 if etcd is not None else member_count(config)
+    if 0 in (config.etcd_port, config.etcd_http_port):
+        from minikube_py.control_plane.etcd_door import with_ports
+
+        config = with_ports(config, members)
     split = arguments.split or max(config.apiservers, config.schedulers, config.controllers, members) > 1
     steps = Steps()
     raise_descriptors()
@@ -164,6 +173,8 @@ def _refuse_unused(arguments: argparse.Namespace) -> None:
         more = WITH_ANY_SCHEDULER if role == "scheduler" and not hasattr(arguments, "scheduler") else {}
         forms.refuse(arguments, f"--without {role}", WITH_ROLE[role] | more)
     audit_flags.refuse_half(arguments)
+    if not hasattr(arguments, "etcd_port"):
+        forms.refuse(arguments, "a server without etcd's API", {"etcd_http_port": ("--etcd-port",)})
 
 
 async def _run(config: ControlPlaneConfig, split: bool, temporary: bool, steps: Steps, ui: bool) -> int:
@@ -241,5 +252,7 @@ def _tell(config: ControlPlaneConfig, server: str, steps: Steps) -> None:
         client = config.pki_folder / "etcd-client"
         tls = f"--cacert {config.pki_folder / 'ca.crt'} --cert {client}.crt --key {client}.key"
         steps.line(f"  etcdctl --endpoints https://{LOOPBACK}:{config.etcd_port} {tls} get --keys-only --prefix /\n")
+    if config.etcd_http_port:
+        steps.line(f"  etcd's gateway, /health and /metrics: https://{LOOPBACK}:{config.etcd_http_port}\n")
     if config.members is not None and config.members > 1:
         steps.line("  minikube-py store status\n")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ssl
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikube_py.control_plane.config import LOOPBACK, ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_urls import parse_urls
-from minikube_py.control_plane.listen import free_address, start_http
+from minikube_py.control_plane.listen import free_address, free_row, start_http
 from minikube_py.control_plane.private_files import read_text
 from minikube_py.control_plane.role import TlsFiles
 from minikube_py.errors import to_install
@@ -108,6 +108,18 @@ def of_plane(config: ControlPlaneConfig, position: int = 0) -> EtcdOptions | Non
 
     folder = config.pki_folder
     ensure_client_certificate(folder, CLIENT)
-    port = config.etcd_port and config.etcd_port + position
     tls = TlsFiles(folder / "server.crt", folder / "server.key")
-    return EtcdOptions(f"https://{LOOPBACK}:{port}", tls, folder / "ca.crt")
+    url, http_url = _url(config.etcd_port, position), _url(config.etcd_http_port, position)
+    return EtcdOptions(url, tls, folder / "ca.crt", http_url)
+
+
+def _url(port: int | None, position: int) -> str:
+    return "" if port is None else f"https://{LOOPBACK}:{port + position}"
+
+
+def with_ports(config: ControlPlaneConfig, members: int) -> ControlPlaneConfig:
+    """Port 0 becomes the first of free ones in a row, which members that start again keep. Raises: OSError."""
+    first = free_row(LOOPBACK, 2 * members)
+    if config.etcd_port == 0:
+        config = replace(config, etcd_port=first)
+    return config if config.etcd_http_port != 0 else replace(config, etcd_http_port=first + members)

@@ -13,6 +13,7 @@ from minikube_py.ports.addresses import split_address
 
 CANNOT_LISTEN = "cannot listen on"
 """How the error begins."""
+ROWS_MAX = 100
 HOST_FLAGS = {"--port": "--host", "--secure-port": "--bind-address"}
 ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
@@ -25,6 +26,21 @@ def free_address(host: str, port: int | None, flag: str = "--port") -> tuple[str
         if port is None and error.errno == EADDRINUSE:
             return _try(host, 0)
         raise _taken(host, DEFAULT_PORT if port is None else port, flag, error) from error
+
+
+def free_row(host: str, count: int) -> int:
+    """The first of that many free ports in a row. Raises: OSError."""
+    tried = 0
+    while True:
+        _, first = _try(host, 0)
+        try:
+            for port in range(first + 1, first + count):
+                _try(host, port)
+            return first
+        except (OSError, OverflowError):
+            tried += 1
+            if tried == ROWS_MAX:
+                raise
 
 
 def _try(host: str, port: int) -> tuple[str, int]:

@@ -190,7 +190,8 @@ class SplitControlPlane:
         etcd = of_plane(self.config, position)
         if etcd is None:
             return []
-        return ["--listen-client-urls", etcd.urls, "--trusted-ca-file", str(etcd.authority_file)]
+        http = ["--listen-client-http-urls", etcd.http_urls] if etcd.http_urls else []
+        return ["--listen-client-urls", etcd.urls, *http, "--trusted-ca-file", str(etcd.authority_file)]
 
     # --- API servers ------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ REFUSED = {
     "up --etcd-servers http://127.0.0.1:1 --reserve-bytes 1Mi": f"--reserve-bytes {OWN_STORE}",
     "up --etcd-servers http://127.0.0.1:1 --members 3": f"--members {OWN_STORE}",
     "up --etcd-servers http://127.0.0.1:1 --restore FILE": f"--restore {OWN_STORE}",
+    "up --etcd-http-port 0": "--etcd-http-port needs --etcd-port",
     "up --etcd-servers http://127.0.0.1:1 --etcd-port 0": f"--etcd-port {OWN_STORE}",
     "up --etcd-cafile f": "need --etcd-servers",
     "up --without kubelet --nodes 50": "--nodes needs a kubelet; this is --without kubelet",

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from minikube_py.cli.main import main
+from minikube_py.control_plane.config import ControlPlaneConfig
 from minikube_py.control_plane.errors import SetupError
 from minikube_py.control_plane.etcd_behind import EtcdBehind
-from minikube_py.control_plane.etcd_door import FLAG
+from minikube_py.control_plane.etcd_door import FLAG, of_plane, with_ports
 from minikube_py.control_plane.etcd_urls import parse_urls
 
 
@@ -43,3 +44,17 @@ def test_an_etcd_of_somebody_elses_is_named_by_its_urls(text: str) -> None:
 def test_http_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["store", "--data-dir", str(tmp_path), "--listen-client-http-urls", "http://127.0.0.1:0"])
     assert code and "needs --listen-client-urls" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_port_0_is_a_row_of_free_ones_that_the_members_keep(tmp_path: Path, members: int) -> None:
+    asked = ControlPlaneConfig(tmp_path, etcd_port=0, etcd_http_port=0)
+    config = with_ports(asked, members)
+    assert config.etcd_port and config.etcd_http_port
+    config.pki_folder.mkdir(parents=True)
+    made = [each for each in (of_plane(config, position) for position in range(members)) if each is not None]
+    ports = [parse_urls(urls, FLAG)[1][0][1] for each in made for urls in (each.urls, each.http_urls)]
+    assert len(set(ports)) == 2 * members and all(ports)
+    assert with_ports(ControlPlaneConfig(tmp_path, etcd_port=2379), 1).etcd_port == 2379
+    alone = of_plane(ControlPlaneConfig(tmp_path, etcd_port=2379))
+    assert alone is not None and not alone.http_urls
