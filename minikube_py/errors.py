@@ -29,6 +29,10 @@ class Unavailable(MinikubeError):
     """Refused for now; nothing changed, and the same request may succeed later."""
 
 
+class Leaderless(Unavailable):
+    """No leader took or confirmed the request in time."""
+
+
 class OutcomeUnknown(MinikubeError):
     """The response was lost after the request was sent: it may or may not have been executed."""
 

@@ -49,6 +49,8 @@ class Cluster:
     async def add(self, request: Any) -> Any:
         await self._node.guard.admin()
         peer = self._peer(request.peerURLs)
+        if self._node.member.replica.leader() is None:
+            raise Refused(*UNHEALTHY)
         await self._node.confirmed()
         self._require_free(peer)
         await self._node.change_members(

@@ -11,6 +11,7 @@ from minikube_py.errors import (
     Compacted,
     FutureRevision,
     InvalidRequest,
+    Leaderless,
     LeaseExists,
     LeaseNotFound,
     MinikubeError,
@@ -77,6 +78,7 @@ CORRUPT: Final = (StatusCode.DATA_LOSS, "etcdserver: corrupt cluster")
 UNHEALTHY: Final = _unavailable("unhealthy cluster")
 NO_LEADER: Final = _unavailable("no leader")
 TIMED_OUT: Final = _unavailable("request timed out")
+NOT_PROPOSED: Final = (StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
 LEADER_FAILED: Final = _unavailable("request timed out, possibly due to previous leader failure")
 
 _BY_TYPE: Final[dict[type[MinikubeError], tuple[Any, str]]] = {
@@ -88,6 +90,7 @@ _BY_TYPE: Final[dict[type[MinikubeError], tuple[Any, str]]] = {
     LeaseExists: LEASE_EXISTS,
     RequestTooLarge: TOO_LARGE,
     NotLeader: NO_LEADER,
+    Leaderless: TIMED_OUT,
 }
 
 

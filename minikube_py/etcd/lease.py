@@ -51,7 +51,9 @@ class Lease:
 
     async def leases(self, request: Any) -> Any:
         node = self._node
-        await node.confirmed()
+        if node.member.replica.leader() is not None:
+            # Without one, as in etcd: what is known here.
+            await node.confirmed()
         await node.guard.read_leases(node.member.state.lessor.by_id.values())
         found = [pb.LeaseStatus(ID=lease_id) for lease_id, _ in node.member.state.leases()]
         return pb.LeaseLeasesResponse(header=node.header_now(), leases=found)

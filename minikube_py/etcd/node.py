@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from minikube_py.errors import LeaseNotFound, MinikubeError, NotLeader
-from minikube_py.etcd.errors import TIMED_OUT, Refused
+from minikube_py.errors import Leaderless, LeaseNotFound, MinikubeError, NotLeader
+from minikube_py.etcd.errors import NO_LEADER, NOT_PROPOSED, TIMED_OUT, Refused
 from minikube_py.etcd.guard import NOBODY, Guard
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.pieces import Batch, Kept
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 REQUEST_S: Final = 7.0
 """As long as etcd waits for a write or a confirmed read: 5 s and two election timeouts."""
+URLS_S: Final = 1.0
+"""How long the members' URLs are believed; those of a member that does not answer, until it does."""
 TRIMMED_PER_TURN: Final = 5000
 
 Connect = Callable[[], Awaitable[StoreClient]]
@@ -57,6 +60,8 @@ class Node:
         self.guard = Guard(member, self.confirmed)
         self._ask_urls = ask_urls
         self._urls: dict[int, tuple[str, ...]] = {}
+        self._urls_until_s = 0.0
+        self._asking_urls = asyncio.Lock()
         self.watch_bytes = 0
         """Events queued for the readers of watches."""
         self.kept = Kept()
@@ -77,9 +82,13 @@ class Node:
 
     async def urls(self) -> dict[int, tuple[str, ...]]:
         """The members' URLs of this API, by id, as far as reported."""
-        members = self.member.membership.members
-        if self._ask_urls is not None and any(int(each.id) not in self._urls for each in members):
-            self._urls.update(await self._ask_urls())
+        if self._ask_urls is not None:
+            async with self._asking_urls:
+                # A member may have started again with others.
+                now_s = self.member.clock.monotonic_s()
+                if now_s >= self._urls_until_s:
+                    self._urls.update(await self._ask_urls())
+                    self._urls_until_s = now_s + URLS_S
         return {**self._urls, int(self.member.member_id): self.member.client_urls}
 
     async def clear_alarm(self, command: SetAlarm) -> None:
@@ -139,8 +148,9 @@ class Node:
             except NotLeader:
                 if self._connect is None:
                     raise
-        client = await self._leaders()
-        result = await in_time(client.command(command))  # type: ignore[arg-type]
+        with refused_as(NOT_PROPOSED):
+            client = await self._leaders()
+            result = await in_time(client.command(command))  # type: ignore[arg-type]
         # A client reads its own writes here: this member must have applied its answer.
         await self.reached(result.revision)
         return result
@@ -193,16 +203,18 @@ class Node:
 
     async def keep_alive(self, lease_id: int) -> int:
         """The renewed TTL, 0 if the lease is unknown."""
-        storage = self.member.storage if self._leads_alone() else await self._leaders()
-        return await in_time(storage.lease_keep_alive(lease_id))
+        with refused_as(NO_LEADER):
+            storage = self.member.storage if self._leads_alone() else await self._leaders()
+            return await in_time(storage.lease_keep_alive(lease_id))
 
     async def remaining_s(self, lease_id: int) -> float:
         """Time until the lease ends unless it is renewed. Raises: LeaseNotFound."""
-        if self._leads_alone():
-            found = await in_time(self.member.lease_remaining_s(lease_id))
-        else:
-            found = await in_time((await self._leaders()).lease_remaining_s(lease_id))
-            await self.confirmed()
+        with refused_as(NO_LEADER):
+            if self._leads_alone():
+                found = await in_time(self.member.lease_remaining_s(lease_id))
+            else:
+                found = await in_time((await self._leaders()).lease_remaining_s(lease_id))
+                await self.confirmed()
         if found is None:
             raise LeaseNotFound
         return found
@@ -217,6 +229,15 @@ class Node:
             if self._client is None:
                 self._client = await in_time(self._connect())
         return self._client
+
+
+@contextlib.contextmanager
+def refused_as(status: tuple[Any, str]) -> Iterator[None]:
+    """Without a leader: as etcd says it there, and without the addresses of the members. Raises: Refused."""
+    try:
+        yield
+    except Leaderless:
+        raise Refused(*status) from None
 
 
 async def in_time(work: Awaitable[T]) -> T:

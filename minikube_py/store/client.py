@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from minikube_py.env import Clock, Rng
-from minikube_py.errors import MinikubeError, NotLeader, OutcomeUnknown, RequestTooLarge, SessionExpired, Unavailable
+from minikube_py.errors import (
+    Leaderless,
+    MinikubeError,
+    NotLeader,
+    OutcomeUnknown,
+    RequestTooLarge,
+    SessionExpired,
+    Unavailable,
+)
 from minikube_py.fields.where import Where
 from minikube_py.index.reports import Explanation, IndexReport, explanation_from_plain, report_from_plain
 from minikube_py.mvcc.codec import from_plain, pack, where_to_plain
@@ -455,7 +463,8 @@ class StoreClient(CommandStorage):
             return Unavailable(f"the store gave no answer {after}")
         what = "leader" if call.for_leader else "member"
         last = f"; the last answer was: {call.refusal}" if call.refusal is not None else ""
-        return Unavailable(f"no {what} of the store was reached {after}: {self._route.reasons()}{last}")
+        error = Leaderless if call.for_leader else Unavailable
+        return error(f"no {what} of the store was reached {after}: {self._route.reasons()}{last}")
 
     async def _ping_forever(self) -> None:
         """A connection that only receives may have died long ago."""

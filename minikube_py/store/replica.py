@@ -14,6 +14,7 @@ from typing import Any
 from minikube_py.env import Rng
 from minikube_py.errors import (
     InvalidRequest,
+    Leaderless,
     MinikubeError,
     NoSpace,
     NotLeader,
@@ -149,7 +150,7 @@ class Replica:
         self._watch_role()
         if self._reads.size:
             for done in self._reads.expired(self._ticks, self.config.read_ticks):
-                self.tell(done, Unavailable("there is no leader to confirm the read; try again"))
+                self.tell(done, Leaderless("there is no leader to confirm the read; try again"))
 
     def receive(self, message: Message) -> None:
         """A message from another member. A SNAPSHOT counts only once its bytes have all arrived."""
