@@ -268,7 +268,7 @@ class Order:
     def __call__(self, queued: QueuedPodInfo) -> Place:
         try:
             return Place(self, queued, self._plugin.sort_key(queued) if self._has_key else None)
-        except Exception as error:
+        except RAISED as error:
             self._tell(queued, error)
             return Place(self, queued, None)
 
@@ -278,11 +278,11 @@ class Order:
                 return bool(self._plugin.less(one.queued, other.queued))
             if one.key is not None and other.key is not None:
                 return bool(one.key < other.key)
-        except Exception as error:
+        except RAISED as error:
             self._tell(one.queued, error)
         return PrioritySort().less(one.queued, other.queued)
 
-    def _tell(self, queued: QueuedPodInfo, error: Exception) -> None:
+    def _tell(self, queued: QueuedPodInfo, error: BaseException) -> None:
         if not self._told:
             self._told = True
             text = "the order of pod %s fails, logged once; such pods are in the order of PrioritySort: %s"

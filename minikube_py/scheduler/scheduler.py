@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from minikube_py.client.events import NORMAL, WARNING
@@ -20,7 +19,7 @@ from minikube_py.client.rest import NODES, PODS, Object, ResourceRef, RestClient
 from minikube_py.client.timers import Timer, Timers
 from minikube_py.client.transport import ApiTransport
 from minikube_py.client.unreadable import unreadable_metrics
-from minikube_py.env import Clock, Outside
+from minikube_py.env import Clock, Outside, ended
 from minikube_py.scheduler.binding import Bindings
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
@@ -180,10 +179,10 @@ class Scheduler:
 
     async def stop(self) -> None:
         """Idempotent. Bindings in progress are abandoned: the next start shows whether they took effect."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        if (task := self._task) is not None:
+            self._task = None
+            task.cancel()
+            await ended(task)
         await self._pods.stop()
         await self._nodes.stop()
         await self._lent.stop()
@@ -199,8 +198,9 @@ class Scheduler:
     @property
     def failure(self) -> BaseException | None:
         """The error that ended the scheduler, if any: a bug."""
-        if self._task is not None and self._task.done() and not self._task.cancelled():
-            return self._task.exception()
+        if self._task is not None and self._task.done():
+            cancelled = self._task.cancelled()
+            return asyncio.CancelledError("code that it called") if cancelled else self._task.exception()
         return self._pods.failure or self._nodes.failure or self._lent.failure or self.kinds.failure
 
     # --- framework.Handle -------------------------------------------------------------------------------------------

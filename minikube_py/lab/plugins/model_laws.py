@@ -11,7 +11,7 @@ import numpy as np
 from minikube_py.lab.conformance.check import Failure, Part
 from minikube_py.lab.conformance.program import Broken
 from minikube_py.lab.plugins.drawn import Case, Words, drawn_case, least, listing, words_of
-from minikube_py.own_code import module_of
+from minikube_py.own_code import module_of, told
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.flow.checking import Asking
@@ -21,6 +21,7 @@ from minikube_py.scheduler.flow.models import MODELS, model_named
 from minikube_py.scheduler.flow.problem import Problem, faults
 from minikube_py.scheduler.flow.solvers import available
 from minikube_py.scheduler.objects import project_node, project_pod
+from minikube_py.scheduler.rules import RAISED
 
 Say = Callable[[str], None]
 COUNTS: Final = (1, 3, 40)
@@ -192,6 +193,10 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
             law(subject, case)
         except ModelError as error:
             raise Broken("every arc has an integer cost and capacity", str(error)) from error
+        except Broken:
+            raise
+        except RAISED as error:
+            raise Broken(f"{name}: it answers", told(error)) from error
 
     last: list[Broken] = []
     for number in range(examples):
@@ -215,5 +220,3 @@ def judge(name: str, subject: Subject, words: Words, examples: int, seed: int) -
         found = last[0]
         part.failure = Failure(found.law, found.wanted, f"{listing(case)}\n# {found.law}:\n#   {found.wanted}")
     return part
-
-

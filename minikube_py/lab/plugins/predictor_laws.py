@@ -10,7 +10,9 @@ import numpy as np
 
 from minikube_py.lab.conformance.check import Failure, Part
 from minikube_py.lab.conformance.program import Broken
+from minikube_py.own_code import told
 from minikube_py.scheduler.prediction.predictor import FloatArray, Past, PredictionError, asked, predictor_named
+from minikube_py.scheduler.rules import RAISED
 from minikube_py.sim.shrinking import Rounds, fewest
 
 Say = Callable[[str], None]
@@ -157,6 +159,8 @@ def judge(name: str, subject: Subject, examples: int, seed: int) -> Part:
             return found
         except PredictionError as error:
             return Broken("a number not below 0", str(error))
+        except RAISED as error:
+            return Broken("it answers", told(error))
         return None
 
     for number in range(examples):

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from minikube_py.own_code import RAISED, told
+from minikube_py.own_code import told
 from minikube_py.scheduler.flow.model import Arc, Machines, ModelError, Task
 from minikube_py.scheduler.flow.problem import AMOUNT_MAX, COST_MAX
 from minikube_py.scheduler.framework import IntArray
+from minikube_py.scheduler.rules import RAISED
 
 T = TypeVar("T")
+
+
+def shown(value: object) -> str:
+    try:
+        return repr(value)[:200]
+    except RAISED:
+        return f"a {type(value).__name__}"
 
 
 class Asking:
@@ -29,23 +38,46 @@ class Asking:
 
     def ask(self, arc: str, question: Callable[..., T], *given: Any) -> T:
         """Raises: ModelError."""
-        try:
+        with self.guarded(arc):
             return question(*given)
+
+    @contextmanager
+    def guarded(self, arc: str) -> Iterator[None]:
+        """Also for what is done with results: hashing, comparing and converting them runs the model's code. Raises:
+        ModelError."""
+        try:
+            yield
+        except ModelError:
+            raise
         except RAISED as error:
             raise self.fail(arc, told(error)) from error
+
+    def classes(self, arc: str, question: Callable[..., Any], *given: Any) -> list[Hashable]:
+        """Raises: ModelError."""
+        found = self.ask(arc, question, *given)
+        if isinstance(found, str) or not isinstance(found, Iterable):
+            raise self.fail(arc, f"returned {shown(found)}; a sequence of equivalence classes is expected")
+        classes = self.ask(arc, list[Hashable], found)
+        for each in classes:
+            try:
+                dict.fromkeys([each])
+            except RAISED:
+                raise self.fail(arc, f"the equivalence class {shown(each)} is not hashable") from None
+        return classes
 
     def arc(self, arc: str, question: Callable[..., Arc], *given: Any) -> Arc:
         """Raises: ModelError."""
         found = self.ask(arc, question, *given)
         try:
             cost, capacity, min_flow = found
-        except (TypeError, ValueError):
-            raise self.fail(arc, f"returned {found!r}; Arc(cost, capacity, min_flow) is expected") from None
-        return Arc(
-            self._number(arc, "cost", cost, -COST_MAX, COST_MAX),
-            self._number(arc, "capacity", capacity, 0, AMOUNT_MAX),
-            self._number(arc, "min_flow", min_flow, 0, AMOUNT_MAX),
-        )
+        except RAISED:
+            raise self.fail(arc, f"returned {shown(found)}; Arc(cost, capacity, min_flow) is expected") from None
+        with self.guarded(arc):
+            return Arc(
+                self._number(arc, "cost", cost, -COST_MAX, COST_MAX),
+                self._number(arc, "capacity", capacity, 0, AMOUNT_MAX),
+                self._number(arc, "min_flow", min_flow, 0, AMOUNT_MAX),
+            )
 
     def _number(self, arc: str, what: str, value: Any, low: int, high: int) -> int:
         return int(self._numbers(lambda _: arc, what, np.array([value], getattr(value, "dtype", None)), low, high)[0])
@@ -59,7 +91,7 @@ class Asking:
 
         try:
             cost, capacity = (np.broadcast_to(np.asarray(part), len(machines)) for part in found)
-        except (TypeError, ValueError):
+        except RAISED:
             text = (
                 f"returned {type(found).__name__}; Arcs(cost, capacity) is wanted, each one number or {len(machines)}"
             )
@@ -71,12 +103,12 @@ class Asking:
 
     def _numbers(self, named: Callable[[int], str], what: str, values: Any, low: int, high: int) -> IntArray:
         if values.dtype.kind not in "iuf" and len(values):
-            raise self.fail(named(0), f"{what} is {values.tolist()[0]!r}; a whole number is expected")
+            raise self.fail(named(0), f"{what} is {shown(values.tolist()[0])}; a whole number is expected")
         with np.errstate(invalid="ignore"):
             wrong = ~((values >= low) & (values <= high) & (values == np.floor(values)))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            text = f"{what} is {values.tolist()[at]!r}; a whole number from {low} to {high} is expected"
+            text = f"{what} is {shown(values.tolist()[at])}; a whole number from {low} to {high} is expected"
             raise self.fail(named(at), text)
         found: IntArray = values.astype(np.int64)
         return found
@@ -86,9 +118,9 @@ class Asking:
         found = self.ask(arc, question, *given)
         if found is None:
             return None
-        positions = np.asarray(found)
+        positions = self.ask(arc, np.asarray, found)
         if positions.size == 0:
             return np.zeros(0, np.int64)
         if positions.dtype.kind not in "iu" or positions.min() < 0 or positions.max() >= count:
-            raise self.fail(arc, f"returned {found!r}; positions within the {count} machines are expected")
+            raise self.fail(arc, f"returned {shown(found)}; positions within the {count} machines are expected")
         return np.unique(positions.astype(np.int64))

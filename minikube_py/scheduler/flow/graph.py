@@ -20,6 +20,7 @@ from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import PodInfo
 
 SINK = 0
+UNKNOWN = "(unknown)"
 _UNDER_WAY = -1
 
 
@@ -139,9 +140,13 @@ class Graph:
 
     def build(self, classes: Sequence[TaskClass]) -> Problem:
         """Raises: ModelError, if it concerns all classes."""
+        asking = Asking(self._model.name, "all", Task(classes[0].task.pod))
+        with asking.guarded(UNKNOWN):
+            return self._built(classes, asking)
+
+    def _built(self, classes: Sequence[TaskClass], asking: Asking) -> Problem:
         model = self._model
         machines = self._machines(self.machine_slots)
-        asking = Asking(model.name, "all", Task(classes[0].task.pod))
         asking.ask("stats", model.prepare_stats, machines)
         asking.ask("stats", model.update_stats, machines)
         total = sum(each.task.count for each in classes)
@@ -192,7 +197,8 @@ class Graph:
         """None if the model failed: nodes already added stay, without supply."""
         own = _Own(self._node())
         try:
-            self._arcs_of(own, of)
+            with Asking(self._model.name, of.name, of.task).guarded(UNKNOWN):
+                self._arcs_of(own, of)
         except ModelError as error:
             self.failed[number] = error
             return None
@@ -214,7 +220,7 @@ class Graph:
         machines = self._machines(of.slots)
         self._unscheduled(own, task, asking)
         seen: dict[Hashable, int] = {}
-        for ec in asking.ask("task -> class", model.get_task_equiv_classes, task):
+        for ec in asking.classes("task -> class", model.get_task_equiv_classes, task):
             arc = asking.arc(f"task -> {ec}", model.task_to_equiv_class_aggregator, task, ec)
             if arc.capacity:
                 node = self._equiv_class(own, of, ec, machines, asking, seen)
@@ -223,6 +229,8 @@ class Graph:
         for position in () if preferred is None else preferred.tolist():
             machine = machines[position]
             arc = asking.arc(f"task -> {machine.name}", model.task_to_resource_node, task, machine)
+            if arc.min_flow:
+                raise asking.fail(f"task -> {machine.name}", f"min_flow is {arc.min_flow}; 0 is expected")
             room = min(arc.capacity * task.count, int(of.room[position]))
             self._part(own, own.node, of, np.array([position]), room, arc.cost, "")
 
@@ -239,7 +247,7 @@ class Graph:
         seen[ec] = _UNDER_WAY
         node = self._node()
         model, name = self._model, str(ec)
-        for other in asking.ask(f"{name} -> class", model.get_equiv_class_to_equiv_classes_arcs, ec):
+        for other in asking.classes(f"{name} -> class", model.get_equiv_class_to_equiv_classes_arcs, ec):
             arc = asking.arc(f"{name} -> {other}", model.equiv_class_to_equiv_class, ec, other)
             if arc.capacity:
                 end = self._equiv_class(own, of, other, machines, asking, seen)

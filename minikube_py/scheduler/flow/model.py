@@ -28,7 +28,7 @@ TASK_TYPES: Final = ("turtle", "sheep", "rabbit", "devil")
 
 
 class Arc(NamedTuple):
-    """`capacity`: how many pods may use the arc; `min_flow`: how many must."""
+    """`capacity`: how many pods may use the arc; `min_flow`: how many must, between tasks and classes; 0 elsewhere."""
 
     cost: int
     capacity: int = 1
@@ -289,6 +289,9 @@ class CostModel:
 
 def _each(price: Callable[[Machine], Arc], machines: Machines) -> Arcs:
     arcs = [price(machine) for machine in machines]
+    for arc, machine in zip(arcs, machines, strict=True):
+        if any(arc[2:]):
+            raise ValueError(f"min_flow of machine {machine.name} is {arc[2]}; only arcs between classes have one")
     # Unconverted: the graph rejects non-integers, naming the machine.
     cost, capacity = np.array([arc[0] for arc in arcs]), np.array([arc[1] for arc in arcs])
     return Arcs(cost, capacity) if arcs else Arcs(np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minikube_py.own_code import RAISED, BadCode, find_class, name_of, told
+from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.flow.coco import Coco
 from minikube_py.scheduler.flow.model import Arc, Arcs, CostModel, EquivClass, Machine, Machines, Task
@@ -22,6 +22,7 @@ from minikube_py.scheduler.flow.shared import OneClass, Slots
 from minikube_py.scheduler.flow.wharemap import WhareMap
 from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PodSpec
+from minikube_py.scheduler.rules import RAISED
 
 MAX_ARC_COST: Final = 100_000_000
 OMEGA: Final = 1000
@@ -266,9 +267,12 @@ def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> Cos
             raise ConfigError(f"{target} is not derived from minikube_py.scheduler.flow.CostModel")
     try:
         model: CostModel = kind(args, rng)
+        model.name = name_of(kind, target, "name")
+        tiers = model.machine_classes
     except ConfigError:
         raise
     except RAISED as error:
         raise ConfigError(f"cost model {target}: {told(error)}") from error
-    model.name = name_of(kind, target, "name")
+    if not isinstance(tiers, int) or tiers < 0:
+        raise ConfigError(f"cost model {target}: machine_classes is {tiers!r}; a whole number from 0 is expected")
     return model

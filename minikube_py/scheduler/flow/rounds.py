@@ -17,6 +17,7 @@ import numpy as np
 
 from minikube_py.client.timers import Timers
 from minikube_py.fields.times import parse_time
+from minikube_py.own_code import told
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.filtering import fitting_of, fitting_slots
 from minikube_py.scheduler.flow.exchange import NODES_MAX, Exchange, Offer, Relieved, exchanges, offers
@@ -27,6 +28,7 @@ from minikube_py.scheduler.flow.problem import Infeasible
 from minikube_py.scheduler.framework import Code, CycleState, Diagnosis, IntArray, PluginError
 from minikube_py.scheduler.objects import NodeInfo, PodInfo, QueuedPodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, prepare
+from minikube_py.scheduler.rules import RAISED
 from minikube_py.scheduler.scoring import Choice
 
 if TYPE_CHECKING:
@@ -181,7 +183,7 @@ class Rounds:
         except (ModelError, Infeasible) as error:
             text = str(error) if isinstance(error, ModelError) else f"no flow: {error}"
             self._broken([queued for each in classes for queued in each.pods], text, started_s)
-        self._forget(classes)
+        self._forget(each.of for each in classes)
         for number, reason in graph.failed.items():
             self._broken(classes[number].pods, str(reason), started_s)
         self._busy_s += self._scheduler.clock.monotonic_s() - began_s
@@ -221,12 +223,10 @@ class Rounds:
             try:
                 own = model.task_key(task)
                 key = (pod.uid if signature is None else signature, task.job, own, _labels_that_matter(pod))
-                found = by_key.get(key)
-            except Exception as error:
-                self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {error!r}", started_s)
+                found = by_key.setdefault(key, _Class(task.job))
+            except RAISED as error:
+                self._broken([queued], f"cost model {model.name}: task_key, pod {pod.key}: {told(error)}", started_s)
                 continue
-            if found is None:
-                found = by_key[key] = _Class(task.job)
             found.pods.append(queued)
         return [each for each in by_key.values() if self._prepare(each, started_s)]
 
@@ -270,12 +270,12 @@ class Rounds:
                 found.append((each, placements, graph.unscheduled_price(number, problem)))
         return found
 
-    def _forget(self, classes: Iterable[_Class]) -> None:
+    def _forget(self, tasks: Iterable[Task]) -> None:
         model = self._plugin.model
-        for each in classes:
+        for task in tasks:
             try:
-                model.remove_task(each.of)
-            except Exception:
+                model.remove_task(task)
+            except RAISED:
                 # The model's own cleanup failed, but the pods are placed.
                 logger.exception("remove_task of cost model %s", model.name)
 
@@ -299,11 +299,10 @@ class Rounds:
                     self._known[name] = None
                     model.add_machine(Machine(info))
                 model.gather_stats(Machine(info))
-        except Exception as error:
+        except RAISED as error:
             self._version = -1
-            raise ModelError(
-                f"cost model {model.name}: class all, arc machine {name}, pod (none): {error!r}"
-            ) from error
+            text = f"cost model {model.name}: class all, arc machine {name}, pod (none): {told(error)}"
+            raise ModelError(text) from error
         self._version = columns.version
 
     # --- repair and commit ------------------------------------------------------------------------------------------
@@ -444,7 +443,7 @@ class Rounds:
             return exchanges(graph, plugin.solver, task, found)
         finally:
             self.arcs += graph.size[1]
-            plugin.model.remove_task(task)
+            self._forget([task])
 
     def _evict(self, queued: QueuedPodInfo, exchange: Exchange, started_s: float) -> None:
         node, victims = exchange.offer.node, exchange.offer.victims

@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from minikube_py.own_code import RAISED, BadCode, find_class, name_of, require_one, told
+from minikube_py.own_code import BadCode, find_class, name_of, require_one, told
 from minikube_py.scheduler.configuration.merging import ConfigError, refuse_unknown
+from minikube_py.scheduler.rules import RAISED
 
 GROUP: Final = "minikube_py.predictors"
 STEP_MINUTES: Final = 5
@@ -107,14 +108,14 @@ def asked(predictor: Any, past: Past, where: str) -> float:
     """Its prediction. `where`: names the resource and node. Raises: PredictionError."""
     try:
         found = predictor.peak(past)
+        if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
+            shown = f"a {type(found).__name__}"
+        elif 0 <= found < math.inf:
+            return float(found)
+        else:
+            shown = f"{found:g}"
     except RAISED as error:
         raise PredictionError(f"predictor {predictor.name}: peak of {where}: {told(error)}") from error
-    if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
-        shown = f"a {type(found).__name__}"
-    elif math.isfinite(found) and found >= 0:
-        return float(found)
-    else:
-        shown = f"{float(found):g}"
     raise PredictionError(f"predictor {predictor.name}: peak of {where} is {shown}; a number not below 0 is expected")
 
 
@@ -147,4 +148,7 @@ def predictor_named(target: str, args: Mapping[str, Any] | None = None) -> Any:
     for attribute, usual in (("samples", Predictor.samples), ("looks_ahead", False)):
         if not hasattr(predictor, attribute):
             setattr(predictor, attribute, usual)
+    if not isinstance(predictor.samples, int) or predictor.samples < 1:
+        text = f"samples is {predictor.samples!r}; a whole number from 1 is expected"
+        raise ConfigError(f"predictor {target}: {text}")
     return predictor

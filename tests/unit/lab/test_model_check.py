@@ -71,6 +71,26 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     assert "there is no cost model 'NOT_THERE'; the models are: TRIVIAL, " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("return Arc(1_000_000 +", "raise SystemExit(3) # (", "SystemExit: 3 (mine.py, line 7)"),
+        ("return Arc(1_000_000 +", "raise GeneratorExit # (", "GeneratorExit (mine.py, line 7)"),
+        ("return Arcs(machines", "return None # (machines", "returned NoneType; Arcs("),
+        ("import random", "raise SystemExit(3)", "mine.py cannot be run: SystemExit: 3 (mine.py, line 2)"),
+        ("class Mine(CostModel):", "class Mine(CostModel):\n    machine_classes = -1", "machine_classes is -1; a"),
+    ],
+)
+def test_whatever_a_model_raises_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: str
+) -> None:
+    path = tmp_path / "mine.py"
+    assert old in RIGHT
+    path.write_text(RIGHT.replace(old, new))
+    assert main.main(["model", "check", f"{path}:Mine", "--examples", "5"]) in (1, 2)
+    assert told in "".join(capsys.readouterr())
+
+
 def test_a_round_is_measured_and_every_pod_placed(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--nodes", "6,9", "--pods", "50", "--classes", "3", "--model", "CPU_MEM,TRIVIAL", "--solver", "numpy"]
     assert main.main(["bench", "flow", *arguments]) == 0

@@ -71,3 +71,26 @@ def test_the_command_tells_what_was_judged_and_exits_with_1_where_a_law_is_broke
     assert "predictor Mine: peak of a node is nan; a number not below 0 is expected" in capsys.readouterr().out
     assert main.main(["predictor", "check", "nobody"]) == 2
     assert "there is no predictor 'nobody'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("raise SystemExit(3) #", "peak of a node: SystemExit: 3 (mine.py, line 8)"),
+        ("raise __import__('asyncio').CancelledError #", "peak of a node: CancelledError (mine.py, line 8)"),
+        ("return None #", "peak of a node is a NoneType; a number not below 0 is expected"),
+    ],
+)
+def test_whatever_a_predictor_raises_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], new: str, told: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(RIGHT.replace("return others +", new))
+    assert main.main(["predictor", "check", f"{path}:Mine", "--examples", "5"]) == 1
+    assert told in capsys.readouterr().out
+    path.write_text(RIGHT.replace("samples = 12", "samples = float('nan')"))
+    assert main.main(["predictor", "check", f"{path}:Mine"]) == 2
+    assert "samples is nan; a whole number from 1 is expected" in capsys.readouterr().err
+    path.write_text("raise SystemExit(3)")
+    assert main.main(["predictor", "check", f"{path}:Mine"]) == 2
+    assert "mine.py cannot be run: SystemExit: 3 (mine.py, line 1)" in capsys.readouterr().err

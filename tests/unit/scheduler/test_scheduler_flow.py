@@ -239,6 +239,118 @@ async def test_a_cost_model_that_fails_leaves_the_pods_pending_and_all_else_runn
         assert [record.message for record in caplog.records] == [message]
 
 
+ODD = """
+import asyncio
+from minikube_py.scheduler.flow import Arc, CostModel
+
+def raised(error):
+    raise error
+
+class Unprintable:
+    def __repr__(self):
+        raise SystemExit(3)
+    __str__ = __hash__ = __index__ = __iter__ = __len__ = __array__ = __repr__
+
+class Odd(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(9)
+
+    def equiv_class_to_resource_node(self, ec, machine):
+        return Arc(1, 9)
+
+    def {method}(self, *given):
+        {body}
+"""
+CANCELLED, EXITED = "raised(asyncio.CancelledError())", "raised(SystemExit(3))"
+UNSCHEDULED = "class default (2 pods like p), arc task -> unscheduled, pod default/p: "
+CLASSES = "class default (2 pods like p), arc task -> class, pod default/p: "
+PREFERRED = "class default (2 pods like p), arc task -> machine, pod default/p: "
+STATS = "class all, arc stats, pod default/p: "
+MACHINE = "class all, arc machine a, pod (none): "
+SINK = "class all, arc unscheduled default -> sink, pod default/p: "
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "told"),
+    [
+        *(
+            (method, body, f"{where}{name}")
+            for method, where in (
+                ("task_to_unscheduled_agg", UNSCHEDULED),
+                ("get_task_equiv_classes", CLASSES),
+                ("get_task_preference_arcs", PREFERRED),
+                ("add_task", "class default (2 pods like p), arc add_task, pod default/p: "),
+                ("prepare_stats", STATS),
+                ("update_stats", STATS),
+                ("add_machine", MACHINE),
+                ("gather_stats", MACHINE),
+                ("unscheduled_agg_to_sink", SINK),
+                ("leaf_resource_nodes_to_sink", "class machines, arc leaf -> machines, pod (none): "),
+                ("task_key", "task_key, pod default/p: "),
+            )
+            for body, name in (
+                (CANCELLED, "CancelledError (odd.py, line "),
+                (EXITED, "SystemExit: 3 (odd.py, line "),
+                ("raised(MemoryError())", "MemoryError (odd.py, line "),
+            )
+        ),
+        ("task_to_unscheduled_agg", "return Unprintable()", UNSCHEDULED + "returned a Unprintable; Arc("),
+        ("task_to_unscheduled_agg", "return Arc(Unprintable())", UNSCHEDULED),
+        ("task_to_unscheduled_agg", "return Arc([1, 2])", UNSCHEDULED),
+        ("task_to_unscheduled_agg", "return Arc(10**400)", UNSCHEDULED + "cost is 1000"),
+        ("task_to_unscheduled_agg", "return Arc(1, 1, -1)", UNSCHEDULED + "min_flow is -1"),
+        ("get_task_equiv_classes", "return None", CLASSES + "returned None; a sequence of equivalence classes"),
+        ("get_task_equiv_classes", "return 'cluster'", CLASSES + "returned 'cluster'; a sequence of"),
+        ("get_task_equiv_classes", "return [[]]", CLASSES + "the equivalence class [] is not hashable"),
+        ("get_task_equiv_classes", "return [([],)]", CLASSES + "the equivalence class ([],) is not hashable"),
+        ("get_task_equiv_classes", "return [Unprintable()]", CLASSES + "the equivalence class a Unprintable is not"),
+        ("get_task_equiv_classes", "yield raised(SystemExit(3))", CLASSES + "SystemExit: 3 (odd.py"),
+        ("get_equiv_class_to_equiv_classes_arcs", "return 7", "arc cluster -> class, pod default/p: returned 7; a seq"),
+        ("get_task_preference_arcs", "return Unprintable()", PREFERRED),
+        ("get_task_preference_arcs", "return [float('nan')]", PREFERRED + "returned [nan]; positions within"),
+        ("get_outgoing_equiv_class_pref_arcs", "return [-1]", "arc cluster -> machines, pod default/p: returned [-1]"),
+        ("equiv_class_to_resource_node", "return Arc(1, 1, 1)", "ValueError: min_flow of machine a is 1; only arcs"),
+        ("equiv_class_to_resource_nodes", "return Unprintable()", "returned Unprintable; Arcs(cost, capacity) is"),
+        ("unscheduled_agg_to_sink", "return None", SINK + "returned None; Arc("),
+        ("prepare_stats", "self.machine_classes = None", "class all, arc (unknown), pod default/p: TypeError"),
+        ("task_key", "return []", "task_key, pod default/p: TypeError: unhashable type: 'list'"),
+        ("task_key", "return Unprintable()", "task_key, pod default/p: SystemExit: 3 (odd.py"),
+    ],
+)
+async def test_whatever_a_cost_model_raises_or_returns_its_pods_wait_and_all_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, method: str, body: str, told: str
+) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(ODD.replace("{method}", method).replace("{body}", body))
+    async with flowing(flow_config(costModel=f"{path}:Odd"), a={}) as world:
+        with caplog.at_level(logging.ERROR):
+            world.pods("p", "p2")
+            await settle()
+        message = world.api.condition("p")["message"]
+        assert message.startswith("cost model Odd: ") and told in message
+        assert world.api.condition("p2")["message"].startswith("cost model Odd: ")
+        assert message in [record.message for record in caplog.records]
+        assert len(caplog.records) == (2 if method == "task_key" else 1)
+        world.api.pod("theirs")
+        await settle()
+        assert world.where("p", "p2", "theirs") == ["", "", "a"]
+
+
+@pytest.mark.parametrize("body", [CANCELLED, EXITED, "raise OSError('no disk')"])
+async def test_a_cost_model_that_cannot_forget_a_task_does_not_undo_its_placement(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, body: str
+) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(ODD.replace("{method}", "remove_task").replace("{body}", body))
+    async with flowing(flow_config(costModel=f"{path}:Odd"), a={}) as world:
+        world.pods("p", "p2")
+        await settle()
+        world.pods("p3")
+        await settle()
+        assert world.where("p", "p2", "p3") == ["a", "a", "a"]
+    assert "remove_task of cost model Odd" in caplog.text
+
+
 async def test_a_model_that_fails_for_one_class_places_the_others(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
     path.write_text(BAD)
