@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scheduler_laws import check_counts, check_forms, check_kept, check_nominations, same_columns
 from scheduler_reference import Lent
@@ -300,6 +300,7 @@ def decided(evaluator: Evaluator, obj: Obj) -> object:
 
 
 @settings(max_examples=60)
+@example(153, 36)  # A node with a nominated pod is gone.
 @given(st.integers(0, 2**32), st.integers(5, 40))
 def test_beside_nominated_pods_a_kept_result_decides_as_a_new_one(seed: int, steps: int) -> None:
     rng = random.Random(seed)
