@@ -148,7 +148,6 @@ class Evaluator:
         columns, known = self.columns, kept.barred
         if known is not None and not wide.filters and known.rivals == rivals:
             changed = columns.changed_since(known.version)
-            # A barred node may be gone, and its slot another's.
             if changed is not None and set(changed).isdisjoint((*columns.slots_of(rivals), *known.statuses)):
                 kept.barred = known._replace(version=columns.version)
                 return known.statuses
