@@ -57,7 +57,7 @@ NUMBERS = {
     "store/protocol": "VERSION=3 SERIALIZABLE=1",
     "store/upkeep": "PROPOSE=0",
     "wal/record": r"MAGIC=b'\xd7WL' HEADER_BYTES=16",
-    "wal/seed": "POLYNOMIAL=3988292384 ONE=2147483648 ORDER=4294967295",
+    "wal/checksums": "POLYNOMIAL=3988292384 ONE=2147483648 ORDER=4294967295",
     "wal/segment": "FORMAT_VERSION=1 HEAD_BYTES=4096",
 }
 SWITCHES = {
