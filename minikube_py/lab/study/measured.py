@@ -183,7 +183,8 @@ class Measured:
         """One picture per entry of the design's `pictures`: a figure by a factor, a line per candidate, a panel per
         level of `panels`."""
         wanted = self.design.raw.get("pictures", []) if plots.available() else []
-        made = [(each, folder / f"{name}-{each['name']}.png") for each in wanted]
+        there = [each for each in wanted if any(self._of_block(each["block"], each.get("where", {})))]
+        made = [(each, folder / f"{name}-{each['name']}.png") for each in there]
         return [
             (self.labels.get(f"caption {each['name']}", str(each["caption"])), self._draw(each, path, self.labels))
             for each, path in made
