@@ -76,6 +76,8 @@ def _print(verdict: Verdict) -> None:
         print(f"\nmicroseconds per pod over {verdict.costs[0].nodes:,} nodes; -: not implemented")
         print(table(heads, rows, {"FILTER", "SCORE"}))
         print("\n" + "\n".join(verdict.notes))
+    if verdict.unjudged:
+        print(f"\nno law looks at: {', '.join(verdict.unjudged)}")
     print(f"\n{verdict.plugin}: {'all laws hold' if verdict.holds else 'broken'}")
 
 

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from inspect import getmodule
 from typing import Any, Final
 
 from hypothesis.strategies import randoms
@@ -27,6 +29,10 @@ HASH_SEEDS: Final = ("1", "2")
 DIGESTED: Final = 40
 ERRORS_MAX: Final = 10
 PROCESS_LIMIT_S: Final = 600
+UNJUDGED: Final = (
+    *("less", "sort_key", "gate_key", "bounds", "add_pod", "remove_pod", "post_filter", "post_filter_through"),
+    *("pre_bind", "bind", "post_bind"),
+)
 
 Say = Callable[[str], None]
 
@@ -60,6 +66,8 @@ class Verdict:
     parts: list[Part] = field(default_factory=list)
     costs: list[bench.Cost] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+    """Its methods that no law calls: they wait, write, order the queue or need a pod that fits nowhere."""
 
     @property
     def holds(self) -> bool:
@@ -70,11 +78,10 @@ def subject_of(target: str, args: Mapping[str, Any]) -> tuple[Subject, Words]:
     """Raises: ConfigError."""
     (own,) = own_plugins([target]).values()
     place = target.rpartition(":")[0]
-    module = module_of(place) if place else None
     subject = Subject(own, args)
     # Constructed once, so that construction errors are reported first.
-    World(subject, ())
-    return subject, words_of(module)
+    made = World(subject, ()).plugin.plugin
+    return subject, words_of(module_of(place) if place else getmodule(type(made)), args)
 
 
 def check(
@@ -88,6 +95,8 @@ def check(
     """Raises: ConfigError."""
     subject, words = subject_of(target, args)
     verdict = Verdict(subject.own.name, World(subject, ()).plugin.scope)
+    own = World(subject, ()).plugin.plugin
+    verdict.unjudged = [method for method in UNJUDGED if callable(getattr(own, method, None))]
     for name, (what, _) in PARTS.items():
         say(what.format(examples))
         verdict.parts.append(judge(name, subject, words, examples, seed))
@@ -155,7 +164,9 @@ def _in_other_processes(target: str, args: Mapping[str, Any], seed: int) -> Part
             words, env=environment, capture_output=True, text=True, timeout=PROCESS_LIMIT_S, check=False
         )
         answers.append(ran.stdout.strip() if ran.returncode == 0 else (ran.stderr.strip().splitlines() or ["?"])[-1])
-    if answers[0] != answers[1]:
+        if ran.returncode:
+            part.failure = Failure("it answers in any process", answers[-1])
+    if part.failure is None and answers[0] != answers[1]:
         text = "look for the order of a set, for hash(), id(), time or random"
         part.failure = Failure(
             "equal clusters have equal answers in any process", f"{answers[0]} and {answers[1]}; {text}"
@@ -171,13 +182,16 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "parts": [part.as_json() for part in verdict.parts],
         "costs": [cost._asdict() for cost in verdict.costs],
         "notes": verdict.notes,
+        "unjudged": verdict.unjudged,
     }
 
 
 def main(target: str, args: str, seed: str) -> None:
     """Runs in a separate process: the digest of the plugin's results."""
-    subject, words = subject_of(target, json.loads(args))
-    print(laws.digest(subject, words, int(seed), DIGESTED))
+    with redirect_stdout(sys.stderr):  # What the plugin prints is no part of it.
+        subject, words = subject_of(target, json.loads(args))
+        found = laws.digest(subject, words, int(seed), DIGESTED)
+    print(found)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any, Final
 
 Object = dict[str, Any]
@@ -41,9 +41,20 @@ class Case:
     others_bound: tuple[Object, ...] = ()
 
 
-def words_of(module: ModuleType | None, more: Sequence[str] = ()) -> Words:
-    """The strings in a module that could name resources or labels."""
-    found: dict[str, None] = dict.fromkeys(more)
+def texts_of(args: Any) -> Iterator[str]:
+    """The strings in a plugin's args, keys of mappings included."""
+    if isinstance(args, str):
+        yield args
+    elif isinstance(args, Iterable):
+        for each in args:
+            yield from texts_of(each)
+        if isinstance(args, Mapping):
+            yield from texts_of(args.values())
+
+
+def words_of(module: ModuleType | None, args: Mapping[str, Any] = MappingProxyType({})) -> Words:
+    """The strings in a plugin's args and module that could name resources or labels."""
+    found: dict[str, None] = dict.fromkeys(texts_of(args.values()))
     for name, value in vars(module).items() if module is not None else ():
         members = vars(value) if isinstance(value, type) else {name: value}
         if isinstance(value, type) and value.__module__ != getattr(module, "__name__", ""):

@@ -27,11 +27,12 @@ Law = Callable[[Subject, Case], None]
 
 
 def raises_nothing(subject: Subject, case: Case) -> None:
-    """It has a result for every pod and node."""
+    """It has a result for every pod and node, at every point that neither waits nor writes."""
     world = World.of(subject, case)
     for pod in pods_of(case.pods):
         try:
             world.says(pod)
+            world.passes(pod)
         except PluginError as error:
             raise Broken("it raises nothing", f"pod {pod.name}: {error}") from error
 

@@ -172,7 +172,7 @@ def check(
     subject = Subject(target, args)
     name = subject.make().name
     place = target.rpartition(":")[0]
-    words = words_of(module_of(place) if place else None)
+    words = words_of(module_of(place) if place else None, args)
     parts: list[Part] = []
     for law in LAWS:
         say(LAWS[law][0].format(examples))

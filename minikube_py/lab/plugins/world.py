@@ -73,7 +73,7 @@ class World:
         for pod in bound:
             self.cache.put_pod(project_pod(pod))
         self.columns = self.cache.columns
-        lent: Any = NoCluster(self.columns)
+        lent = NoCluster(self.columns)
         registry = {subject.own.name: subject.own.make}
         self.profile = Profile(subject.config, lent, registry)
         found = self.profile.plugin(subject.own.name)
@@ -112,6 +112,24 @@ class World:
             score = self.plugin.score(state, pod, node) if scores and fits[node.slot] else None
             found[node.name] = Said(status, score)
         return found
+
+    def passes(self, pod: PodInfo) -> None:
+        """Through the points before and after a node is chosen, on each that fits. Raises: what the plugin raises."""
+        plugin, own = self.plugin, self.plugin.plugin
+        self.profile.events()
+        for method, asked in (("kinds_needed", own), ("pre_enqueue", plugin)):
+            if hasattr(own, method):
+                getattr(asked, method)(pod)
+        prepared = self.prepared(pod)
+        if prepared is None:
+            return
+        fits = fitting(prepared, pod, self.columns.all())
+        for name in (node.name for node in self.nodes() if fits[node.slot]):
+            state = prepared.state.clone()
+            for method in ("reserve", "permit", "has_pre_bind", "unreserve"):
+                if hasattr(own, method):
+                    # An error of unreserve would only be logged.
+                    getattr(own if method == "unreserve" else plugin, method)(state, pod, name)
 
     def feasible(self, prepared: Prepared, pod: PodInfo) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.flatnonzero(fitting(prepared, pod, self.columns.all()))

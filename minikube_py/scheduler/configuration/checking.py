@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
@@ -14,12 +14,18 @@ from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import SchedulerConfig, load
 from minikube_py.scheduler.configuration.messages import API_VERSION, ARGS
 from minikube_py.scheduler.configuration.reading import read
+from minikube_py.scheduler.framework import Handle
+from minikube_py.scheduler.groups.state import Groups
+from minikube_py.scheduler.kinds import LentKinds
+from minikube_py.scheduler.metrics import Labels
+from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.profile import Profile, require_one_order
 
 
 class NoCluster:
-    """Lent to plugins that no scheduler runs: they are only made to see whether they can be, or are judged."""
+    """A whole Handle for plugins that no scheduler runs: they are only made to see whether they can be, or are judged.
+    Nothing is known but the nodes, nothing waits, and events, counts and requests are dropped."""
 
     client: Any = None
 
@@ -27,16 +33,42 @@ class NoCluster:
         self.columns = NodeColumns() if columns is None else columns
         self.clock = SystemClock()
         self.rng = random.Random(0)
-        self._lent = PluginInformers(InformerFactory(self.client, self.clock, random.Random(0)), self.clock)
+        factory = InformerFactory(self.client, self.clock, random.Random(0))
+        self._lent = PluginInformers(factory, self.clock)
+        self.kinds = LentKinds(factory, self.clock, lambda change: None, lambda: None)
+        self.groups = Groups()
 
     def informer(self, resource: ResourceRef, project: Callable[[Object], Any]) -> Informer[Any]:
         """One that is never started."""
         return self._lent.of(resource, project)
 
+    def pod(self, key: str) -> PodInfo | None:
+        return None
+
+    def tell(self, pod: PodInfo, reason: str, message: str) -> None: ...
+
+    def allow_waiting_pod(self, uid: str, plugin: str) -> bool:
+        return False
+
+    def reject_waiting_pod(self, uid: str, plugin: str, message: str) -> bool:
+        return False
+
+    def activate(self, pods: Iterable[PodInfo], *, after_error: bool = False) -> None: ...
+
+    def dry_run(self, pod: PodInfo) -> Any:
+        return None
+
+    def preempt(self, pod: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None: ...
+
+    def is_preempting(self, uid: str) -> bool:
+        return False
+
+    def count(self, metric: str, labels: Labels = ()) -> None: ...
+
 
 def checked(config: SchedulerConfig) -> SchedulerConfig:
     """`config`, whose profiles are made once to see that they can be. Raises: ConfigError."""
-    lent: Any = NoCluster()
+    lent: Handle = NoCluster()
     require_one_order([Profile.named(profile, lent, config.registry, config.gates) for profile in config.profiles])
     return config
 

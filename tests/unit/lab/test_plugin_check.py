@@ -9,7 +9,7 @@ import pytest
 
 from minikube_py.cli import main
 from minikube_py.lab.plugins.bench import Cost, notes
-from minikube_py.lab.plugins.check import PARTS, judge, subject_of
+from minikube_py.lab.plugins.check import PARTS, check, judge, subject_of
 from minikube_py.scheduler.config import ConfigError
 
 EXAMPLES = 60
@@ -231,3 +231,65 @@ def test_it_says_which_pods_share_results(tmp_path: Path, text: str, wanted: str
 def test_args_that_it_does_not_take_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='plugin "Mine" takes no args'):
         subject_of(subject(tmp_path, REVERSED), {"least": 1})
+
+
+POINTS = {
+    "permit": "permit(self, state, pod, node_name)",
+    "pre_enqueue": "pre_enqueue(self, pod)",
+    "has_pre_bind": "has_pre_bind(self, state, pod, node_name)",
+    "kinds_needed": "kinds_needed(self, pod)",
+    "unreserve": "reserve(self, state, pod, node_name):\n        pass\n    def unreserve(self, state, pod, node_name)",
+}
+
+
+@pytest.mark.parametrize("method", POINTS)
+def test_points_beyond_the_choice_are_judged(tmp_path: Path, method: str) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(f"class Mine:\n    def filter(self, *_): ...\n    def {POINTS[method]}:\n        return 1 / 0\n")
+    found = check(f"{mine}:Mine", {}, 5, with_bench=False)
+    assert found.parts[0].failure is not None and "ZeroDivisionError" in found.parts[0].failure.wanted
+
+
+def test_what_no_law_looks_at_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("class Mine:\n    async def bind(self, *_):\n        return 5\n")
+    assert main.main(["plugin", "check", f"{mine}:Mine", "--examples", "2", "--no-bench"]) == 0
+    assert "no law looks at: bind" in capsys.readouterr().out
+
+
+HANDED = """
+class Mine:
+    scope = "NODE"
+    def __init__(self, args, handle):
+        self.handle = handle
+        self.kinds = handle.kinds
+        print("made", object())
+    def score(self, state, pod, node):
+        print(pod, {"a", "b", "c"}, object())
+        self.handle.count("my_plugin_scored_total")
+        self.handle.tell(pod, "Scored", "by mine")
+        return 50 if self.handle.pod(pod.key) is None and not self.handle.is_preempting(pod.uid) else 0
+"""
+
+
+def test_it_gets_a_whole_handle_and_may_print(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(HANDED)
+    found = check(f"{mine}:Mine", {}, 5, with_bench=False)
+    assert found.holds, [part.failure for part in found.parts]
+
+
+def test_resources_that_the_args_name_are_drawn(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        """
+class Mine:
+    scope = "NODE"
+    def __init__(self, args):
+        self.resources = args["resources"]
+    def score(self, state, pod, node):
+        return 101 if any(node.allocatable.get(each["name"]) for each in self.resources) else 0
+"""
+    )
+    found = check(f"{mine}:Mine", {"resources": [{"name": "example.com/x"}]}, 30, with_bench=False)
+    assert next(part.name for part in found.parts if part.failure is not None) in ("raises", "range")
