@@ -124,10 +124,10 @@ class Eligible:
         name = next((each.values for each in term.fields if each.op == "in"), None)
         if needed:
             one = min(needed, key=lambda each: each.op != "in")
-            for value in set(one.values) if one.op == "in" else (None,):
+            for value in dict.fromkeys(one.values) if one.op == "in" else (None,):
                 self._by_label.setdefault((one.key, value), []).append(term)
         elif name is not None:
-            for value in set(name):
+            for value in dict.fromkeys(name):
                 self._by_name.setdefault(value, []).append(term)
         else:
             self._others.append(term)
