@@ -5,12 +5,53 @@ Limiting the count alone does not bound memory: an entry may be as long as a req
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 R = TypeVar("R")
+V = TypeVar("V")
 LENGTH_MAX: Final = 320
+_OBJECT_BYTES: Final = 56
+
+
+def bytes_of(value: object) -> int:
+    """About what texts, numbers and tuples of them take in memory."""
+    if isinstance(value, (str, bytes)):
+        return _OBJECT_BYTES + len(value)
+    if isinstance(value, (tuple, frozenset)):
+        return _OBJECT_BYTES + 8 * len(value) + sum(map(bytes_of, value))
+    return 32
+
+
+class Bounded:
+    """Values by key. Drops all when full, by their number or by the bytes that their keys take, which costs only
+    computing them again; an entry of more than a sixteenth of the bytes is not kept."""
+
+    def __init__(self, count_max: int = 10_000, bytes_max: int = 8 << 20) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._values: dict[Hashable, Any] = {}
+        self.bytes = 0
+
+    def known(self, key: Hashable) -> Any:
+        """The value of `key`, None if unknown."""
+        return self._values.get(key)
+
+    def __call__(self, key: Hashable, value: V, more_bytes: int = 0) -> V:
+        """The first value of `key`, which must differ for values that are not equal. `more_bytes`: of the value."""
+        known: V | None = self._values.get(key)
+        if known is not None:
+            return known
+        size = bytes_of(key) + more_bytes
+        if size > self._bytes_max // 16:
+            return value
+        if len(self._values) >= self._count_max or self.bytes + size > self._bytes_max:
+            self._values.clear()
+            self.bytes = 0
+        self._values[key] = value
+        self.bytes += size
+        return value
 
 
 def remembered(count: int, length_max: int = LENGTH_MAX) -> Callable[[Callable[[str], R]], Callable[[str], R]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.memo import Bounded
 from minikube_py.client.crew import Crew
 from minikube_py.client.informer import Handler, Informer
 from minikube_py.client.rest import EVENTS, Object, ResourceRef, delete_options, path_of
@@ -58,7 +58,7 @@ class GarbageCollector:
         self._orphan_queue: RateLimitingQueue[Item] = RateLimitingQueue(context.clock, timers=context.timers)
         self._monitored: dict[ResourceRef, ServedResource] = {}
         self._by_kind: dict[tuple[str, str], ServedResource] = {}
-        self._absent_owners: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._absent_owners = Bounded(ABSENT_OWNERS_MAX)
         self._deleters = Crew(
             self._config.gc_workers, lambda _: work(self._delete_queue, self.attempt_to_delete, self._failed), self.name
         )
@@ -276,8 +276,7 @@ class GarbageCollector:
             raise UnknownOwnerKind(f"no such kind is served: {owner.api_version} {owner.kind}")
         namespace = view.namespace if resource.namespaced else ""
         absent = (namespace, owner.uid)
-        if absent in self._absent_owners:
-            self._absent_owners.move_to_end(absent)
+        if self._absent_owners.known(absent):
             return None
         try:
             obj = await self._client.get(resource.ref, owner.name, namespace)
@@ -288,9 +287,7 @@ class GarbageCollector:
             if obj["metadata"]["uid"] == owner.uid:
                 metadata: Object = obj["metadata"]
                 return metadata
-        self._absent_owners[absent] = None
-        if len(self._absent_owners) > ABSENT_OWNERS_MAX:
-            self._absent_owners.popitem(last=False)
+        self._absent_owners(absent, True)
         return None
 
     async def _finish_foreground(self, item: Item, view: MetaView) -> None:

@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from minikube_py.api.label_selectors import NOTHING, InvalidSelector, selector_of
+from minikube_py.api.memo import Bounded
 from minikube_py.api.selectors import LabelSelector, selector_from_map
 from minikube_py.api.service_tokens import ACCOUNT_NAME, ACCOUNT_UID, LEGACY_TYPE
 from minikube_py.client.repeats import Renewed
 from minikube_py.client.rest import Object
-from minikube_py.client.sharing import Shared, shared_labels
+from minikube_py.client.sharing import shared_labels
 from minikube_py.controllers.zones import zone_of
 from minikube_py.fields.digits import whole_number
 from minikube_py.fields.resource_requests import repeats
@@ -51,8 +52,8 @@ class OwnerRef(NamedTuple):
         return document
 
 
-_intern = Shared()
-_owners = Shared()
+_intern = Bounded()
+_owners = Bounded()
 """By the names and values of their members."""
 _text = intern
 
@@ -229,7 +230,7 @@ def project_pod(obj: Object) -> PodView:
         _ports(spec),
         spec.get("hostname", ""),
         spec.get("subdomain", ""),
-        _intern(orjson.dumps(tolerations), tuple(tolerations)) if tolerations else (),
+        _tolerations(tolerations) if tolerations else (),
         max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0),
         _deletion_cost(annotations) if annotations else 0,
         status.get("reason") == "Evicted",
@@ -239,6 +240,12 @@ def project_pod(obj: Object) -> PodView:
         _run(metadata, spec, status) if JOB_TRACKING in meta[6] or any(o.kind == "Job" for o in meta[5]) else None,
         _charged_by(spec, status),
     )
+
+
+def _tolerations(given: list[Object]) -> tuple[Object, ...]:
+    text = orjson.dumps(given)
+    # Dictionaries take some 15 times the bytes of their JSON.
+    return _intern(text, tuple(given), 15 * len(text))
 
 
 def _run(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> PodRun:

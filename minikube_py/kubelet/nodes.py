@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 import orjson
 
 from minikube_py.api.errors import StatusError
+from minikube_py.api.memo import Bounded
 from minikube_py.api.meta import micro_timestamp
 from minikube_py.client.backoff import Backoff
 from minikube_py.client.events import timestamp
 from minikube_py.client.informer import Handler, Informer, InformerFactory
 from minikube_py.client.rest import LEASES, NODES, Object, RestClient, path_of, status_error
-from minikube_py.client.sharing import Shared
 from minikube_py.client.transport import JSON, STRATEGIC_MERGE_PATCH, ApiResponse, put_all
 from minikube_py.env import Clock, Rng
 from minikube_py.errors import InvalidRequest, MinikubeError, OutcomeUnknown, RequestError, Unavailable
@@ -54,7 +54,7 @@ def project_node(obj: Object) -> NodeView:
     return NodeView(metadata["uid"], metadata["name"], cidr, address, is_ready(status), _shared(most, most))
 
 
-_shared: Final = Shared()
+_shared: Final = Bounded()
 
 
 @dataclass(slots=True, eq=False)

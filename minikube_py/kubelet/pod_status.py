@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from minikube_py.api.memo import Bounded
 from minikube_py.fields.resource_requests import repeats, resource_requests
 
 _UID: Final = b"@uid@"
@@ -23,7 +23,7 @@ _STARTED: Final = b"@started@"
 _CODE: Final = b'"exitCode":0,"reason":"Completed"'
 _BEGAN: Final = re.compile(b'"startedAt":"@([^@"]*)@"')
 KILLED: Final = 137
-PLANS_MAX: Final = 10_000
+_asked: Final = Bounded()
 
 
 def is_ready(status: Mapping[str, Any]) -> bool:
@@ -100,9 +100,13 @@ def behind(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Behind:
 _GROUPS: Final = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
 
 
-@lru_cache(maxsize=PLANS_MAX)
 def asked_by(containers: Containers, granted: Granted = frozenset()) -> Mapping[str, int]:
     """The node resources requested by a pod of these containers: cpu in milli-units, all else in units."""
+    known: Mapping[str, int] | None = _asked.known((containers, granted))
+    return known if known is not None else _asked((containers, granted), _asked_by(containers, granted))
+
+
+def _asked_by(containers: Containers, granted: Granted) -> Mapping[str, int]:
     spec: dict[str, Any] = {"containers": [], "initContainers": []}
     for each in containers:
         resources = orjson.loads(each.resources)
@@ -188,7 +192,7 @@ class PodStatuses:
     """Makes the patches. Strategic merge: PodScheduled and fields of others are kept."""
 
     def __init__(self) -> None:
-        self._plans: dict[Containers, Plan] = {}
+        self._plans = Bounded()
         self._conditions: tuple[str, bytes] = ("", b"")
 
     def running(self, uid: str, containers: Containers, host_ip: str, pod_ip: str, now: str) -> bytes:
@@ -251,11 +255,10 @@ class PodStatuses:
         )
 
     def _plan(self, containers: Containers) -> Plan:
-        plan = self._plans.get(containers)
+        plan: Plan | None = self._plans.known(containers)
         if plan is None:
-            if len(self._plans) >= PLANS_MAX:
-                self._plans.clear()
-            plan = self._plans[containers] = Plan(_statuses(containers, True), _statuses(containers, False))
+            plan = Plan(_statuses(containers, True), _statuses(containers, False))
+            self._plans(containers, plan, len(plan.running) + len(plan.finished))
         return plan
 
 

@@ -7,8 +7,8 @@ from enum import IntEnum
 from sys import intern
 from typing import Any, Final
 
+from minikube_py.api.memo import Bounded
 from minikube_py.client.rest import Object
-from minikube_py.client.sharing import Shared
 from minikube_py.client.timers import Timer
 from minikube_py.kubelet.config import EXIT_CODE, RUN_SECONDS
 from minikube_py.kubelet.pod_status import Behind, Containers, Granted, behind, containers_of, granted_of, is_ready
@@ -52,7 +52,7 @@ class PodView:
         return self.phase in TERMINAL
 
 
-_containers: Final = Shared()
+_containers: Final = Bounded()
 
 
 def _shared(containers: Containers) -> Containers:

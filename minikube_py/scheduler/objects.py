@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any, NamedTuple
 
+from minikube_py.api.memo import Bounded
 from minikube_py.client.sharing import shared_labels
 from minikube_py.fields.quantity import QuantityError, wide_units
 from minikube_py.fields.resource_requests import (
@@ -56,7 +57,6 @@ VOLUME_SOURCES = (
 )
 """Volume sources relevant to scheduling; others, such as config maps, are available on every node."""
 TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-SPECS_INTERNED_MAX = 65_536
 AMOUNT_MAX = 1 << 56
 """Larger amounts are capped at this, so that a hundredfold stays within int64. No node has as much: such a pod fits
 nowhere."""
@@ -181,7 +181,8 @@ class PodSpec:
         return 0
 
 
-_specs: dict[object, PodSpec] = {}
+_specs = Bounded(65_536, 32 << 20)
+"""Specs already handed out stay valid when it drops them; later equal ones are just different objects."""
 
 
 class PodInfo:
@@ -469,7 +470,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
         uses,
         asks,
     )
-    found = _specs.get(key)
+    found: PodSpec | None = _specs.known(key)
     if found is None:
         nanos = total_nanos(spec, status)
         requests = _amounts(nanos)
@@ -490,10 +491,7 @@ def pod_spec(spec: Mapping[str, Any], status: Mapping[str, Any] = _NO_STATUS) ->
             _by_containers(spec),
             containers_cpu(spec),
         )
-        if len(_specs) >= SPECS_INTERNED_MAX:
-            # Specs already handed out stay valid; later equal ones are just different objects.
-            _specs.clear()
-        _specs[key] = found
+        _specs(key, found)
     return found
 
 
