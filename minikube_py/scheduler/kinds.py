@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from minikube_py.client.informer import Handler, Informer, InformerFactory
@@ -25,7 +25,8 @@ _T = TypeVar("_T")
 
 
 class NeededKind(NamedTuple):
-    """`name`: as in the framework's events, for example PersistentVolume. Equal ones share an informer."""
+    """`name`: as in the framework's events, for example PersistentVolume; hints get what `project` returns, so the
+    names of the built-in plugins' kinds are theirs. Equal ones share an informer; `project` is a module's function."""
 
     resource: ResourceRef
     name: str
@@ -48,18 +49,22 @@ class LentKinds:
         self._clock = clock
         self._told = told
         self._on_batch = on_batch
-        self._informers: dict[ResourceRef, Informer[Any]] = {}
-        self._starting: dict[ResourceRef, asyncio.Task[None]] = {}
+        self._informers: dict[Hashable, Informer[Any]] = {}
+        self._names: dict[str, Hashable] = {}
+        self._starting: dict[Informer[Any], asyncio.Task[None]] = {}
         self._shared: dict[str, Any] = {}
         self._running: dict[asyncio.Task[None], None] = {}
 
     def of(self, kind: NeededKind) -> Informer[Any]:
         """A kind's informer; it starts once a pod needs it."""
-        informer = self._informers.get(kind.resource)
+        key = (*kind[:3], *kind.indexers.items())
+        informer = self._informers.get(key)
         if informer is None:
             informer = self._factory.make(kind.resource, kind.project, indexers=kind.indexers)
             informer.add_handler(self._handler(kind.name))
-            self._informers[kind.resource] = informer
+            self._informers[key] = informer
+            if self._names.setdefault(kind.name, key) != key:
+                logger.warning("two projections have the name %s: hints get what both return", kind.name)
         return informer
 
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
@@ -77,10 +82,10 @@ class LentKinds:
             if informer.has_synced():
                 continue
             known = False
-            if kind.resource not in self._starting:
+            if informer not in self._starting:
                 informer.start()
                 task = asyncio.get_running_loop().create_task(self._sync(kind.name, informer))
-                self._starting[kind.resource] = task
+                self._starting[informer] = task
         return known
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:

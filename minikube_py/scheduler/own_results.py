@@ -6,7 +6,7 @@ Nonsense.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from inspect import iscoroutinefunction
 from math import isnan
 from reprlib import repr as short
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from minikube_py.client.rest import ResourceRef
+from minikube_py.scheduler.devices import known
 from minikube_py.scheduler.framework import (
     INT64_MAX,
     INT64_MIN,
@@ -32,8 +33,11 @@ from minikube_py.scheduler.framework import (
     PreFilterResult,
     Status,
 )
+from minikube_py.scheduler.groups.state import POD_GROUPS
 from minikube_py.scheduler.kinds import NeededKind
+from minikube_py.scheduler.volumes import storage
 
+BUILT_IN: Final = {kind.name: kind for kind in (*storage.ALL, *known.ALL, POD_GROUPS)}
 SCORE_MAX: Final = INT64_MAX // MAX_NODE_SCORE
 """Before normalisation, which multiplies."""
 _NUMBER: Final = (int, float, np.integer, np.floating)
@@ -167,7 +171,9 @@ def _is_registration(each: EventRegistration) -> bool:
 
 def _is_kind(each: NeededKind) -> bool:
     named = isinstance(each.resource, ResourceRef) and isinstance(each.name, str)
-    return named and callable(each.project) and isinstance(each.indexers, Mapping)
+    whole = named and isinstance(each.project, Hashable) and callable(each.project)
+    # Hints of built-in plugins could not read what another projection returns.
+    return whole and isinstance(each.indexers, Mapping) and BUILT_IN.get(each.name, each) == each
 
 
 def _is_bound(each: Bound) -> bool:
@@ -223,7 +229,9 @@ CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "events_to_register": _each(
         EventRegistration, _is_registration, "EventRegistrations of ClusterEvents with an Action, hints not async,"
     ),
-    "kinds_needed": _each(NeededKind, _is_kind, "a sequence of NeededKind"),
+    "kinds_needed": _each(
+        NeededKind, _is_kind, "a sequence of NeededKind, with names of its own for projections of its own,"
+    ),
     "bounds": _each(Bound, _is_bound, "Bounds of Dimensions by int64"),
     "sign_pod": _hashable,
     "gate_key": _hashable,

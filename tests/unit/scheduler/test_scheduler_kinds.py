@@ -16,7 +16,10 @@ from minikube_py.scheduler.config import PluginSet, ProfileConfig, SchedulerConf
 from minikube_py.scheduler.framework import Action, ClusterEvent, Code, EventRegistration, Status
 from minikube_py.scheduler.kinds import SYNC_TIMEOUT_S, NeededKind
 from minikube_py.scheduler.objects import PodInfo
+from minikube_py.scheduler.own import Guarded
 from minikube_py.scheduler.scheduler import Scheduler
+from minikube_py.scheduler.volumes.views import CLAIMS as BUILT_IN
+from minikube_py.scheduler.volumes.views import ClaimView
 
 
 class Claim:
@@ -24,7 +27,7 @@ class Claim:
         self.uid = obj["metadata"]["uid"]
 
 
-CLAIMS = NeededKind(PERSISTENT_VOLUME_CLAIMS, "PersistentVolumeClaim", Claim)
+CLAIMS = NeededKind(PERSISTENT_VOLUME_CLAIMS, "MyClaim", Claim)
 
 
 class Claimant:
@@ -66,7 +69,8 @@ async def running(api: FakeApi, clock: ManualClock) -> AsyncIterator[Scheduler]:
 
 
 def claim(api: FakeApi, name: str) -> None:
-    api.put("persistentvolumeclaims", {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}})
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    api.put("persistentvolumeclaims", {"metadata": metadata, "spec": {}})
 
 
 async def test_a_kind_is_listed_once_and_only_when_a_pod_needs_it() -> None:
@@ -110,7 +114,7 @@ async def test_a_kind_that_does_not_answer_holds_up_only_who_needs_it(caplog: py
         await settle()
         assert api.bound == [("plain", "n1")]
         await clock.advance(SYNC_TIMEOUT_S + 1)
-        assert "pods that need a PersistentVolumeClaim are held back" in caplog.text
+        assert "pods that need a MyClaim are held back" in caplog.text
         api.delete("pods", "default/gone")
         api.bind("default/bound", "n1")
         api.pod("p", metadata={"labels": {"claim": "c", "changed": "meanwhile"}})
@@ -118,6 +122,37 @@ async def test_a_kind_that_does_not_answer_holds_up_only_who_needs_it(caplog: py
         answer.set()
         await settle()
         assert api.bound == [("plain", "n1"), ("bound", "n1"), ("p", "n1")]
+
+
+VOLUME = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]}
+
+
+@pytest.mark.parametrize("first", ["p", "built-in"])
+async def test_a_projection_of_ones_own_is_beside_the_built_in_one(
+    first: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    api, clock = FakeApi(), ManualClock()
+    async with running(api, clock) as scheduler:
+        pods: dict[str, Any] = {"p": {"metadata": {"labels": {"claim": "c"}}}, "built-in": VOLUME}
+        for name in sorted(pods, key=lambda name: name != first):
+            api.pod(name, **pods[name])
+            await settle()
+        assert not api.bound
+        claim(api, "c")
+        await clock.advance(2.0)
+        assert api.bound == [("p", "n1")] and not caplog.records
+        assert "unbound immediate PersistentVolumeClaims" in api.condition("built-in")["message"]
+        of = scheduler.kinds.of
+        assert type(of(CLAIMS).store.get("default/c")) is Claim
+        assert type(of(BUILT_IN).store.get("default/c")) is ClaimView
+
+
+@pytest.mark.parametrize("kind", [CLAIMS._replace(name=BUILT_IN.name), BUILT_IN._replace(indexers={"x": lambda _: ()})])
+def test_names_of_built_in_kinds_are_theirs(kind: NeededKind, caplog: pytest.LogCaptureFixture) -> None:
+    for asked, got in ((kind, ()), (BUILT_IN, [BUILT_IN])):
+        plugin: Any = Guarded("Mine", type("Mine", (), {"kinds_needed": lambda self, pod, kind=asked: (kind,)})())
+        assert plugin.kinds_needed(None) == got
+    assert "names of its own for projections of its own" in caplog.text
 
 
 class Slow:
