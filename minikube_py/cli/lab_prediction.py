@@ -70,6 +70,6 @@ def _told(found: Measured, names: list[str], usage: str, absent: list[str]) -> s
     for name in names:
         values = [found.by_cluster("tried", figure, name) for figure in FIGURES]
         if values[0]:
-            rows.append([name, *(found.interval(each, False).text() for each in values)])
+            rows.append([name, *(found.interval(each).text() for each in values)])
     text = [f"usage {usage}; mean and 99 % interval over clusters; shares of node capacity, evictions per 100 pods"]
     return "\n".join([*text, table(heads, rows, set(heads[1:])), *absent])

@@ -29,6 +29,8 @@ Labels = Mapping[str, str]
 Panels = Sequence[Mapping[str, Any]]
 Cells = dict[str, dict[int, tuple[float, float]]]
 """By cell and seed, the figures of a candidate and of its rival."""
+Clusters = Sequence[Sequence[tuple[float, float]]]
+"""The same, by cluster that has every cell and by cell."""
 
 
 class Measured:
@@ -76,27 +78,12 @@ class Measured:
                 cell[record["seed"]] = (means[0], means[1] if over is not None else 1.0)
         return found
 
-    def by_cluster(
-        self, block: str, figure: str, of: str, over: str | None = None, where: Mapping[str, Any] | None = None
-    ) -> list[float]:
-        """One value per cluster that has every cell: the mean over cells, geometric for ratios."""
-        cells = self.pairs(block, figure, of, over, where)
-        seeds = set.intersection(*(set(each) for each in cells.values())) if cells else set()
-        values = []
-        for seed in sorted(seeds):
-            each = [cells[cell][seed] for cell in cells]
-            if over is None:
-                values.append(fmean(ours for ours, _ in each))
-            elif all(ours > 0 and theirs > 0 for ours, theirs in each):
-                values.append(math.exp(fmean(math.log(ours / theirs) for ours, theirs in each)))
-            else:
-                # If a figure is 0 in some cell, the ratio of the sums.
-                mine, least = (sum(one[part] for one in each) for part in (0, 1))
-                values.append(mine / least if least else math.inf if mine else 1.0)
-        return values
+    def by_cluster(self, block: str, figure: str, of: str, where: Mapping[str, Any] | None = None) -> list[float]:
+        """One value per cluster that has every cell: the mean over cells."""
+        return [fmean(ours for ours, _ in each) for each in _clusters(self.pairs(block, figure, of, None, where))]
 
-    def interval(self, values: Sequence[float], ratio: bool) -> Interval:
-        return of_clusters(values, self.confidence, ratio and all(value > 0 for value in values))
+    def interval(self, values: Sequence[float]) -> Interval:
+        return of_clusters(values, self.confidence)
 
     # -- predictions -----------------------------------------------------------------------------------------------
 
@@ -118,14 +105,32 @@ class Measured:
             return Finding(name, claim, "not tested", f"{' and '.join(lying)} gave wrong answers")
         if figure.endswith(TIMED) and block in self.biased:
             return Finding(name, claim, "not tested", f"the order of turns was biased: {', '.join(self.biased[block])}")
-        values = self.by_cluster(block, figure, of, over, where)
-        if len(values) < 2:
-            return Finding(name, claim, "not tested", f"{len(values)} clusters have all of its cells in whole batches")
-        found = self.interval(values, over is not None)
-        of_cells = self._cells_that_hold(self.pairs(block, figure, of, over, where), below, bound)
-        what = f"{figure} of {of}" + (f" over that of {over}" if over else "")
-        evidence = f"{what}: {found.text()}, {len(values)} clusters; so in {of_cells} cells"
-        return Finding(name, claim, outcome(found, below, bound), evidence)
+        pairs = self.pairs(block, figure, of, over, where)
+        clusters = _clusters(pairs)
+        if len(clusters) < 2:
+            few = f"{len(clusters)} clusters have all of its cells in whole batches"
+            return Finding(name, claim, "not tested", few)
+        what = f"{figure} of {of}"
+        if over is None:
+            found, limit = self.interval([fmean(ours for ours, _ in each) for each in clusters]), bound
+            evidence = f"{what}: {found.text()}"
+        else:
+            found, limit, evidence = self._over(clusters, bound, what, over)
+        evidence += f", {len(clusters)} clusters; so in {self._cells_that_hold(pairs, below, bound)} cells"
+        return Finding(name, claim, outcome(found, below, limit), evidence)
+
+    def _over(self, clusters: Clusters, bound: float, what: str, over: str) -> tuple[Interval, float, str]:
+        """An interval, what it is to be compared with, and both in words: the geometric mean of ratios against `bound`.
+        By 0 a ratio has no value: where any figure is 0, the paired differences ours - bound * theirs against 0."""
+        ours, theirs = (fmean(one[part] for each in clusters for one in each) for part in (0, 1))
+        means = f", ratio of means {ours / theirs:.3g}" if theirs else ""
+        if all(figure > 0 for each in clusters for one in each for figure in one):
+            ratios = [math.exp(fmean(math.log(mine / other) for mine, other in each)) for each in clusters]
+            found = of_clusters(ratios, self.confidence, ratio=True)
+            return found, bound, f"{what} over that of {over}: {found.text()}{means}"
+        found = self.interval([fmean(mine - bound * other for mine, other in each) for each in clusters])
+        minus = f"{what} minus {bound:g} times that of {over} (a ratio by 0 has no value)"
+        return found, 0.0, f"{minus}: {found.text()}{means}"
 
     def _cells_that_hold(self, cells: Cells, below: bool, bound: float) -> str:
         held = 0
@@ -156,11 +161,10 @@ class Measured:
         for name in self.names(block):
             for levels in _levels(records, by):
                 cells = [
-                    self.by_cluster(block, figure, name, None, {**asked.get("where", {}), **levels})
-                    for figure in figures
+                    self.by_cluster(block, figure, name, {**asked.get("where", {}), **levels}) for figure in figures
                 ]
                 if any(cells):
-                    told = [self.interval(values, False).text() if values else "-" for values in cells]
+                    told = [self.interval(values).text() if values else "-" for values in cells]
                     table.add(name, *levels.values(), max(map(len, cells)), *told)
         return table
 
@@ -205,10 +209,10 @@ class Measured:
 
     def _shown(self, asked: Mapping[str, Any], name: str, at: Mapping[str, Any]) -> tuple[float, float, float] | None:
         """Mean and interval of a candidate; an interval is symmetric, and may exceed what its figure can be."""
-        values = self.by_cluster(asked["block"], asked["y"], name, None, {**asked.get("where", {}), **at})
+        values = self.by_cluster(asked["block"], asked["y"], name, {**asked.get("where", {}), **at})
         if not values:
             return None
-        mean, low, high = self.interval(values, False)
+        mean, low, high = self.interval(values)
         share = self.labels.get(asked["y"], asked["y"]).startswith("share")
         return mean, max(low, 0.0) if min(values) >= 0 else low, min(high, 1.0) if share else high
 
@@ -278,6 +282,11 @@ class Measured:
             axes[0][0].set_ylim(bottom=-0.02 * axes[0][0].get_ylim()[1])
         plots.label_ends(axes[0][-1], ends)
         return figure
+
+
+def _clusters(cells: Cells) -> Clusters:
+    seeds = sorted(set.intersection(*map(set, cells.values()))) if cells else []
+    return [[by_seed[seed] for by_seed in cells.values()] for seed in seeds]
 
 
 def _told(panel: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -54,7 +54,7 @@ def told_json(found: Measured, figures: Sequence[str], usage: str, seeds: int, a
         for figure in figures:
             values = found.by_cluster(BLOCK, figure, name)
             if values:
-                each = found.interval(values, False)
+                each = found.interval(values)
                 row[figure] = {"mean": round(each.value, 6), "by_seed": [round(value, 6) for value in values]}
                 if len(values) > 1:
                     row[figure]["interval"] = [round(each.low, 6), round(each.high, 6)]
@@ -69,7 +69,7 @@ def gains_and_prices(found: Measured, names: Sequence[str], path: Path) -> None:
     for name in names:
         gained, paid = (found.by_cluster(BLOCK, each, name) for each in ("usable", "violations"))
         if gained:
-            x, y = (found.interval(each, False).value for each in (gained, paid))
+            x, y = (found.interval(each).value for each in (gained, paid))
             axis.plot([100 * x], [100 * y], "o", label=name)
     axis.set_xlabel("CPU that pods have reserved, % of what nodes have")
     axis.set_ylabel("minutes of nodes with too little CPU, %")

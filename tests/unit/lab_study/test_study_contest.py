@@ -211,6 +211,41 @@ def test_the_report_of_a_contest_is_written(planted: Any, tmp_path: Path) -> Non
     assert all(path.stat().st_size for path in made.files)
 
 
+def test_the_report_of_some_blocks_has_the_pictures_of_these(planted: Any, tmp_path: Path) -> None:
+    """As `--blocks size` leaves it."""
+    study, design, records = planted()
+    later = {**design.raw["pictures"][0], "name": "later", "block": "later"}
+    blocks = {**design.raw["blocks"], "later": design.raw["blocks"]["size"]}
+    both = Design({**design.raw, "blocks": blocks, "pictures": [*design.raw["pictures"], later]}, "quick")
+    environment = Environment("0", "", "3", "here", 1, "none", 0.0, "alone")
+    study_report.write(study, both, REGISTERED, environment, records, tmp_path, {})
+    assert [path.name for path in tmp_path.glob("*.png")] == ["first-fit-compared.png"]
+    text = (tmp_path / "first-fit-report.md").read_text()
+    assert "later 0 of 8" in text and "first-fit-later.png" not in text
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "outcome", "said"),
+    [
+        ([1, 2, 1, 1], [4, 5, 4, 4], "held", "sorted over that of scan: 0.281 [0.193, 0.409], ratio of means 0.294, 4"),
+        ([0, 1, 1, 0], [4, 4, 5, 4], "held", "(a ratio by 0 has no value): -1.62"),
+        ([3, 4, 3, 3], [0, 4, 0, 5], "falsified", "value): 2.12 [0.245, 4], ratio of means 1.44, 4 clusters"),
+        ([0, 2, 0, 2], [0, 4, 0, 4], "falsified", "value): 0 [0, 0], ratio of means 0.5, 4 clusters"),
+        ([0, 4, 0, 0], [0, 0, 0, 5], "undecided", "sorted minus 0.5 times that of scan"),
+        ([1, 2, 1, 2], [0, 0, 0, 0], "falsified", "value): 1.5 [0.581, 2.42], 4 clusters"),
+    ],
+)
+def test_figures_of_0_are_compared_by_their_differences(
+    ours: list[int], theirs: list[int], outcome: str, said: str, planted: Any
+) -> None:
+    _, design, records = planted()
+    for record in records:
+        for name, values in (("sorted", ours), ("scan", theirs)):
+            record["candidates"][name]["figures"]["answer_us"] = [values[record["seed"]]] * 4
+    found = Measured(design, records).judge()[0]
+    assert found.outcome == outcome and said in found.evidence
+
+
 def test_a_study_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", "minikube_py.studies.emptiness.study:Emptiness", "minikube_py.studies")
     monkeypatch.setattr(experiment, "entry_points", lambda group: [point] if group == point.group else [])
