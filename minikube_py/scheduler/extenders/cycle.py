@@ -184,7 +184,7 @@ class ExtendedCycle:
             totals += scores * scorer.weight
             if raw is not None and scorer.normalize is not None:
                 tops[scorer.plugin.name] = int(raw.max())
-            if scorer.plugin.name not in evaluator.profile.local_plugins:
+            if scorer.plugin.name not in evaluator.profile.kept_plugins:
                 wide[scorer.plugin.name] = scores
         place = evaluator.pick(totals)
         node = columns.by_slot[int(slots[place])]

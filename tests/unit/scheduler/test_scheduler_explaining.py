@@ -17,9 +17,12 @@ from scheduler_world import FakeApi, ManualClock, settle
 from minikube_py.api.errors import StatusError
 from minikube_py.cli.explain_pod import _decided, told
 from minikube_py.cluster.virtual import VirtualCluster
-from minikube_py.scheduler.config import SchedulerConfig
+from minikube_py.env import Answer
+from minikube_py.scheduler.config import SchedulerConfig, parse
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
-from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.configuration.files import read_scheduler, with_own
+from minikube_py.scheduler.configuration.messages import API_VERSION, KIND
+from minikube_py.scheduler.own import Guarded, OwnPlugin
 from minikube_py.scheduler.scheduler import Scheduler
 
 FOLDER = Path(__file__).parents[3] / "examples" / "scheduler"
@@ -319,3 +322,42 @@ async def test_scores_that_fail_before_they_are_given_rank_no_node() -> None:
         found = asked(scheduler, "p")
         assert found["best"] == [] and 'running PreScore plugin "NodeAffinity"' in found["message"]
         assert api.condition("p")["message"] == found["message"]
+
+
+class Tens:
+    """Scores of single nodes, which others of the same pod scale."""
+
+    scope = "NODE"
+
+    def score(self, state: Any, pod: Any, node: Any) -> int:
+        return 7 if node.name == "a" else 3
+
+    def normalize_scores(self, state: Any, pod: Any, scores: Any) -> Any:
+        return scores * 10
+
+
+class Passing:
+    """An `Outside` with an extender that passes all nodes."""
+
+    async def post(self, url: str, body: bytes, tls: Any, timeout_s: float) -> Answer:
+        return Answer(200, json.dumps({"NodeNames": json.loads(body)["NodeNames"]}).encode())
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("extenders", [[], [{"urlPrefix": "http://a", "filterVerb": "f", "nodeCacheCapable": True}]])
+async def test_recorded_scores_add_up_to_the_total(extenders: list[Any]) -> None:
+    plain = parse({"apiVersion": API_VERSION, "kind": KIND, "extenders": extenders})
+    api = FakeApi()
+    api.node("a")
+    api.node("b")
+    config = with_own(plain, {"Tens": OwnPlugin("Tens", lambda args, handle: Guarded("Tens", Tens()))})
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), config, Passing())
+    await scheduler.start()
+    api.pod("p", cpu="1")
+    await settle()
+    explanation = scheduler.decisions.explain("uid-default-p", scheduler.profiles["default-scheduler"].evaluator)
+    assert explanation is not None and explanation.node == "a"
+    (chosen,) = explanation.nodes
+    assert chosen.total == explanation.score and ("Tens", 70, 1) in chosen.scores
+    await scheduler.stop()
