@@ -311,6 +311,26 @@ def test_plain_columns_are_as_much_slower_than_the_best_as_the_docs_say() -> Non
         assert "3.4 times as long as the best" in told and "half empty" in told
 
 
+def test_the_readme_names_the_skylines_strongest_rival_and_the_mode_of_the_run() -> None:
+    report = json.loads((DOCS / "studies/emptiness-report.json").read_text(encoding="utf-8"))
+    rows = [row for row in report["tables"][0]["rows"] if row[0] in ("oracle", "skyline")]
+    costs = {
+        (name, policy): float(asked.split()[0]) + float(changed.split()[0]) for name, policy, *_, asked, changed in rows
+    }
+    assert len(costs) == 4 and {row[4] for row in rows} == {"0 [0, 0]"}
+    slower = [costs["skyline", policy] / costs["oracle", policy] for policy in ("packed", "spread")]
+    assert 3 < min(slower) < max(slower) < 4.5
+    design = Emptiness().load("quick").raw
+    lists, seeds = (
+        {mode: of[mode] for mode in ("quick", "full")} for of in (design["blocks"]["openb"], design["seeds"])
+    )
+    assert report["mode"] == "quick" and len(lists["quick"]["list"]) == 5 and len(lists["full"]["list"]) == 23
+    assert seeds["quick"] == 8
+    told = " ".join((DOCS / "../README.md").read_text(encoding="utf-8").split())
+    assert "a copy of all nodes" in told and "takes less CPU" in told
+    assert "ran in quick mode: five of 23 lists of pods, eight clusters" in told
+
+
 def test_what_only_the_skyline_does_is_said_of_the_fronts_that_are_shown(drawn: dict[str, Shown]) -> None:
     """A skyband, which these pictures leave out, lets nothing through either."""
     told = [title for title in drawn if "only the skyline" in title.lower()]
