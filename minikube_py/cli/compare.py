@@ -149,18 +149,32 @@ def _told(comparison: Comparison) -> str:
 
 def _notes(comparison: Comparison) -> list[str]:
     """What the table does not say of its figures."""
-    from minikube_py.lab.compare.statistics import ALPHA, p_min
+    from minikube_py.lab.compare.statistics import ALPHA, PLACES_LESS, p_min
 
     options, notes = comparison.options, []
     bound = next((each for measure, each in comparison.measures.items() if measure.of_bound), None)
     if bound is not None and any(bound.left_out):
-        counts = " and ".join(f"{n:,} of {name[0]}" for n, name in zip(bound.left_out, (options.first, options.second)))
+        counts = _of_each(comparison, bound.left_out)
         told = "" if bound.same_pods else "; they are not the same pods, so that neither latency is called better"
         notes.append(f"latency leaves out the pods that were never bound, {counts} over all seeds{told}")
+    for measure, runs in comparison.missing.items():
+        notes.append(f"no row for {measure.name}: runs without such a figure: {_of_each(comparison, runs)}")
+    if any(comparison.errors):
+        notes.append(
+            f"attempts that ended in an error, as where a plugin raises: {_of_each(comparison, comparison.errors)}; "
+            "their pods count as unschedulable, unless a later attempt placed them"
+        )
+    if any(each.better(measure.better) == PLACES_LESS for measure, each in comparison.measures.items()):
+        notes.append(f"{PLACES_LESS}: fewer pods, CPU, memory or GPUs than the other, which may be all that is better")
     if p_min(options.seeds) > ALPHA:
         least = next(count for count in range(2, 100) if p_min(count) <= ALPHA)
         notes.append(f"with fewer than {least} seeds P cannot be {ALPHA} or less, and nothing is called better")
     return notes
+
+
+def _of_each(comparison: Comparison, counts: tuple[int, int]) -> str:
+    names = comparison.options.first[0], comparison.options.second[0]
+    return " and ".join(f"{count:,} of {name}" for count, name in zip(counts, names))
 
 
 def _interval(interval: Interval) -> str:

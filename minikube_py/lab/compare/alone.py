@@ -145,11 +145,13 @@ def reserved(profile: Profile, cache: Cache, pod: PodInfo, choice: Choice) -> st
     return ""
 
 
-def ended(workload: Workload, placed: dict[str, str], preempted: int, latencies_s: Mapping[str, float]) -> Ended:
+def ended(
+    workload: Workload, placed: dict[str, str], preempted: int, latencies_s: Mapping[str, float], errors: int = 0
+) -> Ended:
     """`placed`: pod key to node name; `latencies_s`: by pod key."""
     numbers = {node.name: number for number, node in enumerate(workload.nodes)}
     found = {i: numbers[placed[body.key]] for i, body in enumerate(workload.bodies) if body.key in placed}
     lines = (f"{body.key} {placed.get(body.key, '')}\n" for body in workload.bodies)
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
     timed = {i: latencies_s[body.key] for i, body in enumerate(workload.bodies) if body.key in latencies_s}
-    return Ended(found, preempted, timed, digest)
+    return Ended(found, preempted, timed, digest, errors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import gt, lt
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,11 +12,11 @@ import orjson
 
 from minikube_py.lab import plots
 from minikube_py.lab.compare.alone import require_alone, run_alone
-from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures
-from minikube_py.lab.compare.statistics import NOT_THE_SAME, Compared, compared
+from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures, placed_load
+from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, Compared, compared
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
-from minikube_py.lab.trace import load
+from minikube_py.lab.trace import TraceNode, load
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
@@ -24,6 +25,7 @@ from minikube_py.scheduler.objects import DEFAULT_SCHEDULER_NAME
 from minikube_py.ui.recording import Recording
 
 COLUMNS: Final = 4
+SIDES: Final = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,15 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`measures`: those that both have in every run. `digests`: by seed, of all placements by the first and by the
-    second."""
+    """`measures`: those that both have in every run; `missing`: of the others, the runs without, of each. `digests`: by
+    seed, of all placements by the first and by the second. `errors`: failed attempts over all seeds, of each."""
 
     options: CompareOptions
     measures: Mapping[Measure, Compared]
     digests: tuple[tuple[str, str], ...]
     recordings: tuple[Recording, ...]
+    missing: Mapping[Measure, tuple[int, int]]
+    errors: tuple[int, int]
 
 
 def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparison:
@@ -72,10 +76,10 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
             if recording is not None:
                 recordings.append(recording)
             ends.append(_run(options, chosen, workload, seed, recording))
-        every = frozenset(range(len(workload.pods)))
-        runs.append(tuple(_Run(figures(nodes, workload.pods, end), every - set(end.latencies_s)) for end in ends))
+        runs.append(tuple(_run_of(nodes, workload, end) for end in ends))
         digests.append((ends[0].digest, ends[1].digest))
-    return Comparison(options, _measures(runs), tuple(digests), tuple(recordings))
+    measures, errors = _measures(runs), (sum(run.errors for run, _ in runs), sum(run.errors for _, run in runs))
+    return Comparison(options, measures, tuple(digests), tuple(recordings), _missing(runs, options.alone), errors)
 
 
 def _run(
@@ -97,14 +101,33 @@ def read(chosen: ChosenScheduler, alone: bool) -> SchedulerConfig:
 
 
 class _Run(NamedTuple):
-    """`unbound`: the pods without a latency."""
+    """`unbound`: the pods without a latency. `load`: what is placed."""
 
     figures: Mapping[str, float | None]
     unbound: frozenset[int]
+    load: tuple[int, ...] = ()
+    errors: int = 0
+
+
+def _run_of(nodes: Sequence[TraceNode], workload: Workload, end: Ended) -> _Run:
+    unbound = frozenset(range(len(workload.pods))) - set(end.latencies_s)
+    return _Run(figures(nodes, workload.pods, end), unbound, placed_load(workload.pods, end), end.errors)
+
+
+def _missing(runs: Sequence[Sequence[_Run]], alone: bool) -> dict[Measure, tuple[int, int]]:
+    """The runs without a figure, of each. Decisions alone take no time, so that they have no latency."""
+    found = {}
+    for measure in MEASURES:
+        first, second = ([run[side].figures[measure.name] for run in runs].count(None) for side in (0, 1))
+        if (first or second) and not (alone and measure.of_bound):
+            found[measure] = first, second
+    return found
 
 
 def _measures(runs: Sequence[Sequence[_Run]]) -> dict[Measure, Compared]:
     found = {}
+    loads = [[sum(each) for each in zip(*(run[side].load for run in runs))] for side in (0, 1)]
+    less = any(map(lt, *loads)), any(map(gt, *loads))
     for measure in MEASURES:
         pairs = [(first.figures[measure.name], second.figures[measure.name]) for first, second in runs]
         known = [(one, other) for one, other in pairs if one is not None and other is not None]
@@ -115,6 +138,8 @@ def _measures(runs: Sequence[Sequence[_Run]]) -> dict[Measure, Compared]:
             left_out = sum(len(first.unbound) for first, _ in runs), sum(len(second.unbound) for _, second in runs)
             same = all(first.unbound == second.unbound for first, second in runs)
             found[measure] = found[measure]._replace(left_out=left_out, same_pods=same)
+        if measure.of_placed:
+            found[measure] = found[measure]._replace(less=less)
     return found
 
 
@@ -130,6 +155,8 @@ def as_json(comparison: Comparison) -> bytes:
         "nodes": options.nodes,
         "important": options.important,
         "measures": {measure.name: _measure_json(measure, each) for measure, each in comparison.measures.items()},
+        "missing": {measure.name: dict(zip(SIDES, runs)) for measure, runs in comparison.missing.items()},
+        "errors": dict(zip(SIDES, comparison.errors)),
         "placements": [{"first": first, "second": second} for first, second in comparison.digests],
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
@@ -147,7 +174,7 @@ def _measure_json(measure: Measure, each: Compared) -> dict[str, Any]:
         "difference": each.difference._asdict(),
         "p": each.p,
         "better_is": each.better(measure.better),
-        **({"left_out": dict(zip(("first", "second"), each.left_out))} if measure.of_bound else {}),
+        **({"left_out": dict(zip(SIDES, each.left_out))} if measure.of_bound else {}),
     }
 
 
@@ -162,7 +189,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
     panels = list(axes.flat)
     names = [comparison.options.first[0], comparison.options.second[0]]
     verdicts = {"first": f"{names[0]} is better", "second": f"{names[1]} is better", "equal": "the same in every seed"}
-    verdicts[NOT_THE_SAME] = NOT_THE_SAME
+    verdicts |= {NOT_THE_SAME: NOT_THE_SAME, PLACES_LESS: PLACES_LESS}
     for panel, (measure, each) in zip(panels, comparison.measures.items()):
         for pair in zip(each.first, each.second, strict=True):
             panel.plot((0, 1), pair, color=plots.GREY, alpha=0.45, linewidth=0.9)

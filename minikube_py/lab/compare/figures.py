@@ -13,34 +13,44 @@ from minikube_py.lab.trace import TraceNode, TracePod
 
 
 class Measure(NamedTuple):
-    """`better`: 1 where more is better, -1 where less is. `of_bound`: it leaves out pods that were never bound."""
+    """`better`: 1 where more is better, -1 where less is. `of_bound`: it leaves out pods that were never bound.
+    `of_placed`: who places less has less of it."""
 
     name: str
     unit: str
     better: int
     what: str
     of_bound: bool = False
+    of_placed: bool = False
 
 
 MEASURES: Final = (
     Measure("packing", "%", 1, "share of GPU thousandths that are allocated"),
-    Measure("fragmentation", "%", -1, "free GPU thousandths that a drawn GPU pod could not use on their nodes"),
+    Measure(
+        "fragmentation",
+        "%",
+        -1,
+        "free GPU thousandths that a drawn GPU pod could not use on their nodes",
+        of_placed=True,
+    ),
     Measure("unschedulable", "pods", -1, "pods without a node at the end"),
-    Measure("preempted", "pods", -1, "pods evicted for others"),
-    Measure("nodes used", "nodes", -1, "nodes with a pod"),
-    Measure("imbalance", "%", -1, "standard deviation over the nodes of their requested share of cpu"),
+    Measure("preempted", "pods", -1, "pods evicted for others", of_placed=True),
+    Measure("nodes used", "nodes", -1, "nodes with a pod", of_placed=True),
+    Measure("imbalance", "%", -1, "standard deviation over the nodes of their requested share of cpu", of_placed=True),
     Measure("latency p50", "ms", -1, "from the create request to the binding, median", True),
     Measure("latency p99", "ms", -1, "the same, 99th percentile", True),
 )
 
 
 class Ended(NamedTuple):
-    """`placed`: pod number to node number. `latencies_s`: by number of each bound pod; empty if no time passes."""
+    """`placed`: pod number to node number. `latencies_s`: by number of each bound pod; empty if no time passes.
+    `errors`: attempts that ended in one."""
 
     placed: Mapping[int, int]
     preempted: int
     latencies_s: Mapping[int, float]
     digest: str
+    errors: int = 0
 
 
 def figures(nodes: Sequence[TraceNode], pods: Sequence[TracePod], ended: Ended) -> dict[str, float | None]:
@@ -65,6 +75,11 @@ def figures(nodes: Sequence[TraceNode], pods: Sequence[TracePod], ended: Ended) 
         found["latency p50"] = 1000 * percentile(latencies_s, 50)
         found["latency p99"] = 1000 * percentile(latencies_s, 99)
     return found
+
+
+def placed_load(pods: Sequence[TracePod], ended: Ended) -> tuple[int, ...]:
+    """What has a node: pods, CPU, memory and GPUs, as of `demand`."""
+    return tuple(map(sum, zip((0, 0, 0, 0), *((1, *demand(pods[pod])) for pod in ended.placed))))
 
 
 def demand(pod: TracePod) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ EXACT_MAX: Final = 14
 """Up to this many pairs all sign combinations are tried, above it a sample."""
 ALPHA: Final = 0.05
 NOT_THE_SAME: Final = "not the same pods"
+PLACES_LESS: Final = "places less"
 
 
 class Compared(NamedTuple):
@@ -31,17 +32,21 @@ class Compared(NamedTuple):
     left_out: tuple[int, int] = (0, 0)
     """Pods of all seeds that have no such figure, of each."""
     same_pods: bool = True
+    less: tuple[bool, bool] = (False, False)
+    """Whether it has less of this because it places less than the other: fewer pods, CPU or GPUs over all seeds."""
 
     def better(self, sign: int) -> str:
-        """The better one: "first", "second", "equal" if no seed differs, "undecided", or "not the same pods" where
-        the two left out different ones: a scheduler that leaves slow pods pending is not faster."""
+        """The better one: "first", "second", "equal" if no seed differs, "undecided", "not the same pods" where the
+        two left out different ones, since a scheduler that leaves slow pods pending is not faster, or "places less"
+        where that may be why it would be the better one."""
         if not self.same_pods:
             return NOT_THE_SAME
         if not any(one != other for one, other in zip(self.first, self.second, strict=True)):
             return "equal"
         if self.p is None or self.p > ALPHA:
             return "undecided"
-        return "second" if self.difference.value * sign > 0 else "first"
+        second = self.difference.value * sign > 0
+        return PLACES_LESS if self.less[second] else ("first", "second")[second]
 
 
 def compared(first: Sequence[float], second: Sequence[float]) -> Compared:

@@ -18,6 +18,7 @@ from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.sim.replaced import frozen
 from minikube_py.ui.recording import Recording
 
+ERRORS = 'scheduler_schedule_attempts_total{result="error"'
 QUIET_S = 60.0
 """Longer than the scheduler's maximum backoff and a victim's grace period."""
 
@@ -64,4 +65,5 @@ async def _run(cluster: VirtualCluster, workload: Workload) -> Ended:
     gone = [key for key, times in recorder.pods.items() if times.deleted]
     for key in gone:
         placed.pop(key, None)
-    return ended(workload, placed, len(gone), recorder.by_pod_s("sent_s", "bound_s"))
+    errors = sum(int(count) for name, count in cluster.plane.metrics().items() if name.startswith(ERRORS))
+    return ended(workload, placed, len(gone), recorder.by_pod_s("sent_s", "bound_s"), errors)

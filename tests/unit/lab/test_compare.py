@@ -16,7 +16,7 @@ from minikube_py.cli import main
 from minikube_py.lab.compare.alone import NOT_RUN, RUN, run_alone
 from minikube_py.lab.compare.compare import CompareOptions, _measures, _Run, as_json, run_compare
 from minikube_py.lab.compare.figures import MEASURES, Ended, demand, figures
-from minikube_py.lab.compare.statistics import ALPHA, NOT_THE_SAME, compared, p_min, sign_flip_p
+from minikube_py.lab.compare.statistics import ALPHA, NOT_THE_SAME, PLACES_LESS, compared, p_min, sign_flip_p
 from minikube_py.lab.compare.workload import drawn
 from minikube_py.lab.trace import TraceNode, TracePod, load
 from minikube_py.scheduler.cache import Cache
@@ -160,6 +160,49 @@ def test_who_leaves_slow_pods_pending_is_not_faster() -> None:
     assert found.better(measure.better) == NOT_THE_SAME and found.left_out == (0, 8)
     ((measure, found),) = _measures([(slow, fast)] * 8).items()
     assert found.better(measure.better) == "second" and found.left_out == (0, 0)
+
+
+def test_who_places_less_is_not_better_for_it() -> None:
+    def run(used: float, *load: int) -> _Run:
+        figures = {measure.name: None for measure in MEASURES}
+        return _Run({**figures, "nodes used": used, "packing": 100 - used}, frozenset(), load)
+
+    whole, idle, tight = run(9, 5, 50, 50, 2), run(1, 5, 50, 50, 1), run(3, 5, 50, 50, 2)
+    for pair, wanted in (((whole, idle), PLACES_LESS), ((idle, whole), PLACES_LESS), ((whole, tight), "second")):
+        found = {measure.name: each.better(measure.better) for measure, each in _measures([pair] * 8).items()}
+        assert found["nodes used"] == wanted and found["packing"] in ("first", "second")
+
+
+FAILING = """
+class Never:
+    def filter(self, state, pod, node):
+        if pod.name.endswith(ENDS):
+            WHAT
+"""
+
+
+@pytest.mark.parametrize("what", ["return Status(Code.UNSCHEDULABLE, 'never')", "raise ValueError"])
+def test_what_a_plugin_keeps_from_being_judged_is_said(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raises = what.startswith("raise")
+    mine = tmp_path / "mine.py"
+    lines = FAILING.replace("ENDS", "('0', '2', '4', '6', '8')" if raises else "''").replace("WHAT", what)
+    mine.write_text(f"from minikube_py.scheduler.framework import Code, Status\n{lines}")
+    words = ["compare", "default", "default", "--plugin", f"{mine}:Never", "--pods", "5", "--nodes", "3"]
+    assert main.main([*words, "--seeds", "6", "--results", str(tmp_path / "results")]) == 0
+    (written,) = (tmp_path / "results").glob("*/compare.json")
+    document, printed = json.loads(written.read_bytes()), capsys.readouterr().out
+    if raises:
+        errors = document["errors"]
+        assert errors["first"] == 0 < errors["second"]
+        told = f"attempts that ended in an error, as where a plugin raises: 0 of default (A) and {errors['second']} of "
+        assert told in printed
+    else:
+        assert document["measures"]["nodes used"]["better_is"] == PLACES_LESS and f"\n{PLACES_LESS}: " in printed
+        assert document["missing"]["latency p99"] == {"first": 0, "second": 6}
+        told = "no row for latency p99: runs without such a figure: 0 of default (A) and 6 of default + plugin\n"
+        assert told in printed and document["errors"] == {"first": 0, "second": 0}
 
 
 NOT_ALONE = {
