@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice, product
 from types import FrameType
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from turns import LINES_MAX
 
 from minikube_py.apiserver import escalation, rules
-from minikube_py.apiserver.escalation import LISTED_MAX, uncovered
+from minikube_py.apiserver.escalation import LISTED_MAX, TooWide, uncovered
 from minikube_py.apiserver.rules import KEYS_MAX, Rule, compiled
 
 WORDS = ("a", "b", "c", "*")
@@ -28,7 +29,7 @@ def some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
 
 
 RULES = st.one_of(
-    st.builds(Rule, some(WORDS), some(WORDS), some(RESOURCES), some(("n", "m", "*"))),
+    st.builds(Rule, some(WORDS), some(WORDS), some(RESOURCES), some(("n", "m", "*", ""))),
     st.builds(Rule, some(WORDS), paths=some(PATHS)),
 )
 
@@ -48,10 +49,10 @@ def test_rights_of_any_size_decide_as_the_rules_do(held: list[Rule], room: int, 
 def brute(held: list[Rule], wanted: list[Rule]) -> list[Rule]:
     """Each permission held against each rule, as upstream does."""
 
-    def covers(rule: Rule, verb: str, group: str, resource: str, name: str) -> bool:
+    def covers(rule: Rule, verb: str, group: str, resource: str, name: str, asked_names: bool) -> bool:
         _, slash, sub = resource.partition("/")
         wider = {"*", resource, *([f"*/{sub}"] if slash else [])}
-        named = not rule.names or (name != "" and name in rule.names)
+        named = not rule.names or (asked_names and name in rule.names)
         return (
             not {"*", verb}.isdisjoint(rule.verbs)
             and not {"*", group}.isdisjoint(rule.groups)
@@ -66,7 +67,7 @@ def brute(held: list[Rule], wanted: list[Rule]) -> list[Rule]:
     missing = []
     for rule in wanted:
         for group, resource, verb, name in product(rule.groups, rule.resources, rule.verbs, rule.names or ("",)):
-            if not any(covers(each, verb, group, resource, name) for each in held):
+            if not any(covers(each, verb, group, resource, name, bool(rule.names)) for each in held):
                 missing.append(Rule((verb,), (group,), (resource,), (name,) if rule.names else ()))
         for path, verb in product(rule.paths, rule.verbs):
             if not any(covers_path(each, verb, path) for each in held):
@@ -135,3 +136,23 @@ def test_what_is_missing_of_a_thousand_of_each_is_one_step(held: str, names: tup
     with bounded():
         missing = list(islice(uncovered([HELD[held]], [rule]), LISTED_MAX))
     assert len(missing) == (0 if held == "everything" else LISTED_MAX)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize("count", [40, 250])
+def test_held_rules_that_tell_all_items_apart_do_not_multiply(halves: bool, count: int) -> None:
+    """Each item has a rule of its own, so that no two are alike."""
+    rule = wide(count, names=items("n", count))
+    first, second = rule.verbs[::2], rule.verbs[1::2]
+    whole = [replace(rule, verbs=first), replace(rule, verbs=second)] if halves else [rule]
+    values = rule.in_order()[:4]
+    apart = [
+        Rule(*(each[i : i + 1] if at == own else each[:1] for at, each in enumerate(values)))
+        for i in range(count)
+        for own in range(4)
+    ]
+    with bounded():
+        try:
+            assert list(islice(uncovered([*apart, *whole], [rule]), LISTED_MAX)) == []
+        except TooWide:
+            assert halves
