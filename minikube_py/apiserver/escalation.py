@@ -24,6 +24,7 @@ from minikube_py.apiserver.rules import Rule, User, rule_of
 WRITES: Final = ("create", "update", "patch")
 _EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 LISTED_MAX: Final = 4_096
+LISTED_BYTES_MAX: Final = 256 << 10
 """Missing permissions in one message, where upstream lists all of them."""
 STEPS_MAX: Final = 30_000
 """Combinations walked in one check: some 20 ms. Upstream walks all."""
@@ -100,15 +101,20 @@ def lacking(policy: Policy, user: User, namespace: str, rules: Iterable[Rule]) -
         missing += islice(uncovered(held, rules), LISTED_MAX + 1)
     except TooWide:
         more = f"\nand perhaps more: telling takes over {STEPS_MAX:,} steps, which is the limit; split the rules"
-    else:
-        if len(missing) > LISTED_MAX:
-            more = f"\nand more: the first {LISTED_MAX:,} are listed"
     if not missing and not more:
         return ""
     groups = f"[{' '.join(map(go_quote, user.groups))}]"
     text = f"user {go_quote(user.name)} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n"
-    text += "\n".join(sorted({described(rule) for rule in compacted(missing[:LISTED_MAX])}))
-    text += more
+    lines, room = set[str](), LISTED_BYTES_MAX
+    for rule in compacted(missing[:LISTED_MAX]):
+        line = described(rule)
+        room -= len(line)
+        if room < 0:
+            break
+        lines.add(line)
+    if room < 0 or len(missing) > LISTED_MAX:
+        more = f"\nand more: at most {LISTED_MAX:,} in {LISTED_BYTES_MAX >> 10} KiB are listed"
+    text += "\n".join(sorted(lines)) + more
     return f"{text}; resolution errors: {_listed(errors)}" if errors else text
 
 

@@ -378,8 +378,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "missing permissions",
         "other words",
-        "a refusal for escalation lists at most 4,096 permissions",
-        lambda ask, theirs, mine: theirs.code == mine.code == 403 and ("the first 4,096 are listed" in mine.message),
+        "a refusal for escalation lists at most 4,096 permissions in 256 KiB",
+        lambda ask, theirs, mine: theirs.code == mine.code == 403
+        and "and more: at most 4,096 in 256 KiB" in mine.message,
         lambda seen: seen._replace(message="", tree=None, body=b""),
     ),
     Rule(

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from turns import LINES_MAX
 
 from minikube_py.apiserver import escalation, rules
-from minikube_py.apiserver.escalation import LISTED_MAX, TooWide, uncovered
-from minikube_py.apiserver.rules import KEYS_MAX, Rule, compiled
+from minikube_py.apiserver.escalation import LISTED_BYTES_MAX, LISTED_MAX, TooWide, lacking, uncovered
+from minikube_py.apiserver.rules import KEYS_MAX, Rule, User, compiled
 
 WORDS = ("a", "b", "c", "*")
 RESOURCES = ("r", "s", "r/status", "s/status", "*/status", "*")
@@ -156,3 +156,15 @@ def test_held_rules_that_tell_all_items_apart_do_not_multiply(halves: bool, coun
             assert list(islice(uncovered([*apart, *whole], [rule]), LISTED_MAX)) == []
         except TooWide:
             assert halves
+
+
+class _Nobody:
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[Any]]:
+        return [], []
+
+
+@pytest.mark.parametrize("rule", [wide(1000), Rule(("get",), ("",), items("r" * 100_000, 50))], ids=("many", "long"))
+def test_a_refusal_is_bounded(rule: Rule) -> None:
+    with bounded():
+        text = lacking(_Nobody(), User("u"), "", [rule])  # type: ignore[arg-type]
+    assert len(text) < 2 * LISTED_BYTES_MAX and text.endswith("and more: at most 4,096 in 256 KiB are listed")
