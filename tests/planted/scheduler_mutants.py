@@ -126,7 +126,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "conditions: what was written once is never written again", TWINS, "reports.py",
-        "        if sent is not None and sent[2] == pod.resource_version:",
+        "        if sent is not None and sent.pod.resource_version == pod.resource_version:",
         "        if sent is not None:",
         "nobody else was thought to touch the condition",
     ),
@@ -221,9 +221,9 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
         "off by one in one form of two",
     ),
     SchedulerMutant(
-        "NodeResourcesFit: what preemption cannot mend is forgotten", RECOUNTS, "plugins/node_resources.py",
-        "            codes |= np.where(lacking & (capacity < amount), beyond, 0)",
-        "            codes |= np.where(lacking & (capacity <= amount), beyond, 0)",
+        "NodeResourcesFit: what preemption cannot mend is forgotten", LAWS, "plugins/node_resources.py",
+        "            beyond |= mask & (capacity < amount)",
+        "            beyond |= mask & (capacity <= amount)",
         "off by one in the diagnosis of many nodes",
     ),
     SchedulerMutant(
@@ -240,8 +240,8 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "TaintToleration: a toleration without an effect does not count for soft taints", TWINS, "plugins/taint_toleration.py",
-        "    tolerations = [t for t in spec.tolerations if t.effect in (\"\", \"PreferNoSchedule\")]",
-        "    tolerations = [t for t in spec.tolerations if t.effect == \"PreferNoSchedule\"]",
+        "    tolerations = _tolerations(spec)\n    return sum(",
+        "    tolerations = Tolerations([t for t in spec.tolerations if t.effect == \"PreferNoSchedule\"])\n    return sum(",
         "\"\" read as no effect instead of all",
     ),
     SchedulerMutant(
@@ -288,7 +288,7 @@ MUTANTS: tuple[SchedulerMutant, ...] = (
     ),
     SchedulerMutant(
         "preemption: a node barred for nominated pods stays barred when it changes", RECOUNTS, "evaluate.py",
-        "            if changed is not None and set(changed).isdisjoint(columns.slots_of(rivals)):",
+        "            if changed is not None and set(changed).isdisjoint((*columns.slots_of(rivals), *known.statuses)):",
         "            if changed is not None:",
         "what is kept of the last pod depends on the nodes, too",
     ),
