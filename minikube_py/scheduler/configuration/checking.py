@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from minikube_py.api.feature_gates import NO_GATES, FeatureGates
 from minikube_py.client.informer import Informer, InformerFactory
 from minikube_py.client.rest import Object, ResourceRef
 from minikube_py.env import SystemClock
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.config import SchedulerConfig, load
+from minikube_py.scheduler.config import ConfigError, SchedulerConfig, load
 from minikube_py.scheduler.configuration.messages import API_VERSION, ARGS
 from minikube_py.scheduler.configuration.reading import read
 from minikube_py.scheduler.framework import Handle
@@ -21,6 +21,8 @@ from minikube_py.scheduler.metrics import Labels
 from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.plugin_informers import PluginInformers
 from minikube_py.scheduler.profile import Profile, require_one_order
+
+BINDER: Final = "DefaultBinder"
 
 
 class NoCluster:
@@ -66,10 +68,20 @@ class NoCluster:
     def count(self, metric: str, labels: Labels = ()) -> None: ...
 
 
-def checked(config: SchedulerConfig) -> SchedulerConfig:
-    """`config`, whose profiles are made once to see that they can be. Raises: ConfigError."""
+def checked(config: SchedulerConfig, own: Iterable[str] = ()) -> SchedulerConfig:
+    """`config`, whose profiles are made once to see that they can be. `own`: custom plugins that are to run at all
+    their points. Raises: ConfigError."""
     lent: Handle = NoCluster()
-    require_one_order([Profile.named(profile, lent, config.registry, config.gates) for profile in config.profiles])
+    profiles = [Profile.named(profile, lent, config.registry, config.gates) for profile in config.profiles]
+    require_one_order(profiles)
+    for profile in profiles:
+        binders = list(profile.binders)
+        after = binders[binders.index(BINDER) + 1 :] if BINDER in binders else ()
+        for name in filter(after.__contains__, own):
+            raise ConfigError(
+                f'plugin "{name}" would bind no pod: {BINDER} stands before it and binds all. A file with `plugins: '
+                f"{{bind: {{disabled: [{{name: {BINDER}}}]}}}}` in profile {profile.name} leaves binding to {name}"
+            )
     return config
 
 
@@ -79,12 +91,15 @@ def _typed(plugin: str, args: Any) -> Any:
 
 
 def written(
-    body: bytes, with_own: Callable[[SchedulerConfig], SchedulerConfig], gates: FeatureGates = NO_GATES
+    body: bytes,
+    with_own: Callable[[SchedulerConfig], SchedulerConfig],
+    gates: FeatureGates = NO_GATES,
+    own: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The configuration with all that it leaves unsaid. `with_own`: adds the plugins that are not built in.
+    """The configuration with all that it leaves unsaid. `with_own`: adds `own`, the plugins that are not built in.
 
     Raises: ConfigError."""
-    checked(with_own(load(body, gates)))
+    checked(with_own(load(body, gates)), own)
     full = read(body, gates).full
     for profile in full["profiles"]:
         needed = {each["name"] for point in profile["plugins"].values() for each in point.get("enabled", ())}

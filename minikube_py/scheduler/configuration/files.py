@@ -38,9 +38,9 @@ def read_scheduler(
     file, own, known = chosen.file, own_plugins(chosen.plugins), own_plugins(chosen.known)
     if file is None:
         config = with_own(SchedulerConfig(gates=gates), own)
-        return replace(checked(config) if own else config, matcher=matcher)
+        return replace(checked(config, own) if own else config, matcher=matcher)
     try:
-        config = checked(with_own(load(_read(file), gates), own, known))
+        config = checked(with_own(load(_read(file), gates), own, known), own)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     profiles = config.profiles
@@ -89,7 +89,7 @@ def write_scheduler(chosen: ChosenScheduler, to: Path, gates: FeatureGates = NO_
     body = EMPTY if chosen.file is None else _read(chosen.file)
     own = own_plugins(chosen.plugins)
     try:
-        to.write_bytes(yaml_text.write(written(body, lambda config: with_own(config, own), gates)))
+        to.write_bytes(yaml_text.write(written(body, lambda config: with_own(config, own), gates, own)))
     except OSError as error:
         raise ConfigError(f"{to}: {error.strerror}") from None
 

@@ -17,8 +17,9 @@ from scheduler_world import FakeApi, ManualClock, settle
 from minikube_py.cli import main
 from minikube_py.scheduler import registry
 from minikube_py.scheduler.config import ConfigError, SchedulerConfig
+from minikube_py.scheduler.configuration.checking import NoCluster
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
-from minikube_py.scheduler.configuration.files import read_scheduler
+from minikube_py.scheduler.configuration.files import read_scheduler, write_scheduler
 from minikube_py.scheduler.framework import (
     Action,
     ClusterChange,
@@ -30,6 +31,7 @@ from minikube_py.scheduler.framework import (
 )
 from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.own import Guarded, find
+from minikube_py.scheduler.profile import Profile
 from minikube_py.scheduler.scheduler import Scheduler
 
 COMMANDS = [["up"], ["replay", "openb"], ["demo"], ["bench", "density"], ["bench", "schedule"]]
@@ -556,3 +558,26 @@ def test_a_file_takes_no_other_modules_place(tmp_path: Path) -> None:
     import json as again
 
     assert again is json and json.loads("1") == 1
+
+
+BINDERS = {
+    "{disabled: [{name: DefaultBinder}]}": ["Mine"],
+    "{enabled: [{name: Mine}, {name: DefaultBinder}], disabled: [{name: DefaultBinder}]}": ["Mine", "DefaultBinder"],
+}
+
+
+def test_a_binder_behind_one_that_binds_all_is_refused(tmp_path: Path) -> None:
+    mine, file = tmp_path / "mine.py", tmp_path / "c.yaml"
+    mine.write_text("class Mine:\n    async def bind(self, state, pod, node_name):\n        return None\n")
+    said = 'plugin "Mine" would bind no pod: DefaultBinder stands before it and binds all.'
+    with pytest.raises(ConfigError, match=said):
+        read_scheduler(ChosenScheduler(None, (f"{mine}:Mine",)))
+    file.write_text(HEAD)
+    for refused in (read_scheduler, lambda chosen: write_scheduler(chosen, tmp_path / "written.yaml")):
+        with pytest.raises(ConfigError, match=said):
+            refused(ChosenScheduler(file, (f"{mine}:Mine",)))
+    for bind, wanted in BINDERS.items():
+        file.write_text(f"{HEAD}profiles: [{{plugins: {{bind: {bind}}}}}]")
+        config = read_scheduler(ChosenScheduler(file, (f"{mine}:Mine",)))
+        own: Any = NoCluster()
+        assert list(Profile(config.profiles[0], own, config.registry).binders) == wanted
