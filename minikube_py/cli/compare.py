@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = f"a KubeSchedulerConfiguration; `{DEFAULT}` for upstream's default plugins"
     parser.add_argument("first", type=_configuration, metavar="A", help=what)
     parser.add_argument("second", type=_configuration, metavar="B", help="another")
-    parser.add_argument("--trace", choices=["openb"], default="openb", help="whose pods and nodes (default: openb)")
+    trace_help = "whose pods and nodes: openb, or an entry point of minikube_py.traces (default: openb)"
+    parser.add_argument("--trace", type=flags.TRACE, default="openb", metavar="NAME", help=trace_help)
     many = flags.whole_number(1, 10_000)
     parser.add_argument("--seeds", type=many, default=10, metavar="N", help="how many runs of each (default: 10)")
     seed_help = "the first seed; the others follow (default: 0)"
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         important=arguments.important,
         alone=arguments.scheduler_only,
         recorded=arguments.page is not None,
+        trace=arguments.trace,
     )
     for flag, (_, chosen) in (("A", options.first), ("B", options.second)):
         flags.require_scheduler(chosen, flag, needed="default-scheduler")

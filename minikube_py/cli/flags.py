@@ -159,6 +159,7 @@ def checked(place: str, *more: object) -> Callable[[str], str]:
 HOST_PORT = checked("ports.addresses:require_address")
 HOSTS = checked("control_plane.secrets:parse_hosts", "")
 MEMBERS = checked("store.bootstrap:parse_initial_cluster")
+TRACE = checked("lab.trace:installed")
 SERVER_URL = checked("ports.addresses:require_server_url")
 URLS = checked("control_plane.etcd_urls:parse_urls", "")
 USUAL_SERVER = "https://127.0.0.1:6443"

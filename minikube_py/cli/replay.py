@@ -36,7 +36,8 @@ HONOURED: Final = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace", nargs="?", choices=["openb"], help="which trace")
+    trace_help = "openb, or the name of an entry point of minikube_py.traces"
+    parser.add_argument("trace", nargs="?", type=flags.TRACE, metavar="TRACE", help=trace_help)
     log_help = "a recorded history: its seed and inputs"
     parser.add_argument("--from", dest="log", type=input_files.file, metavar="LOG", help=log_help)
     until_help = "with --from: 12.5 (seconds), revision=40, created=pods/default/a (changed=, deleted=), REASON[/NAME]"
@@ -75,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _look(arguments.log, arguments.until, arguments.port)
     if "speed" in given and not given & {"departures", "day"}:
         raise WrongUsage("--speed needs --departures or --day: without them, no pod waits for its time")
+    if arguments.tables and arguments.trace != "openb":
+        raise WrongUsage("--tables reads the tables of openb; remove it, or name openb")
     from minikube_py.lab.replay_report import ReplayOptions, run_replay
 
     options = ReplayOptions(
@@ -83,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         pods=arguments.pods,
         tables=arguments.tables,
         day=arguments.day,
+        trace=arguments.trace,
     )
     chosen = flags.run_by(arguments)
     steps = started()

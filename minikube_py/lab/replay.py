@@ -66,8 +66,8 @@ class Replay:
 
     @property
     def allocated_share(self) -> float:
-        """Bound GPU thousandths as a share of the total."""
-        return sum(self._used_milli) / self._trace.gpu_capacity_milli
+        """Bound GPU thousandths as a share of the total; 0 of a trace without GPUs."""
+        return sum(self._used_milli) / max(1, self._trace.gpu_capacity_milli)
 
     def placements_sum(self) -> str:
         """SHA-256 over each pod and its node, in the trace's order."""

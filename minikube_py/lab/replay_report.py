@@ -18,7 +18,7 @@ from minikube_py.lab.environment import Environment
 from minikube_py.lab.load import IN_FLIGHT
 from minikube_py.lab.progress import progress
 from minikube_py.lab.replay import Replay
-from minikube_py.lab.trace import load, of_day
+from minikube_py.lab.trace import OPENB, of_day, trace_named
 from minikube_py.lab.workload import trace_nodes
 from minikube_py.scheduler.configuration.chosen import DEFAULT_SCHEDULER, ChosenScheduler
 
@@ -33,6 +33,7 @@ class ReplayOptions:
     pods: int | None = None
     tables: Path | None = None
     day: int | None = None
+    trace: str = OPENB
 
 
 async def run_replay(
@@ -50,7 +51,7 @@ async def run_replay(
 ) -> None:
     """Prints progress. Raises: MinikubeError of every kind; nothing is left running."""
     report.require_writable(results)
-    trace = load(options.tables)
+    trace = trace_named(options.trace, options.tables)
     if options.day is not None:
         trace = of_day(trace, options.day)
     trace = replace(trace, pods=trace.pods[: options.pods])
@@ -72,7 +73,7 @@ async def run_replay(
         environment = running.environment
     figures = _figures(replay, options)
     _tell(figures)
-    folder = report.results_folder(results, "replay-openb", datetime.now())
+    folder = report.results_folder(results, f"replay-{options.trace}", datetime.now())
     report.print_written(_write(folder, environment, replay, figures, virtual is not None))
 
 

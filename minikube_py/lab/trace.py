@@ -10,11 +10,15 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import NamedTuple
 
 from minikube_py.errors import MinikubeError
+from minikube_py.own_code import RAISED, told
 
+OPENB = "openb"
+GROUP = "minikube_py.traces"
 POD_LISTS = ("default", "cpu050", "gpushare40", "gpuspec10", "multigpu20")
 NODES_TABLE = "openb_nodes.csv"
 PODS_TABLE = "openb_pods.csv"
@@ -74,6 +78,30 @@ class Trace:
 def load(folder: Path | None = None) -> Trace:
     """The packaged trace, or the tables in `folder`. Raises: TraceError."""
     return Trace(nodes=_read_nodes(_table(folder, NODES_TABLE)), pods=_read_pods(_table(folder, PODS_TABLE)))
+
+
+def installed(name: str) -> EntryPoint | None:
+    """The entry point of that name; None for `openb`. Raises: TraceError if there is none."""
+    points = {OPENB: None, **{point.name: point for point in entry_points(group=GROUP) if point.name != OPENB}}
+    if name not in points:
+        raise TraceError(f"there is no trace {name!r}; the traces are: {', '.join(points)}")
+    return points[name]
+
+
+def trace_named(name: str, folder: Path | None = None) -> Trace:
+    """`openb`, as `load` reads it, or what an entry point of `minikube_py.traces` returns, called without arguments.
+
+    Raises: TraceError."""
+    point = installed(name)
+    if point is None:
+        return load(folder)
+    try:
+        trace = point.load()()
+    except RAISED as error:
+        raise TraceError(f"trace {name}: {told(error)}") from error
+    if not isinstance(trace, Trace) or not trace.nodes or not trace.pods:
+        raise TraceError(f"trace {name}: {point.value} returned no minikube_py.lab.trace.Trace with nodes and pods")
+    return trace
 
 
 def of_day(trace: Trace, day: int) -> Trace:

@@ -16,7 +16,7 @@ from minikube_py.lab.compare.figures import MEASURES, Ended, Measure, figures, p
 from minikube_py.lab.compare.statistics import NOT_THE_SAME, PLACES_LESS, Compared, compared
 from minikube_py.lab.compare.whole import run_whole
 from minikube_py.lab.compare.workload import Workload, drawn
-from minikube_py.lab.trace import TraceNode, load
+from minikube_py.lab.trace import OPENB, TraceNode, trace_named
 from minikube_py.scheduler.config import SchedulerConfig
 from minikube_py.scheduler.configuration.chosen import ChosenScheduler
 from minikube_py.scheduler.configuration.files import read_scheduler
@@ -43,6 +43,7 @@ class CompareOptions:
     important: float
     alone: bool
     recorded: bool = False
+    trace: str = OPENB
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def run_compare(options: CompareOptions, say: Callable[[str], None]) -> Comparis
     """Deterministic for equal options. Raises: ConfigError, PluginError, SimFailure, LoadError."""
     for _, chosen in (options.first, options.second):
         read(chosen, options.alone)
-    trace = load()
+    trace = trace_named(options.trace)
     nodes = trace.nodes[: options.nodes]
     runs: list[tuple[_Run, ...]] = []
     digests = []
@@ -151,6 +152,7 @@ def as_json(comparison: Comparison) -> bytes:
         "second": options.second[0],
         "over": "the scheduler alone" if options.alone else "the whole control plane in virtual time",
         "seeds": list(range(options.seed, options.seed + options.seeds)),
+        "trace": options.trace,
         "pods": options.pods,
         "nodes": options.nodes,
         "important": options.important,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from minikube_py.scheduler.framework import IntArray
 from minikube_py.scheduler.objects import CPU, MEMORY, PodSpec
 from minikube_py.scheduler.rules import RAISED
 
+GROUP: Final = "minikube_py.cost_models"
 MAX_ARC_COST: Final = 100_000_000
 OMEGA: Final = 1000
 RUNTIME: Final = "minikube-py.io/runtime-seconds"
@@ -252,17 +254,24 @@ MODELS: Final[Mapping[str, type[CostModel]]] = {
 
 
 def model_named(target: str, args: Mapping[str, Any], rng: random.Random) -> CostModel:
-    """One of `MODELS`, `FILE.py:CLASS` or `MODULE:CLASS`. Raises: ConfigError, with the location and a remedy."""
+    """One of `MODELS`, `FILE.py:CLASS`, `MODULE:CLASS`, or the name of an entry point of `minikube_py.cost_models`.
+
+    Raises: ConfigError, with the location and a remedy."""
     kind: Callable[..., Any] | None = MODELS.get(target)
     if kind is None:
-        if not target.rpartition(":")[0]:
-            raise ConfigError(
-                f"there is no cost model {target!r}; the models are: {', '.join(MODELS)}; or FILE.py:CLASS"
-            )
         try:
-            kind = find_class(target, "task_to_unscheduled_agg", required=False)
-        except BadCode as error:
+            if target.rpartition(":")[0]:
+                kind = find_class(target, "task_to_unscheduled_agg", required=False)
+            else:
+                installed = {point.name: point for point in entry_points(group=GROUP)}
+                if target not in installed:
+                    names = ", ".join((*MODELS, *installed))
+                    raise ConfigError(f"there is no cost model {target!r}; the models are: {names}; or FILE.py:CLASS")
+                kind = installed[target].load()
+        except (ConfigError, BadCode) as error:
             raise ConfigError(str(error)) from error
+        except RAISED as error:
+            raise ConfigError(f"cost model {target}: {told(error)}") from error
         if not isinstance(kind, type) or not issubclass(kind, CostModel):
             raise ConfigError(f"{target} is not derived from minikube_py.scheduler.flow.CostModel")
     try:

@@ -33,7 +33,7 @@ from minikube_py.index.catalogue import STRUCTURES
         pytest.param(["up", "--nodes", "100001"], 2, "err", "is not within 0 to 100,000", id="too many nodes"),
         pytest.param(["up", "--port", "65536"], 2, "err", "is not within 0 to 65,535", id="no such port"),
         pytest.param(["demo", "--results", "/dev/null/x"], 1, "err", "cannot write results under", id="no results"),
-        pytest.param(["replay", "google"], 2, "err", "invalid choice: 'google'", id="unknown trace"),
+        pytest.param(["replay", "google"], 2, "err", "there is no trace 'google'; the", id="unknown trace"),
         pytest.param(["replay", "openb", "--speed", "-1"], 2, "err", "not within 0 to 1,000,000", id="negative speed"),
         pytest.param(["replay", "openb", "--tables", "/nowhere"], 2, "err", "argument --tables: /no", id="no tables"),
         pytest.param(["replay"], 2, "err", "name either a trace", id="neither trace nor log"),

@@ -1,10 +1,14 @@
 """The openb trace: what the table holds, what the converter makes, what a bad table is answered with."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from needs import published_trace
 
+from minikube_py.cli.main import main
 from minikube_py.lab import trace
 from minikube_py.lab.workload import GPU_MODEL_LABEL, GPU_RESOURCE, trace_nodes
 
@@ -108,3 +112,56 @@ def test_absent_source_is_named(tmp_path: Path) -> None:
         trace.convert(tmp_path, "nope")
     with pytest.raises(trace.TraceError, match="openb-node-0007 where openb-node-0000"):
         trace.convert(_source(tmp_path, ["openb-node-0007,1,1,0,"], []))
+
+
+def theirs() -> trace.Trace:
+    nodes = tuple(trace.TraceNode(f"n-{number}", 8000, 16384, 0, "") for number in range(3))
+    return trace.Trace(
+        nodes, tuple(trace.TracePod(f"p-{number}", number, 9, 1000, 64, 0, 0, ()) for number in range(5))
+    )
+
+
+def fails() -> trace.Trace:
+    raise SystemExit(3)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {"theirs": theirs, "broken": fails, "empty": lambda: trace.Trace((), ()), "other": dict}
+    points = [SimpleNamespace(name=name, value=f"m:{name}", load=lambda made=each: made) for name, each in made.items()]
+    monkeypatch.setattr(trace, "entry_points", lambda group: points if group == "minikube_py.traces" else [])
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_trace_that_is_installed_is_known_by_its_name(tmp_path: Path) -> None:
+    words = ["--seeds", "2", "--pods", "0", "--scheduler-only", "--results", str(tmp_path)]
+    assert main(["compare", "default", "default", "--trace", "theirs", *words]) == 0
+    (written,) = tmp_path.glob("*/compare.json")
+    found = json.loads(written.read_text())
+    assert found["trace"] == "theirs" and found["measures"]["nodes used"]["first"] == [3, 3]
+    assert main(["replay", "theirs", "--virtual", "--heartbeats", "elided", "--results", str(tmp_path)]) == 0
+    assert len(list(tmp_path.glob("replay-theirs-*/*.json"))) == 1
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("replay nope", "there is no trace 'nope'; the traces are: openb, theirs, broken, empty, other"),
+        ("compare default default --trace nope", "there is no trace 'nope'"),
+        ("replay theirs --tables .", "--tables reads the tables of openb"),
+        ("replay broken", "trace broken: SystemExit: 3"),
+        ("replay empty", "m:empty returned no minikube_py.lab.trace.Trace with nodes and pods"),
+        ("compare default default --trace other", "m:other returned no minikube_py.lab.trace.Trace"),
+    ],
+)
+def test_a_trace_that_is_none_is_one_error(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert main(words.split()) in (1, 2)
+    except SystemExit as error:
+        assert error.code == 2
+    told = capsys.readouterr().err
+    assert said in told and "Traceback" not in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from scheduler_objects import node, pod
 
 from minikube_py.scheduler.columns import NodeColumns
-from minikube_py.scheduler.flow import CLUSTER, Arc, CostModel, Machine, MachineClass, Machines, Task
+from minikube_py.scheduler.configuration.merging import ConfigError
+from minikube_py.scheduler.flow import CLUSTER, Arc, CostModel, Machine, MachineClass, Machines, Task, models
 from minikube_py.scheduler.flow.graph import Graph, TaskClass
 from minikube_py.scheduler.flow.model import TASK_TYPES
 from minikube_py.scheduler.flow.models import MODELS, model_named
@@ -98,6 +100,26 @@ def test_all_models_that_are_listed_are_there() -> None:
         "TRIVIAL", "RANDOM", "SJF", "QUINCY", "WHARE", "COCO", "OCTOPUS", "VOID", "NET", "QUINCY_INTERFERENCE",
         "CPU_MEM", "ELECTRICITY",
     ]  # fmt: skip
+
+
+def test_a_cost_model_that_is_installed_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(CostModel):
+        pass
+
+    def fails() -> Any:
+        raise SystemExit(3)
+
+    loads = {"theirs": lambda: Mine, "other": lambda: dict, "broken": fails}
+    points = [SimpleNamespace(name=name, load=load) for name, load in loads.items()]
+    monkeypatch.setattr(models, "entry_points", lambda group: points if group == "minikube_py.cost_models" else [])
+    assert type(model_named("theirs", {}, random.Random(0))) is Mine
+    for name, said in (
+        ("other", "other is not derived from minikube_py.scheduler.flow.CostModel"),
+        ("broken", "cost model broken: SystemExit: 3"),
+        ("none", "there is no cost model 'none'; the models are: TRIVIAL, .*, theirs, other, broken; or FILE.py:CLASS"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            model_named(name, {}, random.Random(0))
 
 
 def test_octopus_prices_a_machine_by_what_runs_there() -> None:
