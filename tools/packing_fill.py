@@ -34,6 +34,8 @@ LISTS: Final = ("cpu037", "cpu072", "cpu235", "cpu300", "gpushare20", "gpuspec05
 FIRST: Final = LISTS[:3]
 """On which all members are compared, with the first seed (Deviations, 1)."""
 SEEDS: Final = (1, 2)
+NOISE: Final = 1e-9
+"""Sums that differ by less are equal."""
 FINALISTS: Final = 4
 ALIKE: Final = 0.02
 """Points by which means may differ and the simpler member is taken."""
@@ -124,9 +126,11 @@ def rendered(shares: Shares, judged: Mapping[str, Any], published: Mapping[str, 
 
 
 def one_sided(found: Compared) -> float:
-    """That `fill` is not better, by the exact sign-flip test."""
-    assert found.p is not None
-    return found.p / 2 if found.difference.value > 0 else 1 - found.p / 2
+    """That `fill` is not better, by the exact sign-flip test: the share of sign flips with at least this sum."""
+    differences = [second - first for first, second in zip(found.first, found.second, strict=True)]
+    least = sum(differences) - NOISE
+    sums = [sum(flipped) for flipped in product(*((each, -each) for each in differences))]
+    return sum(each >= least for each in sums) / len(sums)
 
 
 def main(arguments: list[str]) -> int:

@@ -316,9 +316,10 @@ class Comparison:
             if one != other:
                 return f"{key}: {one} upstream, {other} here"
         for kind in ("claims", "devices"):
-            for key, own in sorted(ours[kind].items()):
-                if theirs[kind].get(key) != own:
-                    return f"{key}: {theirs[kind].get(key)} upstream, {own} here"
+            for key in sorted({*theirs[kind], *ours[kind]}):
+                one, other = theirs[kind].get(key), ours[kind].get(key)
+                if one != other:
+                    return f"{key}: {one} upstream, {other} here"
         return ""
 
     def _shown(self, key: str, pod: Json | None) -> Json | None:

@@ -5,8 +5,9 @@ Source: `bindClaim`, `PostFilter` and `Unreserve` of `dynamicresources/dynamicre
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from minikube_py.api.meta import new_uid
 from minikube_py.client.events import timestamp
 from minikube_py.client.rest import PODS
 from minikube_py.client.transport import STRATEGIC_MERGE_PATCH
+from minikube_py.env import ended
 from minikube_py.errors import MinikubeError, OutcomeUnknown
 from minikube_py.fields.times import parse_time
 from minikube_py.scheduler.devices.known import Devices
@@ -37,6 +39,17 @@ _US_PER_S: Final = 1_000_000
 
 class BindingFailed(Exception):
     """The claim could not be bound to the pod."""
+
+
+async def to_its_end(write: Coroutine[Any, Any, None]) -> None:
+    """Also if cancelled meanwhile; only then it raises CancelledError. Until it is known whether something was written,
+    its devices must not be given to others."""
+    task = asyncio.get_running_loop().create_task(write)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await ended(task)
+        raise
 
 
 def with_share_ids(allocation: Allocation, rng: Rng) -> Allocation:

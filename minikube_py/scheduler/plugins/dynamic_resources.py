@@ -31,6 +31,7 @@ from minikube_py.scheduler.devices.writing import (
     is_ready,
     left_s,
     tell_pod,
+    to_its_end,
     unreserve,
     with_share_ids,
 )
@@ -428,7 +429,6 @@ class DynamicResources:
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         found: _State = state.read(_STATE)
-        devices = Devices.of(self._handle)
         try:
             for place, claim in enumerate(found.claims):
                 allocation = found.promised.get(place)
@@ -436,7 +436,7 @@ class DynamicResources:
                     if allocation is not None:
                         await self._bind_special(found, allocation, pod)
                 elif not claim.is_reserved_for(pod.uid):
-                    found.claims[place] = await bind(self._handle, devices, claim, allocation, pod)
+                    await to_its_end(self._bind(found, place, allocation, pod))
             if has_conditions(found.claims):
                 text = f"waiting for binding conditions for device on node {node_name}"
                 self._handle.tell(pod, "BindingConditionsPending", text)
@@ -447,14 +447,23 @@ class DynamicResources:
             return Status(Code.ERROR, str(error) or type(error).__name__)
         return None
 
+    async def _bind(self, found: _State, place: int, allocation: Allocation | None, pod: PodInfo) -> None:
+        claim, devices = found.claims[place], Devices.of(self._handle)
+        found.claims[place] = await bind(self._handle, devices, claim, allocation, pod)
+
     async def _bind_special(self, found: _State, allocation: Allocation, pod: PodInfo) -> None:
         """Creates the special claim, allocates its devices, and updates the pod. Raises: BindingFailed, and the
         client's errors."""
         devices, clock, (_, special, mappings) = Devices.of(self._handle), self._handle.clock, found.chosen
         assert found.special is not None and special is not None
+
+        async def make(special: ClaimView) -> None:
+            found.claims[-1] = await create_special(self._handle, special)
+            await self._bind(found, -1, allocation, pod)
+
         try:
-            made = found.claims[-1] = await create_special(self._handle, special)
-            found.claims[-1] = await bind(self._handle, devices, made, allocation, pod)
+            await to_its_end(make(special))
+            made = found.claims[-1]
             # Until then the pending allocation holds its devices.
             deadline_s = clock.monotonic_s() + SEEN_AFTER_MAX_S
             await devices.until(lambda: devices.claim(made.key) is not None, clock, deadline_s)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from device_world import claim, device, device_class, device_slice, request
 from scheduler_world import FakeApi, ManualClock, failure, settle
 
 from minikube_py.scheduler.config import PluginSet, ProfileConfig, SchedulerConfig
@@ -261,3 +262,55 @@ async def test_a_nomination_that_cannot_be_written_holds_nothing_up() -> None:
         assert w.scheduler.allow_waiting_pod("uid-default-low", "Slow")
         await settle()
         assert api.bound == [("low", "n1")]
+
+
+class SlowClaims(FakeApi):
+    """Answers writes of the claim `low` when `go_on` is set; a client that leaves changes nothing of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+        self.asked: list[asyncio.Task[Any]] = []
+
+    async def request(self, method: str, path: str, *given: Any, **more: Any) -> Any:
+        if method != "PUT" or "resourceclaims/low/status" not in path:
+            return await super().request(method, path, *given, **more)
+
+        async def served() -> Any:
+            await self.go_on.wait()
+            return await FakeApi.request(self, method, path, *given, **more)
+
+        self.asked.append(asyncio.create_task(served()))
+        return await asyncio.shield(self.asked[-1])
+
+
+async def test_a_preemption_does_not_give_away_devices_that_are_being_written() -> None:
+    api, clock = SlowClaims(), ManualClock()
+
+    def put(plural: str, obj: dict[str, Any], **metadata: str) -> None:
+        born = {"uid": f"uid-{obj['metadata']['name']}", "creationTimestamp": "2024-01-01T00:00:00Z"}
+        obj["metadata"] |= {**born, **metadata}
+        api.put(plural, obj)
+
+    api.node("n1", cpu="2")
+    put("deviceclasses", device_class("gpu"))
+    put("resourceslices", device_slice("s", device("d0"), device("d1"), nodeName="n1"))
+    for name in ("low", "high"):
+        put("resourceclaims", claim(name, request("r", allocationMode="ExactCount", count=1)), namespace="default")
+    scheduler = Scheduler(api, clock, random.Random(3), SchedulerConfig())
+    await scheduler.start()
+    try:
+        api.pod("low", cpu="2", resourceClaims=[{"name": "c", "resourceClaimName": "low"}])
+        await settle()
+        assert api.asked
+        api.pod("high", cpu="2", priority=10, resourceClaims=[{"name": "c", "resourceClaimName": "high"}])
+        await settle()
+        api.go_on.set()
+        for _ in range(8):
+            await settle()
+        await clock.advance(20)
+        claims = [api.objects["resourceclaims"][f"default/{name}"]["status"] for name in ("low", "high")]
+        assert {each["allocation"]["devices"]["results"][0]["device"] for each in claims} == {"d0", "d1"}
+        assert api.bound == [("high", "n1")] and scheduler.failure is None
+    finally:
+        await scheduler.stop()
