@@ -44,8 +44,7 @@ class SchedulerConfig:
     `registry`: custom plugins, by name -> factory(args, handle). Plugins may also be named `package.module:Class` or
     come from the entry points `minikube_py.scheduler_plugins`.
 
-    `explained_decisions`: how many recent decisions `explain` remembers; `explained_nodes`: for how many of the best
-    nodes it keeps scores (more than 1 costs time for every pod).
+    `explained_decisions`: how many recent decisions `explain` remembers.
 
     `extenders`: in call order.
 
@@ -61,7 +60,6 @@ class SchedulerConfig:
     binds_in_flight_max: int = 1024
     registry: Mapping[str, PluginFactory] = field(default_factory=dict)
     explained_decisions: int = 1000
-    explained_nodes: int = 1
     host: str = ""
     matcher: str = "columns"
     matcher_options: Mapping[str, int | str] = field(default_factory=dict)

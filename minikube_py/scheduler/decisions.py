@@ -9,11 +9,11 @@ from typing import NamedTuple
 from minikube_py.scheduler.dry_run import copied
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
-from minikube_py.scheduler.scoring import Choice, NodeScore
+from minikube_py.scheduler.scoring import Choice
 
 
 class Explanation(NamedTuple):
-    """`nodes`: the chosen node, then the next best that were recorded. `message`: why a pod fits nowhere; `node` is
+    """`scores`: of the node, (plugin, score after normalisation, weight). `message`: why a pod fits nowhere; `node` is
     then "". `score` is -1 if only one node fitted. `queued_s`, `started_s`: when it was queued for this attempt, and
     when the attempt began; None for a pod that fits nowhere."""
 
@@ -24,7 +24,7 @@ class Explanation(NamedTuple):
     score: int
     evaluated: int
     feasible: int
-    nodes: tuple[NodeScore, ...]
+    scores: tuple[tuple[str, int, int], ...]
     message: str = ""
     queued_s: float | None = None
     started_s: float | None = None
@@ -40,7 +40,6 @@ class _Placed(NamedTuple):
     tops: Mapping[str, int]
     wide: Mapping[str, int]
     extended: tuple[tuple[str, int, int], ...]
-    others: tuple[NodeScore, ...]
     queued_s: float
     started_s: float
 
@@ -63,19 +62,10 @@ class Decisions:
     def __len__(self) -> int:
         return len(self._by_number)
 
-    def placed(
-        self,
-        pod: PodInfo,
-        at_s: float,
-        choice: Choice,
-        others: tuple[NodeScore, ...] = (),
-        *,
-        queued_s: float,
-        started_s: float,
-    ) -> None:
+    def placed(self, pod: PodInfo, at_s: float, choice: Choice, queued_s: float, started_s: float) -> None:
         """Call before the pod is assumed: this records the node's state at the time of the choice."""
         seen = copied(choice.node)
-        self._put(pod.uid, _Placed(pod, at_s, seen, *choice[2:], others, queued_s, started_s))
+        self._put(pod.uid, _Placed(pod, at_s, seen, *choice[2:], queued_s, started_s))
 
     def failed(self, pod: PodInfo, at_s: float, message: str) -> None:
         self._put(pod.uid, _Failed(pod, at_s, message))
@@ -104,7 +94,6 @@ class Decisions:
         if isinstance(decision, _Failed):
             return Explanation(pod.key, uid, decision.at_s, "", -1, 0, 0, (), decision.message)
         scores = evaluator.score_one(pod, decision.node, decision.tops, decision.wide) + decision.extended
-        chosen = NodeScore(decision.node.name, sum(score * weight for _, score, weight in scores), scores)
         return Explanation(
             pod.key,
             uid,
@@ -113,7 +102,7 @@ class Decisions:
             decision.choice_score,
             decision.evaluated,
             decision.feasible,
-            (chosen, *decision.others),
+            scores,
             queued_s=decision.queued_s,
             started_s=decision.started_s,
         )

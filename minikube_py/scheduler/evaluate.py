@@ -38,7 +38,7 @@ from minikube_py.scheduler.nominations import Nominations, Rivals
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.preparing import Prepared, Rejected, both, prepare
 from minikube_py.scheduler.profile import Profile
-from minikube_py.scheduler.scoring import Choice, NodeScore, normalized, raw_scores
+from minikube_py.scheduler.scoring import Choice, normalized, raw_scores
 from minikube_py.scheduler.search import Search
 from minikube_py.scheduler.uncached import Uncached, pick, score_of_one
 from minikube_py.scheduler.waiting import needs
@@ -413,32 +413,6 @@ class Evaluator:
                 score = scorer.normalize.apply_one(score, tops.get(name, 0))
             found.append((name, score, scorer.weight))
         return tuple(found)
-
-    def explain(self, pod: PodInfo, limit: int, chosen: NodeInfo | None = None) -> list[NodeScore]:
-        """The best `limit` nodes, best first, with each plugin's score; `chosen` first if given.
-
-        Recomputes everything on the current nodes. Raises: FitError, PluginError."""
-        try:
-            prepared = self.prepare(pod)
-        except Rejected as rejected:
-            raise self.rejection(rejected) from None
-        columns = self.columns
-        selected = fitting_slots(prepared, pod, columns)
-        if not len(selected):
-            raise FitError(diagnose(self.columns, pod, prepared))
-        if len(selected) > 1:
-            prepared.require_scores()
-        some, size, state = columns.some(selected), len(selected), prepared.state
-        parts = [(s, normalized(s, raw_scores(s, state, pod, some), state, pod, size)) for s in prepared.scorers]
-        totals = sum((scores * s.weight for s, scores in parts), np.zeros(size, np.int64))
-        order = np.argsort(-totals, kind="stable").tolist()
-        if chosen is not None:
-            order.sort(key=lambda i: int(selected[i]) != chosen.slot)
-        found = []
-        for i in order[:limit]:
-            scores = tuple((s.plugin.name, int(values[i]), s.weight) for s, values in parts)
-            found.append(NodeScore(self._node(selected[i]).name, int(totals[i]), scores))
-        return found
 
 
 def _below(pod: PodInfo, node: NodeInfo) -> list[PodInfo]:

@@ -256,8 +256,7 @@ def decision_json(number: int, explanation: Explanation) -> Json:
     document: Json = {"decision": number, "atS": round(explanation.at_s, 6), "node": explanation.node}
     if not explanation.node:
         return {**document, "message": explanation.message}
-    scores = explanation.nodes[0].scores if explanation.nodes else ()
-    named = [{"plugin": name, "score": score, "weight": weight} for name, score, weight in scores]
+    named = [{"plugin": name, "score": score, "weight": weight} for name, score, weight in explanation.scores]
     for name, at_s in (("queuedS", explanation.queued_s), ("startedS", explanation.started_s)):
         document[name] = None if at_s is None else round(at_s, 6)
     return {**document, "fits": explanation.feasible, "of": explanation.evaluated, "scores": named}

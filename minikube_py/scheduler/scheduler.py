@@ -25,7 +25,7 @@ from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.changes import columns_differ, node_changes, pod_changes
 from minikube_py.scheduler.columns import NodeColumns
 from minikube_py.scheduler.config import SchedulerConfig
-from minikube_py.scheduler.decisions import Decisions, Explanation
+from minikube_py.scheduler.decisions import Decisions
 from minikube_py.scheduler.dry_run import DryRuns
 from minikube_py.scheduler.evaluate import Evaluator
 from minikube_py.scheduler.explaining import answer
@@ -441,9 +441,7 @@ class Scheduler:
     def _remember(self, run: ProfileRun, queued: QueuedPodInfo, choice: Choice, started_s: float) -> None:
         if not self.config.explained_decisions:
             return
-        pod, kept, queued_s = queued.pod, self.config.explained_nodes, queued.timestamp_s
-        others = run.evaluator.explain(pod, kept, choice.node)[1:] if kept > 1 else ()
-        self._decisions.placed(pod, self._now_s(), choice, tuple(others), queued_s=queued_s, started_s=started_s)
+        self._decisions.placed(queued.pod, self._now_s(), choice, queued.timestamp_s, started_s)
 
     def post_filter(self, run: ProfileRun, pod: PodInfo, diagnosis: Diagnosis) -> str | None:
         """The pod's nominated node; "" clears a nomination, None leaves it unchanged."""
@@ -561,14 +559,6 @@ class Scheduler:
         self._metrics.histogram(name, bounds, labels).observe(value)
 
     # --- user queries -----------------------------------------------------------------------------------------------
-
-    def explain(self, pod: str) -> Explanation | None:
-        """Why the pod (`namespace/name` or uid) is where it is, or nowhere; None if the decision was not this
-        scheduler's, or is no longer recorded."""
-        known = self._pods.store.get(pod)
-        uid, name = (known.uid, known.scheduler_name) if known is not None else (pod, "")
-        run = self.profiles.get(name) or next(iter(self.profiles.values()))
-        return self._decisions.explain(uid, run.evaluator)
 
     def ask(self, question: str, subject: Any, params: Mapping[str, str]) -> dict[str, Any] | None:
         """User queries: "explain" a pod by its key, or "what-if" for a pod object, which may have `supposedClaims`

@@ -32,14 +32,6 @@ class Choice(NamedTuple):
     extended: tuple[tuple[str, int, int], ...] = ()
 
 
-class NodeScore(NamedTuple):
-    """`scores`: (plugin, score after normalisation, weight)."""
-
-    node: str
-    total: int
-    scores: tuple[tuple[str, int, int], ...]
-
-
 def raw_scores(
     scorer: Scorer, state: CycleState, pod: PodInfo, nodes: Nodes, mask: BoolArray | None = None
 ) -> IntArray | None:

@@ -23,6 +23,7 @@ from minikube_py.client.kubeconfig import load_kubeconfig
 from minikube_py.client.rest import PODS, RestClient
 from minikube_py.env import SystemClock
 from minikube_py.scheduler.config import ProfileConfig, SchedulerConfig
+from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.objects import PodInfo
 from minikube_py.scheduler.scheduler import Scheduler
 
@@ -255,8 +256,8 @@ async def test_the_same_nodes(kubeconfig: Path) -> None:
             for scheduler in (OURS, THEIRS):
                 await b.forgotten(f"default/placed-{i}-{scheduler}")
             bound.node_name = ""
-            ranked = b.scheduler.profiles[OURS].evaluator.explain(bound, len(NODES))
-            best = {score.node for score in ranked if score.total == ranked[0].total}
+            ranked = verdicts(b.scheduler.profiles[OURS].evaluator, bound)
+            best = {each.node.name for each in ranked if each.total == ranked[0].total}
             assert best.issuperset(found.values()), (name, found, ranked)
             unique += len(best) == 1
     # Were most of them ties, the comparison would say little.

@@ -20,6 +20,7 @@ from test_scheduler_vs_original import OURS, THEIRS, Both, both, pod
 
 from minikube_py.api.errors import StatusError
 from minikube_py.api.kinds.core.pods import PODS
+from minikube_py.scheduler.explaining import verdicts
 
 pytestmark = [pytest.mark.original, pytest.mark.slow]
 
@@ -108,8 +109,8 @@ class Round:
             return "refused"
         assert mine is not None
         mine.node_name = ""
-        ranked = b.scheduler.profiles[OURS].evaluator.explain(mine, len(self.nodes))
-        best = {score.node for score in ranked if score.total == ranked[0].total}
+        ranked = verdicts(b.scheduler.profiles[OURS].evaluator, mine)
+        best = {each.node.name for each in ranked if each.total == ranked[0].total}
         assert best.issuperset(where.values()), (labels, spec, where, ranked)
         return "placed" if len(best) == 1 else "tied"
 

@@ -19,6 +19,7 @@ from minikube_py.client.rest import REPLICA_SETS, SERVICES
 from minikube_py.scheduler.cache import Cache
 from minikube_py.scheduler.config import PluginSet, ProfileConfig
 from minikube_py.scheduler.evaluate import Evaluator
+from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.framework import FitError, NoNodesAvailable, Status
 from minikube_py.scheduler.objects import PodInfo, project_node, project_pod
 from minikube_py.scheduler.owners import by_labels, by_selector
@@ -309,8 +310,8 @@ class Run:
             assert not totals
             return None
         self.check_one_by_one(info, reasons)
-        ranked = self.evaluator.explain(info, len(self.cluster.nodes))
-        assert {score.node: score.total for score in ranked} == totals
+        ranked = verdicts(self.evaluator, info)
+        assert {each.node.name: each.total for each in ranked if each.rejected is None} == totals
         assert totals[choice.node.name] == max(totals.values())
         if len(totals) > 1:
             assert choice.score == totals[choice.node.name]

@@ -17,6 +17,7 @@ from minikube_py.lab.plugins.drawn import Case, Object, Words, drawn_case
 from minikube_py.lab.plugins.world import Said, Subject, World, pods_of
 from minikube_py.scheduler.best import INFEASIBLE
 from minikube_py.scheduler.columns import Nodes
+from minikube_py.scheduler.explaining import verdicts
 from minikube_py.scheduler.framework import SUCCESS, FitError, NoNodesAvailable, PluginError, Status
 from minikube_py.scheduler.objects import NodeInfo, PodInfo
 from minikube_py.scheduler.own import Scope
@@ -149,10 +150,7 @@ def what_is_kept_is_right(subject: Subject, case: Case) -> None:
     evaluator = world.evaluator
     for number, obj in enumerate((*case.pods, *case.pods)):
         (pod,) = pods_of([{**obj, "metadata": {**obj["metadata"], "uid": f"uid-{number}"}}])
-        try:
-            best = evaluator.explain(pod, 1)[0].total
-        except (FitError, NoNodesAvailable):
-            best = None
+        best = next((verdict.total for verdict in verdicts(evaluator, pod)), None)
         try:
             choice = evaluator.choose(pod)
         except (FitError, NoNodesAvailable):

@@ -280,9 +280,9 @@ async def test_scores_are_scaled_weighted_and_added_to_those_of_plugins() -> Non
     handler = lambda _: [{"Host": "n1", "Score": 4}, {"Host": "n9", "Score": 9}]  # noqa: E731
     async with world(config(extender("a", weight=3, **SCORES)), Servers(a_prioritize=handler), "n1", "n2") as w:
         assert await w.place("p", cpu="1") == "n1"
-        explained = w.scheduler.explain("default/p")
-        assert explained is not None and explained.score == explained.nodes[0].total
-        assert explained.nodes[0].scores[-1] == ("http://a", 40, 3)
+        explained = w.scheduler.decisions.explain("uid-default-p", w.scheduler.profiles["default-scheduler"].evaluator)
+        assert explained is not None and explained.score == sum(score * weight for _, score, weight in explained.scores)
+        assert explained.scores[-1] == ("http://a", 40, 3)
 
 
 async def test_questions_for_scores_are_counted_while_they_are_under_way() -> None:

@@ -86,8 +86,8 @@ async def test_a_pod_that_fits_nowhere_is_told_why() -> None:
         assert condition["message"] == message and condition["observedGeneration"] == 1
         (event,) = w.api.events
         assert (event["type"], event["reason"], event["message"]) == ("Warning", "FailedScheduling", message)
-        explained = w.scheduler.explain("default/big")
-        assert explained is not None and explained.message == message and not explained.node
+        explained = w.scheduler.ask("explain", "default/big", {})
+        assert explained is not None and explained["decision"]["message"] == message and not explained["node"]
         assert w.pending()["unschedulable"] == 1
 
 
