@@ -66,14 +66,16 @@ class _Part(NamedTuple):
 
 
 class _Own:
-    """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label)."""
+    """A class's part of the graph. `inner`: its arcs between its own nodes, as (arc, from, to, label); `lower`: by arc,
+    the least flow, which a class without supply could not have."""
 
-    __slots__ = ("inner", "node", "parts", "unscheduled")
+    __slots__ = ("inner", "lower", "node", "parts", "unscheduled")
 
     def __init__(self, node: int) -> None:
         self.node = node
         self.parts: list[_Part] = []
         self.inner: list[tuple[int, int, int, str]] = []
+        self.lower: dict[int, int] = {}
         self.unscheduled = -1
 
 
@@ -122,18 +124,9 @@ class Graph:
         self._nodes += 1
         return self._nodes - 1
 
-    def _add(
-        self,
-        start: IntArray | int,
-        end: IntArray | int,
-        capacity: IntArray | int,
-        cost: IntArray | int,
-        lower: int = 0,
-    ) -> int:
+    def _add(self, start: IntArray | int, end: IntArray | int, capacity: IntArray | int, cost: IntArray | int) -> int:
         """Returns the number of the first arc."""
-        chunk = np.broadcast_arrays(
-            *(np.atleast_1d(np.asarray(a, np.int64)) for a in (start, end, capacity, cost, lower))
-        )
+        chunk = np.broadcast_arrays(*(np.atleast_1d(np.asarray(a, np.int64)) for a in (start, end, capacity, cost)))
         self._chunks.append(tuple(chunk))
         self._arcs += len(chunk[0])
         return self._arcs - len(chunk[0])
@@ -162,14 +155,16 @@ class Graph:
         return self._problem()
 
     def _problem(self) -> Problem:
-        start, end, capacity, cost, lower = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
+        start, end, capacity, cost = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
         supply = np.zeros(self._nodes, np.int64)
         for node, count in self._supply:
             supply[node] = count
         supply[SINK] = -supply.sum()
         # Twice the price, plus 1 for staying: of equally cheap flows every solver prefers the one placing more pods.
-        cost = 2 * cost
-        cost[[own.unscheduled for own in self._classes if own is not None]] += 1
+        cost, lower = 2 * cost, np.zeros_like(cost)
+        for own in filter(None, self._classes):
+            cost[own.unscheduled] += 1
+            lower[list(own.lower)] = list(own.lower.values())
         return Problem(supply, start, end, capacity, cost, lower if lower.any() else None)
 
     def _machine_classes(self, most: int) -> list[int]:
@@ -235,7 +230,10 @@ class Graph:
             self._part(own, own.node, of, np.array([position]), room, arc.cost, "")
 
     def _inner(self, own: _Own, start: int, end: int, capacity: int, cost: int, label: str, lower: int = 0) -> None:
-        own.inner.append((self._add(start, end, capacity, cost, min(lower, capacity)), start, end, label))
+        arc = self._add(start, end, capacity, cost)
+        own.inner.append((arc, start, end, label))
+        if lower:
+            own.lower[arc] = min(lower, capacity)
 
     def _equiv_class(
         self, own: _Own, of: TaskClass, ec: EquivClass, machines: Machines, asking: Asking, seen: dict[Hashable, int]

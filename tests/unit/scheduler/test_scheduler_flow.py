@@ -202,6 +202,20 @@ class Picky(CostModel):
     def task_to_unscheduled_agg(self, task):
         return Arc(9 if task.name != "default/bad" else 1.5)
 
+class Late(CostModel):
+    def task_to_unscheduled_agg(self, task):
+        return Arc(9)
+
+    def task_to_equiv_class_aggregator(self, task, ec):
+        return Arc(1, 1, 1 if task.name == "default/bad" else 0)
+
+    def equiv_class_to_resource_node(self, ec, machine):
+        return Arc(1, 9)
+
+    def get_task_preference_arcs(self, task, machines):
+        if task.name == "default/bad":
+            raise ValueError("no preferences")
+
 class Lost(CostModel):
     def task_to_unscheduled_agg(self, task):
         return Arc(9)
@@ -360,6 +374,17 @@ async def test_a_model_that_fails_for_one_class_places_the_others(tmp_path: Path
         await settle()
         assert world.where("bad", "good") == ["", "a"]
         assert "arc task -> unscheduled, pod default/bad: cost is 1.5" in world.api.condition("bad")["message"]
+
+
+async def test_a_class_that_fails_after_an_arc_with_a_minimum_flow_leaves_the_others_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD)
+    async with flowing(flow_config(costModel=f"{path}:Late"), a={"cpu": "4"}) as world:
+        world.pods("bad", cpu="1")
+        world.pods("good", cpu="2")
+        await settle()
+        assert world.where("bad", "good") == ["", "a"]
+        assert "ValueError: no preferences" in world.api.condition("bad")["message"]
 
 
 async def test_a_model_that_loses_its_statistics_says_so(tmp_path: Path) -> None:
