@@ -95,9 +95,8 @@ class Preemptions:
         labels = (("result", "success" if well else "error"),)
         self._metrics.count("scheduler_preemption_goroutines_execution_total", labels)
         took_s = self._scheduler.clock.monotonic_s() - since_s
-        self._metrics.histogram("scheduler_preemption_goroutines_duration_seconds", DURATION_BUCKETS, labels).observe(
-            took_s
-        )
+        taken = self._metrics.histogram("scheduler_preemption_goroutines_duration_seconds", DURATION_BUCKETS, labels)
+        taken.observe(took_s)
         if not well:
             # No event may come to wake the pod.
             self._scheduler.activate((pod,), after_error=True)
@@ -138,17 +137,19 @@ class Preemptions:
         return True
 
     async def _evict_whole(self, run: ProfileRun, pod: PodInfo, node_name: str, victim: PodInfo) -> None:
-        """Until a cancelled binding has given back its room. The end of the last victim wakes the preemptor."""
-        await self._evict(run, pod, node_name, victim)
-        await self._scheduler.bindings.an_end_of(victim.uid)
+        """Until a cancelled binding has given back its room; that of a deleted pod may go on for long. The end of the
+        last victim wakes the preemptor."""
+        if await self._evict(run, pod, node_name, victim):
+            await self._scheduler.bindings.an_end_of(victim.uid)
 
-    async def _evict(self, run: ProfileRun, pod: PodInfo, node_name: str, victim: PodInfo) -> None:
-        message = f"Preempted by pod {pod.uid} on node {node_name}"
-        if self._is_cancelled(victim.uid):
-            message += " (in kube-scheduler memory)."
-        elif not await self._delete(pod, victim):
-            return
-        run.events.about(victim, NORMAL, "Preempted", message)
+    async def _evict(self, run: ProfileRun, pod: PodInfo, node_name: str, victim: PodInfo) -> bool:
+        """True if only its binding was cancelled."""
+        cancelled = self._is_cancelled(victim.uid)
+        if not cancelled and not await self._delete(pod, victim):
+            return False
+        where = " (in kube-scheduler memory)." if cancelled else ""
+        run.events.about(victim, NORMAL, "Preempted", f"Preempted by pod {pod.uid} on node {node_name}{where}")
+        return cancelled
 
     def _is_cancelled(self, uid: str) -> bool:
         """Whether the victim was not bound yet, and will not be now."""

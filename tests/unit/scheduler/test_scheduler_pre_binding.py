@@ -173,6 +173,33 @@ async def test_a_preemptor_waits_for_all_of_its_victims() -> None:
         assert w.api.bound == [("high", "n1")]
 
 
+async def test_a_preemptor_waits_for_no_binding_of_a_victim_that_is_deleted() -> None:
+    """The victim is not in PreBind yet when it is evicted; its PreBind then goes on, here without an end."""
+    async with world("pre_bind") as w:
+        api, written = w.api, asyncio.Event()
+        request = api.request
+
+        async def late(method: str, path: str, *given: Any, **more: Any) -> Any:
+            if method == "PATCH" and "/low/" in path and b"nominatedNodeName" in given[1]:
+                await written.wait()
+            return await request(method, path, *given, **more)
+
+        api.request = late  # type: ignore[method-assign]
+        for name in ("low", "other"):
+            api.pod(name, cpu="1")
+        await settle()
+        api.pod("high", cpu="2", priority=10)
+        await settle()
+        assert w.is_deleted()
+        written.set()
+        await settle()
+        assert "Slow begins" in w.plugin().calls[1:], "nothing cancels it"
+        api.delete("pods", LOW)
+        await w.clock.advance(10.0)
+        assert len(w.told("Preempted")) == 2 and not w.scheduler.is_preempting("uid-default-high")
+        assert api.bound == [("high", "n1")]
+
+
 async def test_a_victim_that_just_ended_its_wait_is_deleted() -> None:
     async with world("permit") as w:
         w.api.pod("low", cpu="2")
