@@ -84,8 +84,7 @@ class LentKinds:
             known = False
             if informer not in self._starting:
                 informer.start()
-                task = asyncio.get_running_loop().create_task(self._sync(kind.name, informer))
-                self._starting[informer] = task
+                self._starting[informer] = asyncio.get_running_loop().create_task(self._sync(kind.name, informer))
         return known
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -100,13 +99,10 @@ class LentKinds:
             logger.warning("a write outside scheduling failed: %s", error)
 
     async def stop(self) -> None:
-        running = list(self._running)
+        running = (*self._running, *self._starting.values())
         for task in running:
             task.cancel()
         await ended(*running)
-        for task in self._starting.values():
-            task.cancel()
-        await ended(*self._starting.values())
         for informer in self._informers.values():
             await informer.stop()
 

@@ -20,6 +20,7 @@ from minikube_py.errors import MinikubeError
 from minikube_py.own_code import BadCode, find_class, name_of, told
 from minikube_py.scheduler.configuration.merging import ConfigError
 from minikube_py.scheduler.framework import MAX_NODE_SCORE, Handle, Normalize, PluginError, PluginFactory
+from minikube_py.scheduler.kinds import NeededKind
 from minikube_py.scheduler.objects import PodInfo, QueuedPodInfo
 from minikube_py.scheduler.own_results import CHECKS, Nonsense
 from minikube_py.scheduler.plugins.queueing import PrioritySort
@@ -163,6 +164,7 @@ class Guarded:
         self.reads = Reads() if self.node_local and not by_others and not signs else None
         self._seen: PodInfo | None = None
         self._view: PodInfo | None = None
+        self._kinds: dict[str, NeededKind] = {}
         # Not its helper methods, which may have the names of attributes here.
         for method in CHECKS:
             own = getattr(plugin, method, None)
@@ -230,7 +232,12 @@ class Guarded:
 
     def _or_nothing(self, method: str, own: Callable[..., Any], *given: Any) -> Any:
         try:
-            return self._checked(method, own(*given), given)
+            found = self._checked(method, own(*given), given)
+            for kind in found if method == "kinds_needed" else ():
+                # Each other projection would start an informer, and hold the pod until it is synced.
+                if self._kinds.setdefault(kind.name, kind) != kind:
+                    raise Nonsense(kind, "the NeededKind of that name from earlier calls, with `project` made once,")
+            return found
         except RAISED as error:
             logger.error("plugin %s: %s", self.name, _why(method, error), exc_info=error)
             return _WITHOUT[method]

@@ -229,9 +229,7 @@ CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "events_to_register": _each(
         EventRegistration, _is_registration, "EventRegistrations of ClusterEvents with an Action, hints not async,"
     ),
-    "kinds_needed": _each(
-        NeededKind, _is_kind, "a sequence of NeededKind, with names of its own for projections of its own,"
-    ),
+    "kinds_needed": _each(NeededKind, _is_kind, "NeededKinds, with names of its own for projections of its own,"),
     "bounds": _each(Bound, _is_bound, "Bounds of Dimensions by int64"),
     "sign_pod": _hashable,
     "gate_key": _hashable,

@@ -155,6 +155,32 @@ def test_names_of_built_in_kinds_are_theirs(kind: NeededKind, caplog: pytest.Log
     assert "names of its own for projections of its own" in caplog.text
 
 
+@pytest.mark.parametrize("part", ["project", "indexers"])
+async def test_a_projection_made_at_each_call_starts_one_informer(part: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Changing:
+        def filter(self, state: Any, pod: PodInfo, node: Any) -> None:
+            return None
+
+        def kinds_needed(self, pod: PodInfo) -> Sequence[NeededKind]:
+            made: dict[str, Any] = {"project": lambda obj: Claim(obj), "indexers": {"x": lambda _: ()}}
+            return (CLAIMS._replace(**{part: made[part]}),)
+
+    plugins = {"multiPoint": PluginSet(enabled=(("Changing", 0),))}
+    registry = {"Changing": lambda args, handle: Guarded("Changing", Changing())}
+    config = SchedulerConfig(profiles=(ProfileConfig(plugins=plugins),), registry=registry)
+    api = FakeApi()
+    api.node("n1")
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), config)
+    await scheduler.start()
+    for name in ("p", "q"):
+        api.pod(name)
+        await settle()
+    assert api.listed.count("persistentvolumeclaims") == 1
+    assert sorted(name for name, _ in api.bound) == ["p", "q"]
+    assert "plugin Changing: kinds_needed" in caplog.text and "with `project` made once" in caplog.text
+    await scheduler.stop()
+
+
 class Slow:
     """PreBind that lasts until it is let go."""
 
