@@ -134,6 +134,7 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._flush_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._crash: BaseException | None = None
 
     def _make_matcher(self) -> Matcher | None:
         """Finds nodes that may fit; None to filter all nodes."""
@@ -180,7 +181,7 @@ class Scheduler:
     async def stop(self) -> None:
         """Idempotent. Bindings in progress are abandoned: the next start shows whether they took effect."""
         if (task := self._task) is not None:
-            self._task = None
+            self._crash, self._task = self.failure, None
             task.cancel()
             await ended(task)
         await self._pods.stop()
@@ -197,11 +198,10 @@ class Scheduler:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that ended the scheduler, if any: a bug."""
-        if self._task is not None and self._task.done():
-            cancelled = self._task.cancelled()
-            return asyncio.CancelledError("code that it called") if cancelled else self._task.exception()
-        return self._pods.failure or self._nodes.failure or self._lent.failure or self.kinds.failure
+        """The error that ended the scheduler, if any: a bug. It outlives `stop`, which does not raise it."""
+        if (task := self._task) is not None and task.done():
+            return asyncio.CancelledError("code that it called") if task.cancelled() else task.exception()
+        return self._crash or self._pods.failure or self._nodes.failure or self._lent.failure or self.kinds.failure
 
     # --- framework.Handle -------------------------------------------------------------------------------------------
 

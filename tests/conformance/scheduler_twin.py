@@ -143,6 +143,7 @@ class Twin:
             return [await self.step(each) for each in self.script["steps"]]
         finally:
             await self.scheduler.stop()
+            assert self.scheduler.failure is None
 
     async def settle(self) -> None:
         """Until nothing has changed for a while."""

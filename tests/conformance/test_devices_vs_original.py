@@ -229,6 +229,7 @@ async def world(kubeconfig: Path) -> AsyncIterator[World]:
         yield World(client)
     finally:
         await scheduler.stop()
+        assert scheduler.failure is None
         await transport.close()
         for _ in range(10):
             # Aborted TLS connections let go of their sockets in later turns of the loop.

@@ -258,6 +258,7 @@ async def both(kubeconfig: Path, folder: Path) -> AsyncIterator[tuple[RestClient
             yield client, desk
     finally:
         await scheduler.stop()
+        assert scheduler.failure is None
         await runner.cleanup()
         for transport in transports:
             await transport.close()

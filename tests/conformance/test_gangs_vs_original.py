@@ -194,6 +194,7 @@ async def scheduling(kubeconfig: Path) -> AsyncIterator[RestClient]:
         yield RestClient(transports[0])
     finally:
         await scheduler.stop()
+        assert scheduler.failure is None
         for transport in transports:
             await transport.close()
 

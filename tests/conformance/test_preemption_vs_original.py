@@ -55,6 +55,7 @@ async def scheduling(kubeconfig: Path) -> AsyncIterator[RestClient]:
         yield client
     finally:
         await scheduler.stop()
+        assert scheduler.failure is None
         for transport in transports:
             await transport.close()
 

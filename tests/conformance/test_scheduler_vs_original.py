@@ -234,6 +234,7 @@ async def both(kubeconfig: Path) -> AsyncIterator[Both]:
         yield Both(client, scheduler)
     finally:
         await scheduler.stop()
+        assert scheduler.failure is None
         await transport.close()
         for _ in range(10):
             # Aborted TLS connections let go of their sockets in later turns of the loop.

@@ -267,6 +267,22 @@ async def test_a_scheduler_that_stops_ends_a_prebind_for_good() -> None:
         assert w.plugin().calls == ["Slow begins", "Slow is cancelled"] and not w.told("FailedScheduling")
 
 
+async def test_the_error_that_ended_a_scheduler_outlives_its_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, error = FakeApi(), KeyError("a bug")
+    scheduler = Scheduler(api, ManualClock(), random.Random(3), SchedulerConfig())
+    await scheduler.start()
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(scheduler._queue, "pop", fail)
+    api.pod("p")
+    await settle()
+    for _ in range(2):
+        await scheduler.stop()
+        assert scheduler.failure is error
+
+
 def test_a_plugin_of_ones_own_may_run_in_parallel() -> None:
     assert Guarded("Slow", Slow({"at": "pre_bind"}, None)).parallel_pre_bind
     assert not Guarded("Plain", object()).parallel_pre_bind
