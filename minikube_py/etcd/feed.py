@@ -17,7 +17,7 @@ import grpc.aio
 
 from minikube_py.env import Clock, ended
 from minikube_py.errors import Compacted, InvalidRequest, MinikubeError, Unavailable
-from minikube_py.etcd.client import READ_ATTEMPT_S, EtcdClient, quietly
+from minikube_py.etcd.client import EtcdClient, quietly
 from minikube_py.etcd.errors import COMPACTED
 from minikube_py.etcd.messages import pb
 from minikube_py.etcd.mirror import Change, Mirror
@@ -39,19 +39,17 @@ LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
 """Before a next try; twice as long after each bug in a row, up to RETRY_MOST_S."""
 RETRY_MOST_S: Final = 10.0
-ASK_FIRST_S: Final = 0.01
-ASK_MOST_S: Final = 0.1
-UNANSWERED_MAX: Final = 30
-"""Progress requests before it switches to another member."""
-BEHIND_MAX: Final = 256
-SINGLE_MAX: Final = 16
+ASK_FIRST_S, ASK_MOST_S = 0.01, 0.1
+UNANSWERED_MAX, UNANSWERED_MOST = 30, 960
+"""Progress requests before it switches to another member, twice as many each time until all is followed: a message may
+be on its way for that long (a fragment of 2 MB at 22 KB/s), and gRPC does not tell that a part of it came."""
+BEHIND_MAX, SINGLE_MAX = 256, 16
 """A synced watch gets a message per revision, and a busy loop reads one in two turns. Once this many arrive while it is
 this many revisions behind, it is restarted: a watch that starts behind gets a thousand per message."""
 GAP_MAX: Final = 1_000_000
 """Revisions without a change of ours that are recorded one by one."""
-TRIMMED: Final = 1000
+TRIMMED, BUILD_ROWS = 1000, 256
 UPKEEP_S: Final = 0.5
-BUILD_ROWS: Final = 256
 OBJECTS, COMPACTIONS = 0, 1
 """The ids of the watches, which etcd numbers per stream."""
 FOREIGN: Final = (b"k8s\0", b"k8s:enc:", b"\xd9\xd9\xf7", b'{"kind":', b'{"apiVersion":')
@@ -231,7 +229,7 @@ class Feed:
             self._say(self._place, str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error))
         except (TimeoutError, asyncio.InvalidStateError):
             # grpc raises the second if a stream ended before it was written to.
-            self._say(self._place, "it does not answer")
+            self._leave()
         self._client.pass_over(self._place)
         await self._clock.sleep(RETRY_S)
 
@@ -249,7 +247,7 @@ class Feed:
         watches = (keys.low, keys.high, last.revision if last else start), (COMPACT_KEY, b"", start)
         stream, single, self._fragments = self._client.stream("Watch/Watch"), 0, []
         try:
-            async with asyncio.timeout(READ_ATTEMPT_S):
+            async with asyncio.timeout(self.questions_max * ASK_MOST_S):
                 for key, end, at in watches:
                     asked = pb.WatchCreateRequest(
                         key=key, range_end=end, start_revision=at, progress_notify=not end, fragment=True
@@ -392,12 +390,19 @@ class Feed:
                 self.asked += 1
                 self._unanswered += 1
                 if self._unanswered > self.questions_max:
-                    self._unanswered = 0
-                    self._say(self._place, "it does not answer")
-                    self._client.pass_over(self._place)
+                    self._leave()
                     self._restart()
                     break
                 await quietly(self._stream, pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
+        else:
+            self.questions_max = UNANSWERED_MAX
+
+    def _leave(self) -> None:
+        """For another member, of which silence is accepted for longer."""
+        self._unanswered = 0
+        self.questions_max = min(2 * self.questions_max, UNANSWERED_MOST)
+        self._say(self._place, "it does not answer")
+        self._client.pass_over(self._place)
 
     def _asks(self) -> bool:
         return self.loads > 0 and (self.mirror.revision < self._wanted or self._expected is not None)

@@ -19,7 +19,7 @@ FIRST: Final = 1
 MOST: Final = 2_000
 PAGE_BYTES: Final = 8 << 20
 ONE_KEY_S: Final = 60.0
-"""For a page of one key, which cannot be made smaller: 1.5 MB at 25 KB/s."""
+"""For a page of one key that was late in READ_ATTEMPT_S, of another member: 1.5 MB at 25 KB/s."""
 ALIVE_S: Final = 20.0
 """For any answer at all after one that was late: what is on its way of that one comes first."""
 SOON_S: Final = READ_ATTEMPT_S / 4
@@ -30,7 +30,7 @@ class Pages:
 
     def __init__(self, client: EtcdClient, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self.keys = FIRST
+        self.keys, self._one_key_s = FIRST, READ_ATTEMPT_S
 
     async def read(self, request: Any) -> AsyncIterator[Any]:
         """Answers to a request without limit or order, all at its revision, or if it has none at that of the first.
@@ -47,23 +47,24 @@ class Pages:
 
     async def _page(self, asked: Any) -> Any:
         while True:
-            asked.limit = self.keys
-            begin_s = self._clock.monotonic_s()
-            place = self._client.place
+            limit = asked.limit = self.keys
+            once_s = self._one_key_s if limit == 1 else READ_ATTEMPT_S
+            begin_s, place = self._clock.monotonic_s(), self._client.place
             try:
-                answer = await self._client.read("KV/Range", asked, READ_ATTEMPT_S if self.keys > 1 else ONE_KEY_S)
+                answer = await self._client.read("KV/Range", asked, once_s)
             except Late as late:
-                if self.keys == 1:
-                    raise
-                self.keys = max(self.keys // 4, 1)
                 self._client.pass_over(place)
+                self._one_key_s = READ_ATTEMPT_S
+                if once_s == ONE_KEY_S:
+                    raise
                 # If it hangs, this is not answered either, and ends the reading.
                 await self._client.read("KV/Range", pb.RangeRequest(key=asked.key, keys_only=True), ALIVE_S)
+                self.keys, self._one_key_s = min(self.keys, max(limit // 4, 1)), ONE_KEY_S
                 log.warning("%s: it is asked for pages of %d keys", late, self.keys)
                 continue
             size_bytes = answer.ByteSize()
             if size_bytes > PAGE_BYTES:
                 self.keys = max(self.keys // 2, 1)
             elif 2 * size_bytes <= PAGE_BYTES and self._clock.monotonic_s() - begin_s < SOON_S:
-                self.keys = min(self.keys * 2, MOST)
+                self.keys, self._one_key_s = min(self.keys * 2, MOST), READ_ATTEMPT_S
             return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
@@ -26,17 +27,22 @@ from minikube_py.store.member_config import MemberConfig
 
 
 class FakeStream:
-    def __init__(self, node: Node) -> None:
-        self._stream = WatchStream(node)
+    """`rate`: bytes a second; 0: no limit."""
+
+    def __init__(self, node: Node, rate: float) -> None:
+        self._stream, self._rate = WatchStream(node), rate
 
     async def write(self, request: Any) -> None:
         await self._stream.take(request)
 
     async def read(self) -> Any:
         try:
-            return await self._stream.next_message()
+            answer = await self._stream.next_message()
         except Exception:
             return grpc.aio.EOF
+        if self._rate:
+            await asyncio.sleep(answer.ByteSize() / self._rate)
+        return answer
 
     def cancel(self) -> None:
         self._stream.close()
@@ -49,6 +55,8 @@ class FakeEtcd:
 
     def __init__(self, member: StoreMember) -> None:
         self.node = Node(member)
+        self.watch_rate = 0.0
+        """Bytes of a watch that arrive in a second; 0: no limit."""
         self._kv = KV(self.node)
 
     def feed(self) -> Feed:
@@ -62,7 +70,7 @@ class FakeEtcd:
             raise InvalidRequest(COMPACTED[1]) from None
 
     def stream(self, name: str) -> FakeStream:
-        return FakeStream(self.node)
+        return FakeStream(self.node, self.watch_rate)
 
     def pass_over(self, place: str) -> None:
         pass

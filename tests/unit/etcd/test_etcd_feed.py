@@ -13,7 +13,7 @@ import pytest
 from fake_etcd import FakeEtcd, fake_etcd
 
 from minikube_py.errors import Unavailable
-from minikube_py.etcd.feed import COMPACT_KEY, RETRY_MOST_S, Feed
+from minikube_py.etcd.feed import COMPACT_KEY, RETRY_MOST_S, UNANSWERED_MAX, Feed
 from minikube_py.etcd.keys import Keys
 from minikube_py.etcd.mirror import FIELDS_PREFIX, Mirror, fields_key, fields_value
 from minikube_py.fields.builtin import NODES, PODS
@@ -167,3 +167,20 @@ async def test_a_bug_in_the_upkeep_is_reported_until_it_is_over(monkeypatch: pyt
         monkeypatch.undo()
         await settled()
         await follows(feed, etcd, await etcd.put(b"/registry/nodes/n", NODE))
+
+
+@pytest.mark.parametrize("takes_s", [4.0, 20.0])
+async def test_a_watch_whose_messages_take_long_to_arrive_is_followed(takes_s: float) -> None:
+    large = NODE + b" " * 50_000
+    async with fake_etcd() as etcd, following(etcd) as feed:
+        etcd.watch_rate = len(large) / takes_s
+        feed._restart()
+        for _ in range(3):
+            revision = await etcd.put(b"/registry/nodes/n", large)
+        begun = feed.streams
+        feed.want(revision)
+        await asyncio.sleep(12 * takes_s)
+        assert feed.mirror.revision == revision and feed.streams - begun <= 6
+        await settled()
+        await follows(feed, etcd, revision)
+        assert feed.questions_max == UNANSWERED_MAX

@@ -90,6 +90,48 @@ async def test_an_etcd_that_hangs_ends_the_reading() -> None:
     assert link.late == 2
 
 
+class Members(Link):
+    """The first of them hangs."""
+
+    place = "a"
+
+    async def read(self, name: str, request: Any, once_s: float | None = None) -> Any:
+        self.rate = 0 if self.place == "a" else 1e9
+        return await super().read(name, request, once_s)
+
+    def pass_over(self, place: str) -> None:
+        if place == self.place:
+            self.place = "b" if place == "a" else "a"
+
+
+async def test_a_first_member_that_hangs_at_the_start_is_passed_over_soon() -> None:
+    link, clock = Members(0), LoopClock()
+    begin_s = clock.monotonic_s()
+    assert await keys_read(Pages(link, clock)) == link.keys  # type: ignore[arg-type]
+    assert link.late == 1 and clock.monotonic_s() - begin_s < 2 * READ_ATTEMPT_S
+
+
+async def test_a_member_that_hangs_for_longer_than_a_page_of_one_key_may_take_is_passed_over() -> None:
+    link = Link(30e3)
+    link._stored = link._stored[SMALL:]
+    pages = Pages(link, LoopClock())  # type: ignore[arg-type]
+    await keys_read(pages)
+    assert pages.keys == 1
+    pages._client = members = Members(0)  # type: ignore[assignment]
+    with pytest.raises(Late):
+        await keys_read(pages)
+    assert members.place == "b"
+    assert await keys_read(pages) == members.keys
+
+
+async def test_reads_that_are_late_together_are_all_tried_again() -> None:
+    link = Link(1e9)
+    link._stored = link._stored[SMALL:]
+    pages = Pages(link, LoopClock())  # type: ignore[arg-type]
+    pages.keys, link.rate = 2, 300e3
+    assert await asyncio.gather(*(keys_read(pages) for _ in range(3))) == [link.keys] * 3
+
+
 @pytest.mark.parametrize(
     ("code", "text", "kind"),
     [
