@@ -85,10 +85,9 @@ class Node:
         if self._ask_urls is not None:
             async with self._asking_urls:
                 # A member may have started again with others.
-                now_s = self.member.clock.monotonic_s()
-                if now_s >= self._urls_until_s:
+                if self.member.clock.monotonic_s() >= self._urls_until_s:
                     self._urls.update(await self._ask_urls())
-                    self._urls_until_s = now_s + URLS_S
+                    self._urls_until_s = self.member.clock.monotonic_s() + URLS_S
         return {**self._urls, int(self.member.member_id): self.member.client_urls}
 
     async def clear_alarm(self, command: SetAlarm) -> None:

@@ -414,6 +414,7 @@ class Raft(State):
         """The change at `index` is applied. Raises: SafetyViolated."""
         change = decode_change(self.log.slice(LogIndex(index - 1), index)[0].data)
         self.configuration = changed(self.configuration, change)
+        self.apart = {id: term for id, term in self.apart.items() if self.configuration.contains(id)}
         votes = self.configuration.votes(self.id)
         if self._leading is not None:
             self._leading.configured()

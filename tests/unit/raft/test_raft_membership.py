@@ -433,3 +433,12 @@ def test_a_voter_becomes_a_learner_only_when_the_joint_configuration_is_left():
     joint = Configuration(frozenset((1,)), frozenset((1, 2, 3)), learners_next=frozenset((2, 3)), auto_leave=True)
     assert seen[-2:] == [joint, Configuration(frozenset((1,)), learners=frozenset((2, 3)))]
     assert world[2].configuration == seen[-1]
+
+
+def test_whoever_is_removed_no_longer_counts_as_far_apart():
+    lone = Lone(voters=(1, 2, 3), **PLAIN).lead()
+    lone.raft.apart = {2: 7, 3: 7}
+    lone.raft.propose_change(change((REMOVE, 3)))
+    lone.run()
+    lone.acknowledge(2)
+    assert lone.raft.configuration.voters == {1, 2} and set(lone.raft.apart) <= {2}
