@@ -6,6 +6,7 @@ selectors, cached results) is computed once, and equal specs compare by identity
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
@@ -248,6 +249,10 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
+
+    def __deepcopy__(self, memo: object) -> PodInfo:
+        """Its parts are shared among pods, and never changed."""
+        return copy.copy(self)
 
 
 class NodeInfo:
