@@ -34,6 +34,9 @@ class Bounded:
         self._values: dict[Hashable, Any] = {}
         self.bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def known(self, key: Hashable) -> Any:
         """The value of `key`, None if unknown."""
         return self._values.get(key)
@@ -47,11 +50,14 @@ class Bounded:
         if size > self._bytes_max // 16:
             return value
         if len(self._values) >= self._count_max or self.bytes + size > self._bytes_max:
-            self._values.clear()
-            self.bytes = 0
+            self.clear()
         self._values[key] = value
         self.bytes += size
         return value
+
+    def clear(self) -> None:
+        self._values.clear()
+        self.bytes = 0
 
 
 def remembered(count: int, length_max: int = LENGTH_MAX) -> Callable[[Callable[[str], R]], Callable[[str], R]]:

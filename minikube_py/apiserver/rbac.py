@@ -14,14 +14,16 @@ from typing import Final, NamedTuple
 from minikube_py.api.errors import GroupResource, Json, StatusError, go_quote, not_found
 from minikube_py.api.kind import Kind
 from minikube_py.api.kinds.rbac import CLUSTERROLEBINDINGS, CLUSTERROLES, GROUP, ROLEBINDINGS, ROLES
+from minikube_py.api.memo import Bounded, bytes_of
 from minikube_py.api.service_tokens import account_user
 from minikube_py.apiserver.auth import Asked
 from minikube_py.apiserver.projections import Projection
-from minikube_py.apiserver.rules import COMPONENT_RULES, MASTERS, Rights, Rule, User, compiled, rule_of
+from minikube_py.apiserver.rules import COMPONENT_RULES, KEY_BYTES, MASTERS, Rights, Rule, User, compiled, rule_of
 from minikube_py.apiserver.watch_cache import Entry, WatchCache
 
-_COMPILED_MAX: Final = 400_000
-"""Groups of users and keys of rights that are kept."""
+_COMPILED_MAX: Final = 4096
+_COMPILED_BYTES_MAX: Final = 64 << 20
+"""Of users' groups and rights that are kept."""
 _Subject = tuple[str, str, str]
 """Namespace of the binding, whether a user or a group, and its name."""
 
@@ -38,11 +40,10 @@ class Policy:
     """`on_change` is called when a role or a binding has changed."""
 
     def __init__(self, cache: WatchCache, on_change: Callable[[], None] = lambda: None) -> None:
-        self._compiled: dict[tuple[User, str], Rights] = {}
-        self._compiled_size = 0
+        self._compiled = Bounded(_COMPILED_MAX, _COMPILED_BYTES_MAX)
 
         def forget() -> None:
-            self._clear()
+            self._compiled.clear()
             on_change()
 
         self._roles = {kind: _Roles(kind, forget) for kind in (CLUSTERROLES, ROLES)}
@@ -117,20 +118,13 @@ class Policy:
 
     def _rights(self, user: User, namespace: str) -> Rights:
         """Of one namespace, or ("") of the cluster's bindings."""
-        found = self._compiled.get((user, namespace))
+        found: Rights | None = self._compiled.known((user, namespace))
         if found is None:
             kind = ROLEBINDINGS if namespace else CLUSTERROLEBINDINGS
             rules = [held.rule for held in self._held_by(kind, user, namespace) if held.rule is not None]
             found = compiled(rules if namespace else (*rules, *COMPONENT_RULES.get(user.name, ())))
-            self._compiled_size += len(user.groups) + found.size
-            if self._compiled_size > _COMPILED_MAX:
-                self._clear()
-            self._compiled[user, namespace] = found
+            self._compiled((user, namespace), found, bytes_of(user.groups) + KEY_BYTES * found.size)
         return found
-
-    def _clear(self) -> None:
-        self._compiled.clear()
-        self._compiled_size = 0
 
 
 def joined(errors: Iterable[StatusError]) -> str:

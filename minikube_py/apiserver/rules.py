@@ -152,6 +152,8 @@ COMPONENT_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 
 Key = tuple[str, str, str]
 """Verb, group and resource."""
+KEY_BYTES: Final = 150
+"""About what one takes in memory."""
 KEYS_MAX: Final = 20_000
 """Keys of one user's rights. A rule of a few kilobytes may have millions; rules beyond are evaluated one by one."""
 
@@ -168,6 +170,7 @@ class Rights(NamedTuple):
 
     @property
     def size(self) -> int:
+        """About how many keys and names it holds."""
         return 8 + len(self.resources) + sum(map(len, self.named.values())) + len(self.paths)
 
     def allow(self, verb: str, group: str, resource: str, name: str) -> bool:
