@@ -39,16 +39,20 @@ LOADS_MAX: Final = 10
 RETRY_S: Final = 0.2
 """Before a next try; twice as long after each bug in a row, up to RETRY_MOST_S."""
 RETRY_MOST_S: Final = 10.0
-ASK_FIRST_S, ASK_MOST_S = 0.01, 0.1
-UNANSWERED_MAX, UNANSWERED_MOST = 30, 960
+ASK_FIRST_S: Final = 0.01
+ASK_MOST_S: Final = 0.1
+UNANSWERED_MAX: Final = 30
+UNANSWERED_MOST: Final = 960
 """Progress requests before it switches to another member, twice as many each time until all is followed: a message may
 be on its way for that long (a fragment of 2 MB at 22 KB/s), and gRPC does not tell that a part of it came."""
-BEHIND_MAX, SINGLE_MAX = 256, 16
+BEHIND_MAX: Final = 256
+SINGLE_MAX: Final = 16
 """A synced watch gets a message per revision, and a busy loop reads one in two turns. Once this many arrive while it is
 this many revisions behind, it is restarted: a watch that starts behind gets a thousand per message."""
 GAP_MAX: Final = 1_000_000
 """Revisions without a change of ours that are recorded one by one."""
-TRIMMED, BUILD_ROWS = 1000, 256
+TRIMMED: Final = 1000
+BUILD_ROWS: Final = 256
 UPKEEP_S: Final = 0.5
 OBJECTS, COMPACTIONS = 0, 1
 """The ids of the watches, which etcd numbers per stream."""

@@ -279,7 +279,7 @@ class HttpDoor:
             raise not_built(name)
         async with asyncio.timeout(within_s):
             answer = await call(message)
-            return _told(await in_steps(write(message_of(method.response, answer))))
+            return _told(await in_steps(write(await message_of(method.response, answer))))
 
     async def _stream(
         self, answers: AsyncIterator[Any], request: web.BaseRequest, within_s: float | None

@@ -32,9 +32,15 @@ class Pieces(NamedTuple):
     pieces: Iterable[bytes]
 
 
-def message_of(name: str, answer: Any) -> Any:
-    """Of an answer that may be a message, its bytes, or those in pieces."""
-    data = b"".join(answer.pieces) if type(answer) is Pieces else answer
+async def message_of(name: str, answer: Any) -> Any:
+    """Of an answer that may be a message, its bytes, or those in pieces, made between the loop's other work."""
+    data = answer
+    if type(answer) is Pieces:
+        parts = list[bytes]()
+        for piece in answer.pieces:
+            parts.append(piece)
+            await asyncio.sleep(0)
+        data = b"".join(parts)
     return BY_NAME[name].FromString(data) if type(data) is bytes else data
 
 

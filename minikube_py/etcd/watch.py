@@ -251,7 +251,7 @@ class WatchStream:
         return answer
 
     async def next_message(self) -> Any:
-        return message_of("WatchResponse", await self.next())
+        return await message_of("WatchResponse", await self.next())
 
     async def read_on(self) -> None:
         """Returns when an answer was read."""

@@ -65,7 +65,7 @@ class FakeEtcd:
     async def read(self, name: str, request: Any, once_s: float | None = None) -> Any:
         assert name == "KV/Range"
         try:
-            return message_of("RangeResponse", await self._kv.range(request))
+            return await message_of("RangeResponse", await self._kv.range(request))
         except Compacted:
             raise InvalidRequest(COMPACTED[1]) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_batch_is_the_message_of_its_events(events: list[Event], prev_kv: bool
     data = b"".join(whole.pieces)
     assert len(data) == whole.size_bytes and pb.WatchResponse.FromString(data) == expected
     found = run_virtually(lambda: batch.answers(head, limit))
-    parts = [message_of("WatchResponse", each) for each in found]
+    parts = [run_virtually(partial(message_of, "WatchResponse", each)) for each in found]
     assert [event for part in parts for event in part.events] == told
     assert [part.fragment for part in parts] == [True] * (len(parts) - 1) + [False]
     # As etcd cuts: less than the limit, unless one event alone reaches it; and no sooner than needed.
