@@ -14,11 +14,6 @@ from scripts_of_scheduling import BORN, HOSTNAME, ROOMY, ZONE, Obj, Script, node
 LOCAL = "kubernetes.io/no-provisioner"
 
 
-def _wait(s: Script, obj: Obj) -> None:
-    if s.put("Pod", obj, hold=True) is not None:
-        s.tries += 1
-
-
 def devices_later(s: Script) -> None:
     rng = s.rng
     case = drawn_devices.Draw(rng.getrandbits(32)).case()
@@ -36,7 +31,7 @@ def devices_later(s: Script) -> None:
     for i in range(4 if there else 0):
         chosen = rng.sample(there, min(len(there), rng.choice((1, 2))))
         named = [{"name": f"c{j}", "resourceClaimName": each["metadata"]["name"]} for j, each in enumerate(chosen)]
-        _wait(s, pod(f"p{i}", resourceClaims=named, preemptionPolicy="Never"))
+        s.wait(pod(f"p{i}", resourceClaims=named, preemptionPolicy="Never"))
     s.look()
     for kind, obj in later:
         s.put(kind, obj)
@@ -59,7 +54,7 @@ def claims_later(s: Script) -> None:
     there: dict[str, Any] = {name: claim(name) for name in names if rng.random() < 0.3}
     for i in range(4):
         chosen = rng.sample(names, rng.choice((1, 1, 2)))
-        _wait(s, pod(f"p{i}", resourceClaims=[{"name": f"x{j}", "resourceClaimName": name} for j, name in enumerate(chosen)], priority=rng.choice((0, 0, 5))))
+        s.wait(pod(f"p{i}", resourceClaims=[{"name": f"x{j}", "resourceClaimName": name} for j, name in enumerate(chosen)], priority=rng.choice((0, 0, 5))))
     s.look()
     for _ in range(8):
         name = rng.choice(names)
@@ -82,7 +77,7 @@ def volumes_later(s: Script) -> None:
     for i in range(5):
         chosen = [{"name": f"x{j}", "persistentVolumeClaim": {"claimName": each}} for j, each in enumerate(rng.sample(names, rng.choice((1, 1, 2))))]
         spec: Obj = {"nodeSelector": {ZONE: rng.choice("01")}} if rng.random() < 0.3 else {}
-        _wait(s, pod(f"p{i}", volumes=chosen, preemptionPolicy="Never", **spec))
+        s.wait(pod(f"p{i}", volumes=chosen, preemptionPolicy="Never", **spec))
     s.look()
     there: dict[str, Any] = {}
     for i in range(10):

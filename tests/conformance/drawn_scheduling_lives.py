@@ -37,8 +37,7 @@ def _requests(obj: Obj, **requests: str) -> None:
 
 
 def _wait(s: Script, obj: Obj, into: list[Obj]) -> None:
-    if (made := s.put("Pod", obj, hold=True)) is not None:
-        s.tries += 1
+    if (made := s.wait(obj)) is not None:
         into.append(made)
 
 

@@ -105,6 +105,12 @@ class Script:
         self.steps.append({"do": "put", "object": made, **more})
         return made
 
+    def wait(self, obj: Obj) -> Obj | None:
+        """A pod that is kept from the node that is found for it."""
+        made = self.put("Pod", obj, hold=True)
+        self.tries += made is not None
+        return made
+
     def put_again(self, obj: Obj, **more: Any) -> None:
         self.steps.append({"do": "put", "object": obj, **more})
 
