@@ -263,6 +263,7 @@ WORK = [
     S("delete rc", "-n shop delete rc web-rc"),
     S("pods collected", "-n shop get pods -l app=rc", until="No resources found"),
     S("expose by create service", "-n shop create service clusterip made --tcp=80:8080"),
+    S("made has its endpoints", "-n shop get endpoints,endpointslices -l app=made -o 'jsonpath={.items[*].kind}'", until="Endpoints EndpointSlice"),
     S("describe service", "-n shop describe svc made"),
     S("delete service", "-n shop delete svc made web"),
     S("endpoints gone", "-n shop get endpoints web", until="NotFound"),

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from patience import until
 
 from minikube_py.control_plane.store_salvage import look
 from minikube_py.env import SystemClock, SystemDisk, SystemFile
@@ -32,8 +33,9 @@ async def folder(tmp_path: Path) -> Path:
     member = await started(tmp_path)
     for number in range(150):
         await member.storage.txn((), (Put(b"/%d" % number, bytes(200)),))
+    # A snapshot is written beside the member's other work, and a stop does not wait for it.
+    await until(lambda: any(tmp_path.glob("*.snap")), "a snapshot")
     await member.stop()
-    assert any(tmp_path.glob("*.snap"))
     return tmp_path
 
 

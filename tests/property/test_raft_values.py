@@ -334,8 +334,9 @@ def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
 
 def sound(message: Message) -> Message:
     """What members do say: a snapshot in SNAPSHOT alone, entries in APPEND alone, without holes and their terms in
-    order; no last entry of a term to come."""
+    order; no last entry and no snapshot of a term to come."""
     meta = message.snapshot or SnapshotMeta(1, 1, Configuration(frozenset((1,))))
+    meta = meta._replace(term=min(meta.term, message.term))
     message = message._replace(
         snapshot=meta if message.type == MessageType.SNAPSHOT else None,
         index=min(message.index, 2**62),
