@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import random
 import signal
@@ -245,8 +246,11 @@ class RealEtcd:
         caller.close()
 
     def send(self, number: int) -> None:
+        """Once SIGSTOP was sent, returns when the process has stopped: until then it may still answer."""
         assert self._process is not None
         self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def end(self, number: int = signal.SIGTERM) -> None:
         if self._process is not None:
